@@ -1,0 +1,1 @@
+"""The edge to the receivers: signing, the guard, and the transports."""

@@ -1,0 +1,1 @@
+"""Angarium remembers: the only place that knows NATS."""
