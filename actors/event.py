@@ -1,0 +1,35 @@
+"""An event as an actor holds it in memory: where it lies in the stream, what it is called, what it carries."""
+
+from msgspec import Struct
+
+from actors.ids import dedup_key
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One message of the deliveries stream, addressed to one receiver.
+
+    `position` is its stream sequence, `stored_at` the stream's time (seconds since the epoch), `source` the
+    sequence of the event that the router copied it from (0 for a direct send), `again` what a replay or a
+    redrive was marked with. `traceparent` and `tracestate` are as published.
+    """
+
+    position: int
+    id: str
+    stored_at: float
+    body: bytes
+    type: str = "message"
+    again: str = ""
+    source: int = 0
+    content_type: str = "application/json"
+    traceparent: str = ""
+    tracestate: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """What the dedup window remembers of it."""
+        return dedup_key(self.id, self.again)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it costs to hold, near enough."""
+        return len(self.body) + 512

@@ -1,0 +1,76 @@
+"""Names and ids: what may stand in a subject, and the stable hashes that numbering and jitter rest on.
+
+Every hash here is BLAKE2b, so that it is the same on every machine, in every process and in every version:
+a dedup key that changed with the interpreter would let a repeat through after an upgrade.
+"""
+
+import re
+from hashlib import blake2b
+
+from actors.errors import InvalidName
+
+KEY_BYTES = 8
+
+_TOKEN = "[A-Za-z0-9_-]"
+_TENANT = re.compile(rf"[A-Za-z]{_TOKEN}{{0,63}}\Z")
+_NAME = re.compile(rf"(?!_){_TOKEN}{{1,64}}\Z")
+_TYPE = re.compile(rf"{_TOKEN}+(\.{_TOKEN}+){{0,15}}\Z")
+_EVENT_ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
+_TYPE_LENGTH_MAX = 200
+
+
+def check_tenant(tenant: str) -> str:
+    """Return `tenant`, or raise InvalidName."""
+    if not _TENANT.match(tenant):
+        raise InvalidName(f"tenant {tenant!r}: a letter, then up to 63 of A-Z a-z 0-9 _ -")
+    return tenant
+
+
+def split_receiver(receiver: str) -> tuple[str, str]:
+    """Split `<tenant>.<name>` into its two tokens, or raise InvalidName."""
+    tenant, dot, name = receiver.partition(".")
+    if not dot:
+        raise InvalidName(f"receiver {receiver!r}: write it as <tenant>.<name>")
+    check_tenant(tenant)
+    if not _NAME.match(name):
+        raise InvalidName(f"receiver name {name!r}: 1 to 64 of A-Z a-z 0-9 _ -, not beginning with _")
+    return tenant, name
+
+
+def check_type(event_type: str) -> str:
+    """Return `event_type`, or raise InvalidName. Types that begin with `angarium.` are Angarium's own."""
+    if len(event_type) > _TYPE_LENGTH_MAX or not _TYPE.match(event_type):
+        raise InvalidName(
+            f"event type {event_type[:80]!r}: 1 to 16 tokens of A-Z a-z 0-9 _ - joined by dots, "
+            f"{_TYPE_LENGTH_MAX} characters at most"
+        )
+    return event_type
+
+
+def event_id(given: str | None, position: int, stored_at: float) -> str:
+    """The id of an event: what its producer gave, a hash of it if it is malformed, else one of the stored message.
+
+    A derived id names both the place and the time of the message, so that it stays unique when a stream is
+    made anew and its positions start again.
+    """
+    if given is None:
+        return f"evt_{position}_{round(stored_at * 1000)}"
+    if _EVENT_ID.match(given):
+        return given
+    return "h_" + blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def dedup_key(event: str, again: str) -> bytes:
+    """Eight bytes that stand for an event's id in the dedup window; a redriven event counts as another one."""
+    return blake2b(f"{event}\n{again}".encode() if again else event.encode(), digest_size=KEY_BYTES).digest()
+
+
+def fraction(receiver: str, sequence: int, attempt: int) -> float:
+    """A number in [0, 1) that looks random and is the same for ever: the jitter of one attempt."""
+    digest = blake2b(f"{receiver}\n{sequence}\n{attempt}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 11) / (1 << 53)
+
+
+def stable_hash(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for `text` where the text itself may be secret, such as a URL."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()

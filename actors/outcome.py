@@ -1,0 +1,101 @@
+"""What came back of an attempt, and what it means for the delivery and for its receiver.
+
+An outcome is a value: a receiver that refuses, hangs or breaks off is expected. `judge` is the one place that
+turns an answer into a verdict; everything else follows from the verdict.
+"""
+
+import math
+import re
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+RETRY_AFTER_MAX_S = 86400.0
+REJECTED = frozenset({400, 409, 413, 415, 422, 431})
+
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """The receiver answered: the status alone decides. `headers` in lower case, `body` as far as it was read."""
+
+    status: int
+    latency_ms: float
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name (lower case)."""
+        return next((value for key, value in self.headers if key == name), None)
+
+
+class Failed(Struct, frozen=True, kw_only=True):
+    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked` …), `detail` one line for people."""
+
+    error: str
+    detail: str
+    latency_ms: float
+    status: int | None = None
+
+
+class NotSent(Struct, frozen=True, kw_only=True):
+    """Not a byte was sent, for a reason of ours (the lease had ended): nothing is recorded, the event waits."""
+
+    why: str
+
+
+Outcome = Answered | Failed | NotSent
+
+
+class Verdict(StrEnum):
+    """What an answer means."""
+
+    DELIVERED = "delivered"
+    THROTTLED = "throttled"
+    GONE = "gone"
+    REJECTED = "rejected"
+    RETRY = "retry"
+
+
+def judge(outcome: Answered | Failed, now: float) -> Verdict:
+    """The table of answers in the wire format's documentation, as code. `now` is when the answer came."""
+    if isinstance(outcome, Failed):
+        return Verdict.RETRY
+    match outcome.status:
+        case status if 200 <= status < 300:
+            return Verdict.DELIVERED
+        case 429:
+            return Verdict.THROTTLED
+        case 503 if retry_after_s(outcome, now) is not None:
+            return Verdict.THROTTLED
+        case 410:
+            return Verdict.GONE
+        case status if status in REJECTED:
+            return Verdict.REJECTED
+        case _:
+            return Verdict.RETRY
+
+
+def retry_after_s(answer: Answered, now: float) -> float | None:
+    """Seconds that the receiver asked to be left alone (RFC 9110, 10.2.3), or None where it named no valid time.
+
+    Seconds are rounded up; a fraction is not in the RFC, but some servers send one. A date is taken relative to
+    the answer's own `Date` where it has one, so that the receiver's clock need not agree with ours.
+    """
+    text = (answer.header("retry-after") or "").strip()
+    if _SECONDS.match(text):
+        return float(math.ceil(min(float(text), RETRY_AFTER_MAX_S)))
+    named, sent = _date(text), _date(answer.header("date") or "")
+    if named is None:
+        return None
+    return min(max(0.0, named - (now if sent is None else sent)), RETRY_AFTER_MAX_S)
+
+
+def _date(text: str) -> float | None:
+    if not 20 <= len(text) <= 64:
+        return None
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None

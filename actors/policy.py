@@ -1,0 +1,194 @@
+"""A receiver's configuration: what its owner asked for, decoded, bounded and complete.
+
+`parse` is the only way in. The command line and the REST API are strict (unknown members are refused); nodes
+are lenient (unknown members are reported and ignored), since a newer tool may have written the bucket.
+"""
+
+import base64
+import binascii
+import math
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from actors.errors import InvalidPolicy
+
+SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+RESERVED = frozenset({
+    "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
+    "signature", "adaptive",
+})  # fmt: skip
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
+_OURS = ("webhook-", "angarium-")
+_HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
+_WILDCARD = re.compile(r"(?:(?:[A-Za-z0-9_-]+|\*)(?:\.(?:[A-Za-z0-9_-]+|\*)){0,15}(?:\.>)?|>)\Z")
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """`limit` attempts per `per`, at most `burst` at once; by default the limit per second, rounded up."""
+
+    limit: Annotated[float, Meta(gt=0, le=1e6)]
+    per: Literal["second", "minute", "hour"] = "second"
+    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+    @property
+    def per_second(self) -> float:
+        """Tokens a second."""
+        return self.limit / SECONDS[self.per]
+
+    @property
+    def burst_max(self) -> int:
+        """The most attempts that may start at once."""
+        return self.burst or max(1, math.ceil(self.per_second))
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """When a failed delivery is tried again, and when it is given up."""
+
+    base_s: Annotated[float, Meta(ge=0.05, le=86400)] = 2
+    cap_s: Annotated[float, Meta(ge=0.05, le=432000)] = 3600
+    max_age_s: Annotated[float, Meta(ge=60, le=432000)] = 172800
+    max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    rejected_attempts: Annotated[int, Meta(ge=1, le=1000)] = 5
+
+
+class Offline(Struct, frozen=True, kw_only=True):
+    """How long a receiver may fail without a success before it counts as offline, and as disabled."""
+
+    after_s: Annotated[float, Meta(ge=1, le=864000)] = 300
+    disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """One receiver's configuration, with every default filled in. Its repr shows nothing: it holds secrets."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=4096)]
+    events: tuple[str, ...] = (">",)
+    secrets: tuple[str, ...] = ()
+    order: Literal["strict", "relaxed"] = "strict"
+    rate: Rate | None = None
+    concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
+    timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 15
+    retry: Retry = field(default_factory=Retry)
+    offline: Offline = field(default_factory=Offline)
+    dedup_window: Annotated[int, Meta(ge=16, le=4096)] = 256
+    backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
+    headers: dict[str, str] = field(default_factory=dict)
+    paused: bool = False
+
+    def __repr__(self) -> str:
+        return "Policy(…)"
+
+
+def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
+    """Decode a configuration and return it with its warnings.
+
+    Raises InvalidPolicy, with one sentence for each field that cannot be used.
+    """
+    try:
+        members: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
+    if not isinstance(members, dict):
+        raise InvalidPolicy(["configuration: must be a JSON object"])
+    unknown = [_unknown(path) for path in _unknown_members(members)]
+    problems = list(unknown) if strict else []
+    policy = _convert(members, problems)
+    if policy is not None:
+        problems += _further_problems(policy)
+    if problems or policy is None:
+        raise InvalidPolicy(problems)
+    return policy, unknown
+
+
+def _convert(members: dict[str, Any], problems: list[str]) -> Policy | None:
+    """Convert member by member, so that one answer names every field that is wrong."""
+    good: dict[str, Any] = {}
+    for each in msgspec.structs.fields(Policy):
+        if each.encode_name in members:
+            try:
+                good[each.name] = msgspec.convert(members[each.encode_name], each.type)
+            except msgspec.ValidationError as error:
+                problems.append(_sentence(each.encode_name, str(error)))
+        elif each.required:
+            problems.append(f"{each.encode_name}: required, but missing")
+    return None if problems or "url" not in good else Policy(**good)
+
+
+def _sentence(name: str, message: str) -> str:
+    text, _, path = message.partition(" - at `$")
+    return f"{name}{path.rstrip('`')}: {text[0].lower()}{text[1:]}"
+
+
+def _unknown_members(members: dict[str, Any]) -> list[str]:
+    known = {each.encode_name: each.type for each in msgspec.structs.fields(Policy)}
+    found = [name for name in members if name not in known]
+    for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline)):
+        inner = members.get(name)
+        if isinstance(inner, dict):
+            names = {each.encode_name for each in msgspec.structs.fields(struct)}
+            found += [f"{name}.{member}" for member in inner if member not in names]
+    return found
+
+
+def _unknown(path: str) -> str:
+    why = "reserved for a later version" if path in RESERVED else "unknown member; check the spelling"
+    return f"{path}: {why}"
+
+
+def _further_problems(policy: Policy) -> list[str]:
+    """What no type can say."""
+    problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
+    if policy.retry.cap_s < policy.retry.base_s:
+        problems.append("retry.cap_s: must not be below retry.base_s")
+    for i, secret in enumerate(policy.secrets):
+        problems += [f"secrets[{i}]: {why}" for why in _secret_problems(secret)]
+    for i, pattern in enumerate(policy.events):
+        if not _WILDCARD.match(pattern) or len(pattern) > 200:
+            problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
+    return problems
+
+
+def _url_problems(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return [f"url: {error}"]
+    if parts.scheme not in ("http", "https"):
+        return ["url: must begin with https:// (or http:// where the operator allows it)"]
+    if not parts.hostname:
+        return ["url: has no host"]
+    if "@" in parts.netloc:
+        return ["url: must not carry a user or password; put credentials into headers"]
+    if any(ord(c) <= 32 or ord(c) == 127 for c in url):
+        return ["url: must not contain blanks or control characters; percent-encode them"]
+    return ["url: port 0 cannot be connected to"] if port == 0 else []
+
+
+def _secret_problems(secret: str) -> list[str]:
+    if not secret.startswith("whsec_"):
+        return ["must begin with whsec_"]
+    encoded = secret.removeprefix("whsec_")
+    try:
+        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return ["not valid base64 after whsec_"]
+    return [] if 24 <= len(key) <= 64 else [f"must hold 24 to 64 bytes, has {len(key)}"]
+
+
+def _header_problems(headers: dict[str, str]) -> list[str]:
+    problems = []
+    for name, value in headers.items():
+        if not _HEADER_NAME.match(name):
+            problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
+        elif name.lower().startswith(_OURS) or name.lower() in _HOP_BY_HOP:
+            problems.append(f"headers.{name}: set by Angarium itself; leave it out")
+        elif not _HEADER_VALUE.match(value):
+            problems.append(f"headers.{name}: no CR, LF or control characters, 4096 characters at most")
+    return problems
