@@ -1,0 +1,78 @@
+"""The token bucket: real-valued, clamped, and inherited from owner to owner without ever granting too much.
+
+Promise: in any window of t seconds at most `burst + rate·t` attempts start, takeovers included. Within one
+ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is credited
+only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may have taken
+tokens that it never recorded, so whoever follows it starts empty wherever it could have posted at all.
+"""
+
+from msgspec import Struct
+
+CLOCK_SKEW_S = 300.0
+SLOW_S = 10.0
+# A token that is short by less than this is a token: sums of fractions do not come out even.
+_EPSILON = 1e-9
+
+
+class Limit(Struct, frozen=True):
+    """The rate in force: attempts a second, and how many may start at once."""
+
+    per_second: float
+    burst: int
+
+    @property
+    def slow(self) -> bool:
+        """A token takes so long to come that an attempt is recorded before it is made."""
+        return self.per_second * SLOW_S < 1
+
+
+class Bucket(Struct, frozen=True):
+    """`tokens` at the instant `at`, recorded under the ownership `epoch`."""
+
+    tokens: float
+    at: float
+    epoch: int
+
+
+class Unclean(Struct, frozen=True):
+    """The last claim that did not follow a release: its epoch, the deliveries' last position then, its time."""
+
+    epoch: int
+    position: int
+    at: float
+
+
+def refill(bucket: Bucket, limit: Limit, now: float, epoch: int) -> Bucket:
+    """The bucket at `now`."""
+    gained = max(0.0, now - bucket.at) * limit.per_second
+    return Bucket(min(float(limit.burst), bucket.tokens + gained), max(now, bucket.at), epoch)
+
+
+def take(bucket: Bucket) -> Bucket | None:
+    """The bucket with one token less, or None when there is none. `bucket` is filled up to now."""
+    if bucket.tokens < 1 - _EPSILON:
+        return None
+    return Bucket(max(0.0, bucket.tokens - 1), bucket.at, bucket.epoch)
+
+
+def next_token_at(bucket: Bucket, limit: Limit) -> float:
+    """When the bucket will hold a whole token."""
+    return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second
+
+
+def inherit(
+    bucket: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+) -> Bucket:
+    """The bucket that the owner of `epoch` starts with, given what an earlier owner recorded.
+
+    `unsettled` says that the actor had, or may have had, an event stored and not settled at the last unclean
+    claim: only then can its old owner have posted what it never recorded.
+    """
+    if bucket.epoch == epoch:
+        return bucket
+    if unclean and unsettled and bucket.epoch < unclean.epoch and not limit.slow:
+        bucket = Bucket(0.0, unclean.at, unclean.epoch)
+        if unclean.epoch == epoch:
+            return Bucket(0.0, claimed_at, epoch)
+    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S) * limit.per_second
+    return Bucket(min(float(limit.burst), bucket.tokens + credit), claimed_at, epoch)

@@ -1,0 +1,83 @@
+"""The state of one receiver: what is open, never what is settled, so that it stays small.
+
+It is nothing but the fold of the receiver's facts. A quiet actor is about a kilobyte plus its dedup window.
+"""
+
+from msgspec import Struct, field
+
+from actors.bucket import Bucket, Limit
+from actors.facts import Burial, OutcomeFact
+from actors.numbering import Frontier
+
+
+class Open(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event that has its number and is not settled.
+
+    `attempts` counts all that came back, `failures` those that count (not throttling), `rejections` those that
+    were the event's own fault. The next attempt is due at `next_at`.
+    """
+
+    sequence: int
+    position: int
+    id: str
+    stored_at: float
+    again: str = ""
+    source: int = 0
+    attempts: int = 0
+    failures: int = 0
+    rejections: int = 0
+    next_at: float = 0.0
+    status: int | None = None
+
+
+class Counters(Struct, frozen=True, kw_only=True):
+    """Totals since the receiver was first put."""
+
+    delivered: int = 0
+    failed_attempts: int = 0
+    throttled: int = 0
+    dead: int = 0
+    discarded: int = 0
+    duplicates: int = 0
+
+
+class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that the journal says about one receiver.
+
+    The frontier and the open events (strict order: at most one) are the numbering; `bucket` is the last one
+    recorded, under the `limit` recorded last; `throttled_until`, `failing_since` and `disabled` hold the
+    receiver as a whole back; `waiting_since` is the age of the oldest event that lies in the stream alone.
+    """
+
+    receiver: str
+    frontier: Frontier = field(default_factory=Frontier)
+    open: tuple[Open, ...] = ()
+    burials: tuple[Burial, ...] = ()
+    opened: bool = False
+    removed_at: float | None = None
+    limit: Limit | None = None
+    bucket: Bucket | None = None
+    target: str = ""
+    throttled_until: float = 0.0
+    throttles: int = 0
+    failing_since: float | None = None
+    consecutive_failures: int = 0
+    parked: bool = False
+    waiting_since: float | None = None
+    paused: bool = False
+    disabled: str = ""
+    last: OutcomeFact | None = None
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def settled_sequence(self) -> int:
+        """Every number up to this one is settled."""
+        return self.open[0].sequence - 1 if self.open else self.frontier.sequence
+
+    @property
+    def needed_position(self) -> int | None:
+        """The lowest position whose message is still needed, or None when nothing is."""
+        needed = [each.position for each in self.open] + [each.position for each in self.burials]
+        if self.parked:
+            needed.append(self.frontier.position + 1)
+        return min(needed, default=None)
