@@ -1,0 +1,34 @@
+"""What can go wrong between us and NATS, as exceptions.
+
+Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
+expected outcome and therefore a value (`streams.answers`).
+"""
+
+
+class Disconnected(Exception):
+    """The connection to NATS was closed by us; nothing more can be sent on it."""
+
+
+class ConnectError(Exception):
+    """No connection could be made; the message names the server and the remedy."""
+
+
+class Unavailable(Exception):
+    """A question got no answer: time-out, no leader, connection lost. The caller asks again."""
+
+
+class ApiError(Exception):
+    """The JetStream API said no.
+
+    `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like
+    `code` of the same answer is not told apart finely enough to be of use.
+    """
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"{description} (JetStream error {code})")
+        self.code = code
+        self.description = description
+
+
+class SetupError(Exception):
+    """An existing installation contradicts the settings; the message bears both values."""
