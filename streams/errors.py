@@ -32,3 +32,7 @@ class ApiError(Exception):
 
 class SetupError(Exception):
     """An existing installation contradicts the settings; the message bears both values."""
+
+
+class ServerError(Exception):
+    """The embedded NATS server cannot run; the message says why and what to do."""
