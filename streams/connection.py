@@ -1,0 +1,259 @@
+"""The real `Wire`: a connection of nats-py, used for core NATS only.
+
+nats-py makes a broken connection again by itself, but gives up for good on some errors that a server may
+send at any time (a user that expired, a permission revoked). Then a new client takes its place and is
+given all subscriptions, so that the wire ends only when it is closed.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import nats.errors
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from streams.errors import ConnectError, Disconnected
+from streams.wire import Message
+
+log = logging.getLogger(__name__)
+
+RECONNECT_WAIT_S = 0.25
+"""Between two attempts at the same server; short, since every shard waits while there is none."""
+
+PING_INTERVAL_S = 5
+"""A server that vanished without a word is noticed after two pings without an answer."""
+
+
+class ConnectOptions(Struct, frozen=True):
+    """Where NATS is and who we are. Files are paths; user, password or token may stand in the URL."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    name: str = "angarium"
+    credentials: str | None = None
+    nkey: str | None = None
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    timeout_s: float = 5.0
+
+
+async def connect(options: ConnectOptions) -> "NatsWire":
+    """Raises `ConnectError` when no server can be connected to, or none is within `timeout_s`."""
+    wire = NatsWire(options)
+    await wire.open()
+    return wire
+
+
+class NatsWire:
+    """See `streams.wire.Wire`. Made by `connect`."""
+
+    def __init__(self, options: ConnectOptions) -> None:
+        self.closed = False
+        self._options = options
+        self._client = Client()
+        self._listeners: list[Callable[[bool], None]] = []
+        self._subscriptions: list[_Subscribed] = []
+        self._successor: asyncio.Task[None] | None = None
+        self._errors: asyncio.Queue[Exception] = asyncio.Queue()
+        self._opened = False
+
+    async def open(self) -> None:
+        """Make the first connection. nats-py would try for ever, so its first round of failures ends it."""
+        attempt = asyncio.ensure_future(self._connect())
+        failed = asyncio.ensure_future(self._one_round_of_errors())
+        try:
+            await asyncio.wait(
+                {attempt, failed}, timeout=self._options.timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            failure = attempt.exception() if attempt.done() else TimeoutError()
+            if failed.done():
+                failure = failed.result()
+        finally:
+            for task in (attempt, failed):
+                task.cancel()
+            await asyncio.wait({attempt, failed})
+        if failure is not None:
+            self.closed = True
+            await self._client.close()
+            raise ConnectError(_connect_error(self._options, failure)) from failure
+        self._opened = True
+
+    @property
+    def connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def max_payload(self) -> int:
+        return self._client.max_payload
+
+    @property
+    def server_version(self) -> str:
+        return str(self._client.connected_server_version)
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        try:
+            await self._client.publish(subject, data, reply, headers)
+        except nats.errors.ConnectionClosedError:
+            if self.closed:
+                raise Disconnected("the connection to NATS was closed") from None
+        except nats.errors.OutboundBufferLimitError:
+            # Core NATS promises nothing to a message sent without a connection; who needs an answer
+            # learns by its absence.
+            log.debug("not connected and the buffer is full: dropped a message to %s", subject)
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "_Subscribed":
+        if self.closed:
+            raise Disconnected("the connection to NATS was closed")
+        subscription = _Subscribed(self, subject, handler)
+        self._subscriptions.append(subscription)
+        await subscription.move_to(self._client)
+        return subscription
+
+    def forget(self, subscription: "_Subscribed") -> None:
+        self._subscriptions.remove(subscription)
+
+    def on_change(self, listener: Callable[[bool], None]) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._successor is not None:
+            self._successor.cancel()
+            await asyncio.wait({self._successor})
+        await self._client.close()
+
+    async def _connect(self) -> None:
+        options = self._options
+        await self._client.connect(
+            list(options.servers),
+            name=options.name,
+            tls=_tls_context(options),
+            user_credentials=options.credentials,
+            nkeys_seed=options.nkey,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # A float does.
+            ping_interval=PING_INTERVAL_S,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+        )
+
+    async def _one_round_of_errors(self) -> Exception:
+        for _ in self._options.servers:
+            error = await self._errors.get()
+        return error
+
+    async def _replace(self) -> None:
+        """Put a new client in the place of one that gave up. It tries for ever, as often as nats-py does."""
+        self._client = Client()
+        await self._connect()
+        for subscription in list(self._subscriptions):
+            await subscription.move_to(self._client)
+        self._tell(True)
+
+    def _tell(self, connected: bool) -> None:
+        for listener in self._listeners:
+            listener(connected)
+
+    async def _on_error(self, error: Exception) -> None:
+        if self._opened:
+            log.warning("NATS: %s", str(error) or type(error).__name__)
+        else:
+            self._errors.put_nowait(error)
+
+    async def _on_disconnected(self) -> None:
+        if not self.closed:
+            log.warning("the connection to NATS is lost; trying to make it again")
+        self._tell(False)
+
+    async def _on_reconnected(self) -> None:
+        log.info("connected to NATS again")
+        self._tell(True)
+
+    async def _on_closed(self) -> None:
+        if not self.closed:
+            self._successor = asyncio.ensure_future(self._replace())
+
+
+class _Subscribed:
+    """One subscription of ours, through all clients that follow one another."""
+
+    def __init__(self, wire: NatsWire, subject: str, handler: Callable[[Message], None]) -> None:
+        self._wire = wire
+        self._subject = subject
+        self._handler: Callable[[Message], None] | None = handler
+        self._client: Client | None = None
+        self._current: NatsSubscription | None = None
+
+    async def move_to(self, client: Client) -> None:
+        if self._client is client:
+            return
+        self._client = client
+        # Limits of 0 mean none: a message dropped here would be a gap that only a re-read could fill.
+        self._current = await client.subscribe(
+            self._subject, cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+
+    async def unsubscribe(self) -> None:
+        if self._handler is None:
+            return
+        self._handler = None
+        self._wire.forget(self)
+        if self._current is not None and self._client is not None and not self._client.is_closed:
+            await self._current.unsubscribe()
+
+    async def _on_message(self, message: Msg) -> None:
+        if self._handler is not None:
+            self._handler(Message(message.subject, message.data, message.reply, message.headers))
+
+
+def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
+    """None leaves it to nats-py: TLS with the system's authorities where server or URL ask for it."""
+    if options.tls_ca is None and options.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(cafile=options.tls_ca)
+    if options.tls_certificate is not None:
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    return context
+
+
+def _connect_error(options: ConnectOptions, failure: BaseException) -> str:
+    """One sentence; the URLs without what may be a password in them."""
+    places = ", ".join(
+        urlsplit(server)._replace(netloc=_place(server)).geturl() for server in options.servers
+    )
+    match failure:
+        case ssl.SSLError():
+            reason = f"TLS failed ({failure}); check the certificate, key and CA files"
+        case TimeoutError():
+            reason = "no answer in time; check the address and the network"
+        case ConnectionRefusedError():
+            reason = "nobody listens there; start nats-server or give another address"
+        case FileNotFoundError():
+            reason = (
+                f"the file {failure.filename} does not exist; check the paths of credentials and TLS files"
+            )
+        case OSError():
+            reason = f"{failure.strerror or failure}; check the address"
+        case _ if "authorization" in str(failure).lower():
+            reason = "the server refused who we are; check the credentials, the nkey, or the user in the URL"
+        case _:
+            reason = f"{str(failure) or type(failure).__name__}"
+    return f"cannot connect to NATS at {places}: {reason}"
+
+
+def _place(server: str) -> str:
+    return urlsplit(server).netloc.rpartition("@")[2]

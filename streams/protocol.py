@@ -1,0 +1,226 @@
+"""How JetStream's answers look on the wire, and how they become ours (`streams.answers`).
+
+Only what we use is decoded; what newer servers add is ignored. The shapes are those of the NATS
+documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from streams.answers import Answer, ConsumerInfo, Page, Refused, Stored, StoredMessage, StreamInfo, Unanswered
+from streams.wire import Message
+
+# The server puts these on every message of a direct get. On a stored message they could only be a
+# producer's claim, so they are no headers of it, whichever way it was read.
+_ADDED = (
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Sequence",
+    "Nats-Time-Stamp",
+    "Nats-Num-Pending",
+    "Nats-Last-Sequence",
+)
+
+_WHOLE = len("2006-01-02T15:04:05")
+
+
+class Fault(Struct):
+    """The `error` member of an answer; `code` is HTTP-like, `err_code` names the cause."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Reply(Struct):
+    """What all answers of the API have in common."""
+
+    error: Fault | None = None
+
+
+class PublishReply(Reply):
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+
+
+class StreamState(Struct):
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    subjects: dict[str, int] | None = None
+
+
+class StreamReply(Reply):
+    config: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+    state: StreamState = field(default_factory=StreamState)
+    total: int = 0
+
+
+class AccountLimits(Struct):
+    max_storage: int = -1
+
+
+class ApiState(Struct):
+    level: int = 0
+
+
+class AccountReply(Reply):
+    storage: int = 0
+    limits: AccountLimits = field(default_factory=AccountLimits)
+    api: ApiState = field(default_factory=ApiState)
+
+
+class PurgeReply(Reply):
+    purged: int = 0
+
+
+class Position(Struct):
+    consumer_seq: int = 0
+    stream_seq: int = 0
+
+
+class PinnedGroup(Struct):
+    pinned_client_id: str = ""
+
+
+class ConsumerReply(Reply):
+    name: str = ""
+    created: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    delivered: Position = field(default_factory=Position)
+    ack_floor: Position = field(default_factory=Position)
+    num_pending: int = 0
+    num_ack_pending: int = 0
+    priority_groups: list[PinnedGroup] = field(default_factory=list)
+    reset_seq: int = 0
+
+
+class RawMessage(Struct):
+    subject: str
+    seq: int
+    time: str
+    hdrs: bytes = b""
+    data: bytes = b""
+
+
+class MessageReply(Reply):
+    message: RawMessage | None = None
+
+
+_publish_reply = msgspec.json.Decoder(PublishReply)
+
+
+def publish_answer(message: Message) -> Answer:
+    """Read a publish acknowledgement. An answer of somebody other than JetStream settles nothing."""
+    try:
+        reply = _publish_reply.decode(message.data)
+    except msgspec.DecodeError:
+        return Unanswered(f"the answer is not JetStream's: {message.data[:80]!r}")
+    if reply.error is not None:
+        return Refused(reply.error.err_code, reply.error.description)
+    if not reply.stream:
+        return Unanswered(f"the answer is not JetStream's: {message.data[:80]!r}")
+    return Stored(reply.seq, reply.duplicate)
+
+
+def stream_info(reply: StreamReply) -> StreamInfo:
+    state = reply.state
+    return StreamInfo(
+        name=str(reply.config["name"]),
+        created=reply.created,
+        first=state.first_seq,
+        last=state.last_seq,
+        messages=state.messages,
+        bytes=state.bytes,
+        max_bytes=int(reply.config.get("max_bytes", -1)),
+        config=reply.config,
+    )
+
+
+def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
+    return ConsumerInfo(
+        name=reply.name,
+        created=reply.created,
+        delivered=reply.delivered.stream_seq,
+        delivered_consumer=reply.delivered.consumer_seq,
+        ack_floor=reply.ack_floor.stream_seq,
+        ack_floor_consumer=reply.ack_floor.consumer_seq,
+        pending=reply.num_pending,
+        unacked=reply.num_ack_pending,
+        pinned=reply.priority_groups[0].pinned_client_id if reply.priority_groups else "",
+        config=reply.config,
+    )
+
+
+def stored_message(raw: RawMessage) -> StoredMessage:
+    """A message that the leader was asked for by `STREAM.MSG.GET`."""
+    headers = parse_headers(raw.hdrs)
+    for name in _ADDED:
+        headers.pop(name, None)
+    return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
+
+
+def is_page_part(message: Message) -> bool:
+    """Whether a direct get's answer is a message; else it is the status that ends the page.
+
+    `Status` cannot tell, since a producer may have stored a header of this name.
+    """
+    return message.headers is not None and "Nats-Stream" in message.headers
+
+
+def page(parts: list[Message]) -> Page | Unanswered:
+    """The page that these answers to one batch direct get make up; the last of them is its status.
+
+    Each message names the one before it, so that a hole would not pass as a gap in the sequences.
+    """
+    end = parts.pop().headers or {}
+    status = end.get("Status")
+    if status == "404":
+        return Page([], 0)
+    if status != "204":
+        return Unanswered(f"direct get: {status} {end.get('Description', '')}".rstrip())
+    messages: list[StoredMessage] = []
+    before = "0"
+    for part in parts:
+        headers = part.headers or {}
+        if headers["Nats-Last-Sequence"] != before:
+            return Unanswered("direct get: a message of the page was lost on the way")
+        before = headers["Nats-Sequence"]
+        messages.append(_page_message(part.data, headers))
+    if end.get("Nats-Last-Sequence") != before:
+        return Unanswered("direct get: the end of the page was lost on the way")
+    return Page(messages, int(end.get("Nats-Num-Pending", "0")))
+
+
+def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
+    subject, sequence, time = headers["Nats-Subject"], headers["Nats-Sequence"], headers["Nats-Time-Stamp"]
+    for name in _ADDED:
+        headers.pop(name, None)
+    return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
+
+
+def parse_headers(block: bytes) -> dict[str, str]:
+    """Read `NATS/1.0`, then lines `Name: value`; of a repeated name the last value counts."""
+    headers: dict[str, str] = {}
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            headers[name.strip().decode("utf-8", "replace")] = value.strip().decode("utf-8", "replace")
+    return headers
+
+
+def epoch_of(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 instant in UTC, with all its nanoseconds.
+
+    The same instant comes as an integer of nanoseconds in the reply subject of a delivered message
+    (`streams.delivered.Delivered`); both must give the same float, and `datetime` alone would cut it.
+    """
+    whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
+    nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)
+    return (whole * 1_000_000_000 + nanoseconds) / 1e9
