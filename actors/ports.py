@@ -43,20 +43,22 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
-class Batch(Struct, frozen=True, kw_only=True):
-    """What a read of one receiver's backlog found: events in stream order, and whether that is all there is.
+class Unavailable(Exception):
+    """A question could not be answered just now (a time-out, no leader); ask again."""
 
-    `complete` means that the leader has nothing of this receiver beyond the last event up to the position that
-    the read was asked to reach. `remaining` counts what lies behind the batch.
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """What a read of one receiver's backlog found: events in stream order.
+
+    `complete`: the leader has nothing more of this receiver up to the position that the read was to reach.
     """
 
     events: list[Event]
     complete: bool
-    remaining: int = 0
 
 
 class Backlog(Protocol):
-    """Reads a receiver's own subject in the deliveries stream."""
+    """Reads a receiver's own subject in the deliveries stream. Every method may raise Unavailable."""
 
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
         """The next events above position `after`; asks the leader where a replica ends below `reach`."""
@@ -66,18 +68,71 @@ class Backlog(Protocol):
         """The event at `position`, from the leader; None when it is gone."""
         ...
 
+    async def count(self, receiver: str, after: int) -> int:
+        """How many messages of the receiver lie above position `after`."""
+        ...
+
 
 class Graveyard(Protocol):
     """Publishes dead letters."""
 
-    async def bury(self, receiver: str, burial: Burial, event: Event | None) -> None:
-        """Publish the dead letter and return once it is stored. Repeating it is harmless."""
+    async def bury(self, receiver: str, burial: Burial) -> None:
+        """Publish the dead letter, and return once it is stored. Repeating it is harmless."""
         ...
+
+
+class Absent(Struct, frozen=True):
+    """The leader says that there is no such receiver."""
+
+
+class Invalid(Struct, frozen=True):
+    """There is a configuration, and never was a valid one."""
+
+    problems: tuple[str, ...]
+
+
+class Policies(Protocol):
+    """The configurations of receivers, as this node knows them."""
+
+    def policy(self, receiver: str) -> Policy | None:
+        """The last valid configuration, with the installation's defaults filled in; None if none is known."""
+        ...
+
+    async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
+        """What the leader of the bucket says now. May raise Unavailable."""
+        ...
+
+
+class Snapshots(Protocol):
+    """The snapshots of one shard."""
+
+    async def load(self, receiver: str) -> State | None:
+        """The actor's last snapshot, from the leader. May raise Unavailable."""
+        ...
+
+
+class Recorded(Protocol):
+    """A fact as the journal gives it back once it holds it, with the state after it."""
+
+    @property
+    def fact(self) -> Fact: ...
+    @property
+    def state(self) -> State: ...
 
 
 class Recorder(Protocol):
     """Where an actor's facts go: the journal of its shard."""
 
-    def add(self, fact: Fact, state: State) -> int:
-        """Take a fact and the state after it; returns the fact's index, which `confirmed` will reach."""
+    index: int
+    """Of the last fact taken; the first is 1."""
+    confirmed_index: int
+    """Of the last fact that the journal holds for certain."""
+
+    @property
+    def stalled(self) -> bool:
+        """An append has been unconfirmed for more than a second: start nothing."""
+        ...
+
+    def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
+        """Take a fact and the state after it; returns the fact's index."""
         ...

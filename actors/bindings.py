@@ -1,0 +1,82 @@
+"""Which handed-out messages may be acked, and how far the floor has come.
+
+Every message that the consumer hands out is bound until a fact releases it: the fact that settles it, or the
+`Parked` under which it is dropped from memory. A release carries a mark, the index of the last fact that it
+rests on; once the journal has confirmed that index, the message may be acked. The floor is the end of the
+unbroken run of released messages: where a takeover begins to read again, so it never rests on an ack.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+
+class Binding:
+    """One message that is handed out and not released; `mark` is None until it is."""
+
+    __slots__ = ("mark", "position", "receiver", "reply", "since")
+
+    def __init__(self, position: int, receiver: str, reply: str, since: float) -> None:
+        self.position = position
+        self.receiver = receiver
+        self.reply = reply
+        self.since = since
+        self.mark: int | None = None
+
+    def __lt__(self, other: "Binding") -> bool:
+        return self.position < other.position
+
+
+class Bindings:
+    """All bindings of one shard. `received` is the highest position handed out."""
+
+    def __init__(self, floor: int) -> None:
+        self.received = floor
+        self.bound = 0
+        self._floor = floor
+        self._by_position: list[Binding] = []
+        self._by_age: deque[Binding] = deque()
+        self._released: deque[Binding] = deque()
+
+    def bind(self, position: int, receiver: str, reply: str, now: float) -> Binding:
+        """A message came. The caller sees to it that a position is bound once at a time."""
+        binding = Binding(position, receiver, reply, now)
+        heappush(self._by_position, binding)
+        self._by_age.append(binding)
+        self.bound += 1
+        if position > self.received:
+            self.received = position
+        return binding
+
+    def release(self, binding: Binding, mark: int) -> None:
+        """The message may be acked once the fact with index `mark` is confirmed."""
+        binding.mark = mark
+        self._released.append(binding)
+        self.bound -= 1
+
+    def floor(self, index: int) -> int:
+        """The end of the unbroken run of messages released by the facts up to `index`. It never falls."""
+        heap = self._by_position
+        while heap and (mark := heap[0].mark) is not None and mark <= index:
+            heappop(heap)
+        self._floor = max(self._floor, heap[0].position - 1 if heap else self.received)
+        return self._floor
+
+    def confirmed(self, index: int) -> list[str]:
+        """The reply subjects of the messages that may be acked now."""
+        replies = []
+        released = self._released
+        while released and (mark := released[0].mark) is not None and mark <= index:
+            replies.append(released.popleft().reply)
+        return replies
+
+    def overdue(self, before: float) -> Iterator[str]:
+        """Receivers that hold a message which came before the instant `before`."""
+        ages = self._by_age
+        while ages and ages[0].mark is not None:
+            ages.popleft()
+        for binding in ages:
+            if binding.since >= before:
+                return
+            if binding.mark is None:
+                yield binding.receiver

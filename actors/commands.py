@@ -1,0 +1,222 @@
+"""What can be asked of a receiver (commands, imperative), and what it then owes (steps).
+
+A command carries everything that `decide` may not know by itself: the time, the bucket as it is in memory,
+places in the stream. A step is performed by the shell, which answers with a command.
+"""
+
+from msgspec import Struct
+
+from actors.bucket import Bucket
+from actors.event import Event
+from actors.facts import Burial
+from actors.outcome import Answered, Failed
+
+
+class RecordOutcome(Struct, frozen=True):
+    """An attempt ended. `event` is None for a ping."""
+
+    event: Event | None
+    outcome: Answered | Failed
+    at: float
+    bucket: Bucket | None
+
+
+class Adopt(Struct, frozen=True):
+    """The configuration is another one. `above`: no owner can have posted anything beyond this position."""
+
+    at: float
+    above: int
+    epoch: int
+    bucket: Bucket | None
+
+
+class OpenReceiver(Struct, frozen=True):
+    """The receiver exists and begins with the events beyond `position`."""
+
+    at: float
+    position: int
+    window: int
+
+
+class GiveUpEvent(Struct, frozen=True):
+    """The event is not to be tried any more."""
+
+    event: Event
+    reason: str
+    at: float
+    bucket: Bucket | None
+
+
+class DropRepeat(Struct, frozen=True):
+    """The event at the head is a repeat."""
+
+    event: Event
+
+
+class StartAttempt(Struct, frozen=True):
+    """An attempt has taken its token and must be on record before it is made."""
+
+    event: Event
+    at: float
+    bucket: Bucket | None
+
+
+class StartPing(Struct, frozen=True):
+    """A ping has taken its token and must be on record before it is made."""
+
+    at: float
+    bucket: Bucket | None
+
+
+class ParkReceiver(Struct, frozen=True):
+    """Its waiting events are dropped from memory."""
+
+    at: float
+    waiting_since: float | None
+
+
+class UnparkReceiver(Struct, frozen=True):
+    """Everything that lay in the stream alone is settled."""
+
+    at: float
+
+
+class ResumeReceiver(Struct, frozen=True):
+    """Somebody said to go on."""
+
+    at: float
+
+
+class RemoveReceiver(Struct, frozen=True):
+    """Its configuration is gone. `waiting` events up to `position` are discarded."""
+
+    at: float
+    position: int
+    waiting: int
+    bucket: Bucket | None
+
+
+class MissEvents(Struct, frozen=True):
+    """Events known to have been at `first` to `last` are gone."""
+
+    first: int
+    last: int
+    at: float
+    bucket: Bucket | None
+
+
+class RefuseEvent(Struct, frozen=True):
+    """The event at `position` belongs to no receiver that exists."""
+
+    position: int
+    reason: str
+    at: float
+
+
+class MarkBuried(Struct, frozen=True):
+    """The dead letter of the event at `position` is stored."""
+
+    position: int
+
+
+Command = (
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvent | DropRepeat | StartAttempt | StartPing | ParkReceiver
+    | UnparkReceiver | ResumeReceiver | RemoveReceiver | MissEvents | RefuseEvent
+    | MarkBuried
+)  # fmt: skip
+
+
+class Post(Struct, frozen=True):
+    """Make attempt `attempt` of `event`, under number `sequence`. A `free` one has its token already."""
+
+    event: Event
+    sequence: int
+    attempt: int
+    free: bool
+
+
+class Record(Struct, frozen=True):
+    """Take a token and record the attempt of `event` before it is made."""
+
+    event: Event
+
+
+class GiveUp(Struct, frozen=True):
+    """Dead-letter `event`."""
+
+    event: Event
+    reason: str
+
+
+class Ignore(Struct, frozen=True):
+    """Drop `event`: it is a repeat."""
+
+    event: Event
+
+
+class Bury(Struct, frozen=True):
+    """Publish a dead letter."""
+
+    burial: Burial
+
+
+class Read(Struct, frozen=True):
+    """Read the receiver's backlog above position `after`."""
+
+    after: int
+
+
+class Fetch(Struct, frozen=True):
+    """Read the open event at `position` again: its body is not in memory."""
+
+    position: int
+
+
+class Reconfigure(Struct, frozen=True):
+    """Adopt the configuration that is in force now."""
+
+
+class Park(Struct, frozen=True):
+    """Drop the waiting events from memory: their turn is far off."""
+
+
+class Unpark(Struct, frozen=True):
+    """Nothing lies in the stream alone any more."""
+
+
+class WaitUntil(Struct, frozen=True):
+    """Nothing is owed before `at`."""
+
+    at: float
+
+
+class Rest(Struct, frozen=True):
+    """Nothing is owed until something happens."""
+
+
+Step = (
+    Post | Record | GiveUp | Ignore | Bury | Read | Fetch | Reconfigure | Park | Unpark | WaitUntil | Rest
+)  # fmt: skip
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What the shell holds in memory about an actor, and facts say nothing about.
+
+    `head` is the oldest event in memory that is not settled and not in flight. `read_to`: everything of this
+    receiver up to there is in memory or settled; `seen`: the highest that is known to have been there.
+    `holding`: messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before
+    anything starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was
+    recorded and not yet made. `adopted`: the configuration in memory is the one that facts speak of.
+    """
+
+    head: Event | None = None
+    in_flight: int = 0
+    read_to: int = 0
+    seen: int = 0
+    holding: bool = False
+    unconfirmed: bool = False
+    burying: bool = False
+    may_start: bool = True
+    granted: int = 0
+    adopted: bool = True
+    bucket: Bucket | None = None

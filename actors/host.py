@@ -1,0 +1,298 @@
+"""The host of one shard: it keeps the actors that are in memory, and ties them to the shard's journal and inbox.
+
+It lives as long as one ownership. Messages come in by `arrive`, the journal asks it for the `floor` when it cuts
+a flush and tells it what is `confirmed`; acks go out by the callable that it was given. Nothing here awaits
+anything but the ports.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from actors.bindings import Bindings
+from actors.bucket import Unclean
+from actors.event import Event
+from actors.policy import Policy
+from actors.ports import (
+    Backlog,
+    Clock,
+    Graveyard,
+    Policies,
+    Recorded,
+    Recorder,
+    Sender,
+    Snapshots,
+    Unavailable,
+)
+from actors.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
+from actors.state import State
+
+UNACKED_MAX_S = 2.0
+SWEEP_S = 0.5
+IDLE_S = 60.0
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """The actors of one shard, under one claim.
+
+    `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
+    reading begins. `within_lease` is asked before every first byte; `ack` takes reply subjects.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        claimed_at: float,
+        claim_position: int,
+        unclean: Unclean | None,
+        floor: int,
+        unacked_max: int,
+        clock: Clock,
+        recorder: Recorder,
+        sender: Sender,
+        backlog: Backlog,
+        graveyard: Graveyard,
+        snapshots: Snapshots,
+        policies: Policies,
+        within_lease: Callable[[], bool],
+        ack: Callable[[list[str]], None],
+    ) -> None:
+        self.epoch = epoch
+        self.claimed_at = claimed_at
+        self.claim_position = claim_position
+        self.unclean = unclean
+        self.unacked_max = unacked_max
+        self.clock = clock
+        self.recorder = recorder
+        self.sender = sender
+        self.backlog = backlog
+        self.graveyard = graveyard
+        self.snapshots = snapshots
+        self.policies = policies
+        self.ack = ack
+        self.bindings = Bindings(floor)
+        self.shells: dict[str, Shell] = {}
+        self.changed: dict[str, State] = {}
+        self.parked: dict[str, float | None] = {}
+        self.stopped = False
+        self.draining = False
+        self._within_lease = within_lease
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._held_up = False
+
+    # ---- beginning and end
+
+    def begin(self, states: dict[str, State], parked: Iterable[str]) -> None:
+        """Take over: the actors that the journal's tail spoke of, and those whose events lie in the stream."""
+        for receiver, state in states.items():
+            self.changed[receiver] = state
+            self._shell(receiver).begin(state, self.policies.policy(receiver))
+        for receiver in parked:
+            self.parked.setdefault(receiver, None)
+            self.activate(receiver)
+        self.spawn(self._sweep())
+
+    def stop(self) -> None:
+        """Nothing is started, recorded or acked any more."""
+        self.stopped = True
+        for shell in self.shells.values():
+            shell.close()
+        for task in self._tasks:
+            task.cancel()
+        for _, waiter in self._waiters:
+            waiter.cancel()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start nothing more, and wait for the attempts in flight."""
+        self.draining = True
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self.in_flight and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts that are being made."""
+        return sum(1 for shell in self.shells.values() if shell.in_flight)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("actor.broken", exc_info=error)
+
+    # ---- actors
+
+    def _shell(self, receiver: str) -> Shell:
+        shell = self.shells.get(receiver)
+        if shell is None:
+            shell = self.shells[receiver] = Shell(receiver, self)
+        return shell
+
+    def activate(self, receiver: str) -> Shell:
+        """The actor in memory; if it was not, its snapshot is being read."""
+        shell = self.shells.get(receiver)
+        if shell is None:
+            shell = self._shell(receiver)
+            if (state := self.changed.get(receiver)) is not None:
+                shell.begin(state, self.policies.policy(receiver))
+            else:
+                self.spawn(self._load(shell))
+        return shell
+
+    async def _load(self, shell: Shell) -> None:
+        while not self.stopped:
+            try:
+                state = await self.snapshots.load(shell.receiver)
+            except Unavailable:
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            if not self.stopped:
+                receiver = shell.receiver
+                shell.begin(state or State(receiver=receiver), self.policies.policy(receiver))
+            return
+
+    def arrive(self, receiver: str, event: Event, reply: str) -> None:
+        """The consumer handed out a message."""
+        shell = self.shells.get(receiver) or self.activate(receiver)
+        shell.arrive(event, reply)
+        if self.bindings.bound > self.unacked_max // 2:
+            self._park_largest()
+
+    def configured(self, receiver: str, policy: Policy | None) -> None:
+        """A configuration changed. Only an actor that waits, or one that is gone, needs to come into memory."""
+        shell = self.shells.get(receiver)
+        if shell is not None:
+            shell.configure(policy)
+        elif policy is None or receiver in self.parked:
+            self.activate(receiver)
+
+    def poke_all(self) -> None:
+        """Whatever held the shard up is over."""
+        for shell in list(self.shells.values()):
+            shell.poke()
+
+    # ---- what shells ask
+
+    def within_lease(self) -> bool:
+        """Whether a first byte may leave now."""
+        return not self.stopped and self._within_lease()
+
+    def may_start(self) -> bool:
+        """Whether an attempt may take its token now."""
+        if self.recorder.stalled or not self.within_lease():
+            self._held_up = True
+            return False
+        return not self.draining
+
+    def may_have_posted(self, state: State, first_bound: int) -> bool:
+        """Whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        if self.unclean is None:
+            return False
+        waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position
+        return waits or 0 < first_bound <= self.unclean.position
+
+    async def confirmed_to(self, index: int) -> None:
+        """Return once the journal holds the fact with that index. Cancelled if the shard stops before."""
+        if self.recorder.confirmed_index < index:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((index, waiter))
+            await waiter
+
+    # ---- what the journal says
+
+    def floor(self, index: int) -> int:
+        """The end of the unbroken run of messages released by the facts up to `index`."""
+        return self.bindings.floor(index)
+
+    def confirmed(self, entries: Sequence[Recorded]) -> None:
+        """The journal holds these facts: states are true, messages may be acked, waiting attempts may start."""
+        index = self.recorder.confirmed_index
+        before = index - len(entries)
+        touched: dict[str, Shell] = {}
+        for entry in entries:
+            fact, state = entry.fact, entry.state
+            receiver = fact.receiver
+            shell = self.shells.get(receiver)
+            if shell is not None:
+                shell.confirm(fact, state)
+                touched[receiver] = shell
+            self.changed[receiver] = state
+        for receiver, shell in touched.items():
+            self._note_parked(receiver, shell.confirmed)
+            if shell.barrier > before or shell.unconfirmed >= UNCONFIRMED_MAX // 2:
+                shell.poke()
+        self.acknowledge()
+        if self._waiters:
+            due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
+            self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
+            for waiter in due:
+                waiter.set_result(None)
+        if self._held_up:
+            self._held_up = False
+            self.poke_all()
+
+    def _note_parked(self, receiver: str, state: State) -> None:
+        if state.parked:
+            self.parked.setdefault(receiver, None)
+        elif self.parked:
+            self.parked.pop(receiver, None)
+
+    def acknowledge(self) -> None:
+        """Ack whatever the confirmed journal releases."""
+        replies = self.bindings.confirmed(self.recorder.confirmed_index)
+        if replies:
+            self.ack(replies)
+
+    # ---- snapshots and memory
+
+    def take_changed(self) -> dict[str, State]:
+        """The confirmed states that no snapshot holds yet; they count as held from now on."""
+        changed, self.changed = self.changed, {}
+        return changed
+
+    def give_back(self, states: dict[str, State]) -> None:
+        """A snapshot was not written after all."""
+        self.changed = states | self.changed
+
+    def needed_position(self) -> int:
+        """The lowest stream position that this shard still needs."""
+        needed = [shell.confirmed.needed_position for shell in self.shells.values()]
+        return min([each for each in needed if each is not None], default=self.bindings.received + 1)
+
+    async def _sweep(self) -> None:
+        """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
+        while not self.stopped:
+            await asyncio.sleep(SWEEP_S)
+            now = self.clock.now()
+            for receiver in dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)):
+                shell = self.shells.get(receiver)
+                if shell is not None and shell.loaded and not shell.asking:
+                    shell.park()
+                    shell.poke()
+            self.acknowledge()
+            if self._held_up and self.may_start():
+                self._held_up = False
+                self.poke_all()
+            self._passivate(now - IDLE_S)
+
+    def _passivate(self, before: float) -> None:
+        for receiver, shell in list(self.shells.items()):
+            if shell.touched_at < before and shell.resting and receiver not in self.changed:
+                shell.close()
+                del self.shells[receiver]
+
+    def _park_largest(self) -> None:
+        """The inbox is half full: whoever holds most of it goes to the stream."""
+        largest = max(self.shells.values(), key=lambda shell: len(shell.bound) if shell.loaded else 0)
+        if largest.loaded and largest.bound:
+            largest.park()
+            largest.poke()

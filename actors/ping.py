@@ -1,0 +1,57 @@
+"""A ping: a POST of type `angarium.ping`, without a number, that spends a token and works while paused."""
+
+from actors import commands as c
+from actors.bucket import take
+from actors.event import Event
+from actors.outcome import Answered, Failed, NotSent
+from actors.ports import Attempt
+from actors.shell import Shell
+
+
+class Refusal(Exception):
+    """A control request that cannot be granted; `code` is one token, the text says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def ping(shell: Shell) -> Answered | Failed:
+    """Ping a receiver; raises Refusal where nothing may go to it.
+
+    The ping is recorded before it is made, since it leaves no unsettled event behind from which a later owner
+    could tell that a token was spent.
+    """
+    host, policy = shell.host, shell.policy
+    now = host.clock.now()
+    if policy is None:
+        raise Refusal("misconfigured", f"{shell.receiver} has no valid configuration; put one")
+    if shell.state.throttled_until > now:
+        wait_s = shell.state.throttled_until - now
+        raise Refusal("throttled", f"{shell.receiver} asked to be left alone for {wait_s:.0f} s more")
+    if not host.may_start():
+        raise Refusal("unavailable", "the shard is not in order at the moment; try again")
+    bucket = shell.bucket_at(now)
+    if bucket is not None:
+        left = take(bucket)
+        if left is None:
+            raise Refusal("rate_limited", f"{shell.receiver} has no token left; try again later")
+        shell.bucket = left
+    shell.record(c.StartPing(now, shell.bucket))
+    index = host.recorder.index
+    await host.confirmed_to(index)
+    event = Event(
+        position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
+        body=b'{"type":"angarium.ping"}',
+    )  # fmt: skip
+    outcome = await host.sender.send(Attempt(
+        receiver=shell.receiver, policy=policy, event=event, sequence=None, number=1,
+        may_start=host.within_lease,
+    ))  # fmt: skip
+    if isinstance(outcome, NotSent):
+        raise Refusal("unavailable", outcome.why)
+    if not host.stopped:
+        now = host.clock.now()
+        shell.record(c.RecordOutcome(None, outcome, now, shell.bucket_at(now)))
+        shell.poke()
+    return outcome

@@ -1,0 +1,474 @@
+"""The machine of one receiver: three pure functions, and all the rules there are.
+
+    decide(state, policy, command) -> facts      what happens
+    evolve(state, fact) -> state                 what is; total, never refuses
+    next_step(state, policy, view, now) -> step  what is owed; the shell only performs it
+
+Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
+
+Rules that the rest leans on:
+
+1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is no repeat.
+   Every numbered event reaches the journal with the first fact about it or about a later one, so whoever
+   folds the journal numbers alike, and no write precedes a POST.
+2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
+   facts in `UNHURRIED` hold nothing up, every other one must be confirmed before anything starts.
+3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
+   anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
+4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
+5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too.
+6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
+"""
+
+from typing import Any, assert_never
+
+from msgspec.structs import replace
+
+from actors.bucket import Bucket, Limit, next_token_at, refill, take
+from actors.commands import (
+    Adopt,
+    Bury,
+    Command,
+    DropRepeat,
+    Fetch,
+    GiveUp,
+    GiveUpEvent,
+    Ignore,
+    MarkBuried,
+    MissEvents,
+    OpenReceiver,
+    Park,
+    ParkReceiver,
+    Post,
+    Read,
+    Reconfigure,
+    Record,
+    RecordOutcome,
+    RefuseEvent,
+    RemoveReceiver,
+    Rest,
+    ResumeReceiver,
+    StartAttempt,
+    StartPing,
+    Step,
+    Unpark,
+    UnparkReceiver,
+    View,
+    WaitUntil,
+)
+from actors.event import Event
+from actors.facts import (
+    AttemptFailed,
+    Burial,
+    Buried,
+    DeadLettered,
+    Delivered,
+    Disabled,
+    Fact,
+    Missing,
+    Opened,
+    OutcomeFact,
+    Parked,
+    Paused,
+    Pinged,
+    RateSet,
+    Refused,
+    Removed,
+    Repeated,
+    Resumed,
+    Retargeted,
+    Started,
+    Throttled,
+    Unparked,
+    WindowSet,
+)
+from actors.ids import fraction, stable_hash
+from actors.numbering import Numbered, is_repeat, move, number, resize
+from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
+from actors.policy import Policy
+from actors.state import Open, State
+
+PARK_AFTER_S = 2.0
+RETRY_DELAY_MIN_S = 0.05
+BURIALS_MAX = 64
+UNHURRIED = (Delivered, AttemptFailed, Throttled, Repeated, Parked, Unparked, Buried)
+ERROR_LENGTH_MAX = 300
+NEVER = float("inf")
+
+
+# ---- decide: what happens
+
+
+def decide(state: State, policy: Policy | None, command: Command) -> list[Fact]:
+    """The facts that `command` brings about."""
+    receiver = state.receiver
+    match command:
+        case RecordOutcome():
+            return _outcome(state, policy, command)
+        case Adopt():
+            return [] if policy is None else _adopt(state, policy, command)
+        case OpenReceiver(at, position, window):
+            return [Opened(receiver=receiver, at=at, position=position, window=window)]
+        case GiveUpEvent(event, reason, at, bucket):
+            known = open_entry(state, event.position)
+            return [DeadLettered(
+                receiver=receiver, events=(numbered(state, event),), at=at, reason=reason, bucket=bucket,
+                attempts=known.attempts if known else 0, status=known.status if known else None,
+            )]  # fmt: skip
+        case DropRepeat(event):
+            return [Repeated(receiver=receiver, position=event.position, id=event.id)]
+        case StartAttempt(event, at, bucket):
+            return [Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
+        case StartPing(at, bucket):
+            return [Pinged(receiver=receiver, at=at, bucket=bucket)]
+        case ParkReceiver(at, waiting_since):
+            return [] if state.parked else [Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
+        case UnparkReceiver(at):
+            return [Unparked(receiver=receiver, at=at)] if state.parked else []
+        case ResumeReceiver(at):
+            return [Resumed(receiver=receiver, at=at)]
+        case RemoveReceiver(at, position, waiting, bucket):
+            return [Removed(
+                receiver=receiver, at=at, position=position, bucket=bucket, discarded=waiting,
+                next_sequence=state.frontier.sequence + waiting + 1,
+            )]  # fmt: skip
+        case MissEvents(first, last, at, bucket):
+            return [Missing(
+                receiver=receiver, at=at, first=first, last=last, bucket=bucket,
+                next_sequence=state.frontier.sequence + (1 if last <= state.frontier.position else 2),
+            )]  # fmt: skip
+        case RefuseEvent(position, reason, at):
+            return [Refused(receiver=receiver, position=position, reason=reason, at=at)]
+        case MarkBuried(position):
+            return [Buried(receiver=receiver, position=position)]
+        case _:
+            assert_never(command)
+
+
+def _outcome(state: State, policy: Policy | None, command: RecordOutcome) -> list[Fact]:
+    event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
+    entry = open_entry(state, event.position) if event else None
+    events = (numbered(state, event),) if event else ()
+    attempt = (entry.attempts if entry else 0) + 1
+    common: dict[str, Any] = {
+        "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
+        "latency_ms": outcome.latency_ms, "bucket": bucket, "kind": "event" if event else "ping",
+    }  # fmt: skip
+    verdict = judge(outcome, at)
+    if verdict is Verdict.DELIVERED:
+        return [Delivered(**common)]
+    retry = policy.retry if policy else None
+    base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
+    spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
+    if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
+        wait_s = retry_after_s(outcome, at) or _backoff_s(base_s, cap_s, state.throttles + 1, spread)
+        return [Throttled(until=at + wait_s, **common)]
+    failures = (entry.failures if entry else 0) + 1
+    facts: list[Fact] = [AttemptFailed(
+        error=_error(outcome), next_at=at + _backoff_s(base_s, cap_s, failures, spread),
+        rejected=verdict is Verdict.REJECTED, **common,
+    )]  # fmt: skip
+    if event is None:
+        return facts
+    if verdict is Verdict.GONE:
+        facts.append(Disabled(receiver=state.receiver, at=at, reason="gone"))
+    elif verdict is Verdict.RETRY and policy and _failing_s(state, at) >= policy.offline.disable_after_s:
+        facts.append(Disabled(receiver=state.receiver, at=at, reason="failing"))
+    return facts
+
+
+def _error(outcome: Answered | Failed) -> str:
+    text = f"HTTP {outcome.status}" if isinstance(outcome, Answered) else f"{outcome.error}: {outcome.detail}"
+    return text[:ERROR_LENGTH_MAX]
+
+
+def _backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
+    """Full jitter: uniform in [0, min(cap, base·2^(k−1))], but never at once."""
+    ceiling = min(cap_s, base_s * 2.0 ** min(failures - 1, 60))
+    return max(RETRY_DELAY_MIN_S, ceiling * spread)
+
+
+def _failing_s(state: State, now: float) -> float:
+    return 0.0 if state.failing_since is None else now - state.failing_since
+
+
+def _adopt(state: State, policy: Policy, command: Adopt) -> list[Fact]:
+    """Bring on record whatever the configuration has changed."""
+    receiver, facts = state.receiver, list[Fact]()
+    target = stable_hash(policy.url)
+    if state.target != target:
+        facts.append(Retargeted(receiver=receiver, target=target))
+    if policy.paused and not state.paused:
+        facts.append(Paused(receiver=receiver, at=command.at))
+    elif state.paused and not policy.paused:
+        facts.append(Resumed(receiver=receiver, at=command.at))
+    limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
+    if limit != state.limit:
+        bucket = _bucket_under(limit, state, command)
+        facts.append(RateSet(receiver=receiver, limit=limit, bucket=bucket))
+    frontier = state.frontier
+    if frontier.change is None and frontier.size != policy.dedup_window:
+        above = max(command.above, frontier.position)
+        facts.append(WindowSet(receiver=receiver, size=policy.dedup_window, above=above))
+    return facts
+
+
+def _bucket_under(limit: Limit | None, state: State, command: Adopt) -> Bucket | None:
+    """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once."""
+    if limit is None:
+        return None
+    if command.bucket is None:
+        full = state.limit is None and state.frontier.sequence == 0
+        return Bucket(float(limit.burst) if full else 0.0, command.at, command.epoch)
+    return replace(command.bucket, tokens=min(command.bucket.tokens, float(limit.burst)))
+
+
+def open_entry(state: State, position: int) -> Open | None:
+    """The open event at `position`, if it is one."""
+    for entry in state.open:
+        if entry.position == position:
+            return entry
+    return None
+
+
+def numbered(state: State, event: Event) -> Numbered:
+    """The event with the number that it has, or, as the next in order, now gets."""
+    entry = open_entry(state, event.position)
+    return Numbered(
+        sequence=entry.sequence if entry else state.frontier.sequence + 1,
+        position=event.position,
+        id=event.id,
+        stored_at=event.stored_at,
+        again=event.again,
+        source=event.source,
+    )
+
+
+# ---- evolve: what is
+
+
+def evolve(state: State, fact: Fact) -> State:
+    """The state after `fact`."""
+    match fact:
+        case Delivered() | AttemptFailed() | Throttled():
+            return _after_outcome(state, fact)
+        case DeadLettered():
+            return _after_dead_letter(state, fact)
+        case Started(events=events, bucket=bucket):
+            frontier, opened = state.frontier, state.open
+            for each in events:
+                frontier = number(frontier, each)
+                opened = _with_entry(opened, open_entry(state, each.position) or _entry(each))
+            return replace(state, frontier=frontier, open=opened, bucket=bucket or state.bucket)
+        case Buried(position=position):
+            left = tuple(each for each in state.burials if each.position != position)
+            return replace(state, burials=left)
+        case Repeated():
+            return _count(state, duplicates=1)
+        case Parked(waiting_since=waiting_since):
+            return replace(state, parked=True, waiting_since=waiting_since)
+        case Unparked():
+            return replace(state, parked=False, waiting_since=None)
+        case Opened(position=position, window=window):
+            frontier = move(state.frontier, position, state.frontier.sequence + 1)
+            if not frontier.sequence and not frontier.window:
+                frontier = resize(frontier, window, 0)
+            return replace(state, opened=True, removed_at=None, frontier=frontier)
+        case Removed():
+            return _after_removal(state, fact)
+        case Missing(first=first, last=last, next_sequence=next_sequence, bucket=bucket):
+            left_open = tuple(each for each in state.open if not first <= each.position <= last)
+            frontier = move(state.frontier, last, next_sequence)
+            return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
+        case WindowSet(size=size, above=above):
+            return replace(state, frontier=resize(state.frontier, size, above))
+        case RateSet(limit=limit, bucket=bucket):
+            return replace(state, limit=limit, bucket=bucket)
+        case Retargeted(target=target):
+            return replace(_let_go(state), target=target)
+        case Paused():
+            return replace(state, paused=True)
+        case Resumed():
+            return replace(_let_go(state), paused=False)
+        case Disabled(reason=reason):
+            return replace(state, disabled=reason)
+        case Pinged(bucket=bucket):
+            return replace(state, bucket=bucket or state.bucket)
+        case Refused():
+            return _after_refusal(state, fact)
+        case _:
+            assert_never(fact)
+
+
+def _after_outcome(state: State, fact: OutcomeFact) -> State:
+    frontier, opened = state.frontier, state.open
+    for each in fact.events:
+        frontier = number(frontier, each)
+        entry = open_entry(state, each.position) or _entry(each)
+        if isinstance(fact, Delivered):
+            opened = tuple(other for other in opened if other.position != each.position) if opened else ()
+        else:
+            opened = _with_entry(opened, _tried(entry, fact))
+    state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
+    match fact:
+        case Delivered():
+            counted = replace(state.counters, delivered=state.counters.delivered + len(fact.events))
+            return replace(
+                state, counters=counted, failing_since=None, consecutive_failures=0,
+                throttled_until=0.0, throttles=0,
+            )  # fmt: skip
+        case Throttled():
+            held = replace(state, throttled_until=fact.until, throttles=state.throttles + 1)
+            return _count(held, throttled=1)
+        case AttemptFailed():
+            if fact.rejected or fact.kind != "event":
+                return _count(state, failed_attempts=1)
+            return _count(replace(
+                state, consecutive_failures=state.consecutive_failures + 1,
+                failing_since=fact.at if state.failing_since is None else state.failing_since,
+            ), failed_attempts=1)  # fmt: skip
+        case _:
+            assert_never(fact)
+
+
+def _after_dead_letter(state: State, fact: DeadLettered) -> State:
+    frontier, opened, burials = state.frontier, state.open, state.burials
+    for each in fact.events:
+        frontier = number(frontier, each)
+        opened = tuple(other for other in opened if other.position != each.position)
+        burials += (Burial(
+            position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
+            status=fact.status,
+        ),)  # fmt: skip
+    state = replace(state, frontier=frontier, open=opened, burials=burials, bucket=fact.bucket or state.bucket)
+    return _count(state, dead=len(fact.events))
+
+
+def _after_removal(state: State, fact: Removed) -> State:
+    frontier = move(state.frontier, fact.position, fact.next_sequence)
+    return _count(replace(
+        _let_go(state), opened=False, removed_at=fact.at, open=(), parked=False, waiting_since=None,
+        target="", frontier=frontier, bucket=fact.bucket or state.bucket,
+    ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_refusal(state: State, fact: Refused) -> State:
+    """The event belongs to no actor: it gets no number, but it lies behind the frontier and is owed a burial."""
+    burials = (*state.burials, Burial(position=fact.position, reason=fact.reason))
+    frontier = move(state.frontier, fact.position, state.frontier.sequence + 1)
+    removed_at = state.removed_at if state.opened else fact.at
+    return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
+
+
+def _let_go(state: State) -> State:
+    """Whatever held the receiver back is over; what is open may be tried at once."""
+    return replace(
+        state, throttled_until=0.0, throttles=0, failing_since=None, consecutive_failures=0, disabled="",
+        open=tuple(replace(each, next_at=0.0) for each in state.open),
+    )  # fmt: skip
+
+
+def _entry(event: Numbered) -> Open:
+    return Open(
+        sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
+        again=event.again, source=event.source,
+    )  # fmt: skip
+
+
+def _tried(entry: Open, fact: AttemptFailed | Throttled) -> Open:
+    counted = isinstance(fact, AttemptFailed)
+    return replace(
+        entry,
+        attempts=fact.attempt,
+        failures=entry.failures + counted,
+        rejections=entry.rejections + (isinstance(fact, AttemptFailed) and fact.rejected),
+        next_at=fact.until if isinstance(fact, Throttled) else fact.next_at,
+        status=fact.status,
+    )
+
+
+def _with_entry(opened: tuple[Open, ...], entry: Open) -> tuple[Open, ...]:
+    others = (each for each in opened if each.position != entry.position)
+    return tuple(sorted((*others, entry), key=lambda each: each.sequence))
+
+
+def _count(state: State, **more: int) -> State:
+    totals = {name: getattr(state.counters, name) + count for name, count in more.items()}
+    return replace(state, counters=replace(state.counters, **totals))
+
+
+# ---- next_step: what is owed
+
+
+def next_step(state: State, policy: Policy | None, view: View, now: float) -> Step:
+    """The one thing that is owed now."""
+    if state.burials and not view.burying and not view.unconfirmed:
+        return Bury(state.burials[0])
+    if policy is None or not state.opened:
+        return Rest()
+    if not view.in_flight and (not view.adopted or _window_differs(state, policy)):
+        return Reconfigure()
+    if view.unconfirmed or view.in_flight:
+        return Rest()
+    head = view.head
+    if head and head.position > state.frontier.position and is_repeat(state.frontier, head):
+        return Ignore(head)
+    entry = state.open[0] if state.open else None
+    all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
+    if state.parked and all_read and entry is None:
+        return Unpark()
+    if entry:
+        event = head if head and head.position == entry.position else None
+        return _step_for(state, policy, view, now, event, entry.stored_at)
+    if head:
+        return _step_for(state, policy, view, now, head, head.stored_at)
+    if state.parked:
+        return _step_for(state, policy, view, now, None, state.waiting_since)
+    return Rest()
+
+
+def _step_for(
+    state: State, policy: Policy, view: View, now: float, event: Event | None, stored_at: float | None
+) -> Step:
+    """What is owed to the oldest waiting event; `event` is None while its body lies in the stream alone."""
+    entry = state.open[0] if state.open else None
+    expires_at = NEVER if stored_at is None else stored_at + policy.retry.max_age_s
+    reason = _hopeless(entry, policy) or ("expired" if now >= expires_at else "")
+    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until)
+    if policy.paused or state.disabled:
+        ready_at = NEVER
+    if not reason and now < ready_at:
+        return _wait(view, now, min(ready_at, expires_at))
+    if event is None:
+        return Fetch(entry.position) if entry else Read(view.read_to)
+    if reason:
+        return Rest() if len(state.burials) >= BURIALS_MAX else GiveUp(event, reason)
+    if not view.may_start:
+        return Rest()
+    free = state.limit is None or view.granted == event.position
+    if not free and state.limit and view.bucket:
+        filled = refill(view.bucket, state.limit, now, view.bucket.epoch)
+        if take(filled) is None:
+            return _wait(view, now, min(next_token_at(filled, state.limit), expires_at))
+        if state.limit.slow:
+            return Record(event)
+    sequence = entry.sequence if entry else state.frontier.sequence + 1
+    return Post(event, sequence, (entry.attempts if entry else 0) + 1, free)
+
+
+def _hopeless(entry: Open | None, policy: Policy) -> str:
+    if entry is None:
+        return ""
+    if entry.rejections >= policy.retry.rejected_attempts:
+        return "rejected"
+    return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
+
+
+def _wait(view: View, now: float, until: float) -> Step:
+    if view.holding and until - now > PARK_AFTER_S:
+        return Park()
+    return Rest() if until == NEVER else WaitUntil(until)
+
+
+def _window_differs(state: State, policy: Policy) -> bool:
+    return state.frontier.change is None and state.frontier.size != policy.dedup_window

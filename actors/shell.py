@@ -1,0 +1,504 @@
+"""The shell of one actor: it holds what is in memory, asks the machine for its next step, and performs it.
+
+No decision is taken here and none is split by an await: `_advance` runs synchronously from step to step until
+an attempt is to be made or nothing is owed. An attempt's own task goes on with the attempt that follows, so a
+busy receiver costs one task, and a resting one costs none.
+"""
+
+import asyncio
+from collections import deque
+from typing import assert_never
+
+from actors import commands as c
+from actors.bindings import Binding
+from actors.bucket import Bucket, inherit, refill, take
+from actors.commands import View
+from actors.event import Event
+from actors.facts import Burial, Delivered, Fact
+from actors.home import Home
+from actors.outcome import Answered, NotSent, Outcome
+from actors.policy import Policy
+from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step, open_entry
+from actors.state import State
+
+MAILBOX_MAX = 64
+MAILBOX_BYTES_MAX = 1 << 20
+UNCONFIRMED_MAX = 256
+ASK_AGAIN_S = 0.5
+
+
+class Shell:
+    """One receiver in memory. `state` is live; `confirmed` is what the confirmed journal says."""
+
+    def __init__(self, receiver: str, host: Home) -> None:
+        self.receiver = receiver
+        self.host = host
+        self.state = self.confirmed = State(receiver=receiver)
+        self.loaded = False
+        self.policy: Policy | None = None
+        self.adopted: Policy | None = None
+        self.mailbox: deque[Event] = deque()
+        self.mailbox_bytes = 0
+        self.bound: dict[int, Binding] = {}
+        self.in_flight: Event | None = None
+        self.bucket: Bucket | None = None
+        self.granted = 0
+        self.read_to = 0
+        self.seen = 0
+        self.known = 0
+        self.parked_mark = 0
+        self.barrier = 0
+        self.unconfirmed = 0
+        self.generation = 0
+        self.busy_reading = False
+        self.burying = False
+        self.asking = False
+        self.invalid = False
+        self.removing = False
+        self.last_answer: Answered | None = None
+        self.touched_at = host.clock.now()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    # ---- coming into memory
+
+    def begin(self, state: State, policy: Policy | None) -> None:
+        """The state is known: go on from where it says."""
+        host = self.host
+        self.state = self.confirmed = state
+        self.loaded = True
+        self.policy = policy
+        self.read_to = state.frontier.position
+        self.seen = max(host.bindings.received, self.read_to) if state.parked else self.read_to
+        if state.limit and state.bucket:
+            self.bucket = inherit(
+                state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
+                unsettled=host.may_have_posted(state, min(self.bound, default=0)),
+            )  # fmt: skip
+        early, self.mailbox, self.mailbox_bytes = self.mailbox, deque(), 0
+        overflowed = len(early) < len(self.bound)
+        for event in early:
+            self._take(event)
+        if overflowed:
+            self.park()
+        self.poke()
+
+    # ---- messages
+
+    def arrive(self, event: Event, reply: str) -> None:
+        """The consumer handed out a message of this receiver."""
+        binding = self.bound.get(event.position)
+        if binding is not None:
+            binding.reply = reply
+            return
+        host = self.host
+        now = self.touched_at = host.clock.now()
+        self.bound[event.position] = host.bindings.bind(event.position, self.receiver, reply, now)
+        if self.loaded:
+            self._take(event)
+            self.poke()
+        elif self._fits(event):
+            self._hold(event)
+
+    def _take(self, event: Event) -> None:
+        """Queue it, or recognise it, or leave it to the stream."""
+        position, state = event.position, self.state
+        if position <= state.frontier.position:
+            self._take_numbered(event)
+        elif state.parked and position > self.read_to:
+            if self.read_to >= self.seen and not self.busy_reading and self._fits(event):
+                self._hold(event)
+                self.read_to = position
+            else:
+                self.seen = self.known = max(self.seen, position)
+                self._release(position, self.parked_mark)
+        elif position > self.read_to:
+            if self._fits(event):
+                self._hold(event)
+                self.read_to = position
+            else:
+                self.park()
+
+    def _take_numbered(self, event: Event) -> None:
+        position = event.position
+        if open_entry(self.state, position) is None:
+            self._release(position, self.host.recorder.index)
+        elif self.in_flight is None and not (self.mailbox and self.mailbox[0].position == position):
+            if self.state.parked:
+                self._release(position, self.parked_mark)
+            else:
+                self._hold_first(event)
+
+    def _fits(self, event: Event) -> bool:
+        return len(self.mailbox) < MAILBOX_MAX and self.mailbox_bytes + event.size <= MAILBOX_BYTES_MAX
+
+    def _hold(self, event: Event) -> None:
+        self.mailbox.append(event)
+        self.mailbox_bytes += event.size
+
+    def _hold_first(self, event: Event) -> None:
+        self.mailbox.appendleft(event)
+        self.mailbox_bytes += event.size
+
+    def _pop(self) -> Event:
+        event = self.mailbox.popleft()
+        self.mailbox_bytes -= event.size
+        return event
+
+    def _release(self, position: int, mark: int) -> None:
+        binding = self.bound.pop(position, None)
+        if binding is not None:
+            self.host.bindings.release(binding, mark)
+
+    # ---- facts
+
+    def record(self, command: c.Command) -> None:
+        """Decide, and take what was decided as done; the journal will confirm it."""
+        for fact in decide(self.state, self.policy, command):
+            self._record(fact)
+
+    def _record(self, fact: Fact) -> None:
+        self.state = evolve(self.state, fact)
+        hurried = not isinstance(fact, UNHURRIED)
+        index = self.host.recorder.add(fact, self.state, hurried)
+        if hurried:
+            self.barrier = index
+        elif type(fact) is Delivered:
+            self.unconfirmed += 1
+
+    def confirm(self, fact: Fact, state: State) -> None:
+        """The journal holds `fact`; the host pokes afterwards."""
+        self.confirmed = state
+        if type(fact) is Delivered:
+            self.unconfirmed -= 1
+
+    # ---- steps
+
+    def poke(self) -> None:
+        """Something happened: do what is owed."""
+        post = self._advance()
+        if post is not None:
+            self.host.spawn(self._attempt(post))
+
+    def view(self) -> View:
+        """What the machine may know of this memory."""
+        host = self.host
+        return View(
+            head=self.mailbox[0] if self.mailbox else None,
+            in_flight=1 if self.in_flight else 0,
+            read_to=self.read_to,
+            seen=self.seen,
+            holding=bool(self.bound),
+            unconfirmed=self.barrier > host.recorder.confirmed_index,
+            burying=self.burying,
+            may_start=self.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
+            granted=self.granted,
+            adopted=self.adopted is self.policy,
+            bucket=self.bucket,
+        )
+
+    def _advance(self) -> c.Post | None:
+        """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
+        if not self.loaded or self.host.stopped:
+            return None
+        if not self._exists():
+            return None
+        while True:
+            now = self.host.clock.now()
+            step = next_step(self.state, self.policy, self.view(), now)
+            match step:
+                case c.Post():
+                    self._take_token(now, step.free)
+                    self.in_flight, self.granted = self._pop(), 0
+                    return step
+                case c.Rest():
+                    return None
+                case c.WaitUntil(at):
+                    self._wake_at(at, now)
+                    return None
+                case c.Read() | c.Fetch():
+                    self._begin_reading(step)
+                    return None
+                case c.Bury(burial):
+                    self.burying = True
+                    self.host.spawn(self._bury(burial))
+                case c.Park():
+                    self.park()
+                case _:
+                    self._decide_step(step, now)
+
+    def _decide_step(
+        self, step: c.GiveUp | c.Ignore | c.Record | c.Reconfigure | c.Unpark, now: float
+    ) -> None:
+        match step:
+            case c.GiveUp(event, reason):
+                self.record(c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
+                self._release(self._pop().position, self.host.recorder.index)
+            case c.Ignore(event):
+                self.record(c.DropRepeat(event))
+                self._release(self._pop().position, self.host.recorder.index)
+            case c.Record(event):
+                self._take_token(now, free=False)
+                self.granted = event.position
+                self.record(c.StartAttempt(event, now, self.bucket))
+            case c.Reconfigure():
+                host = self.host
+                above = max(host.claim_position, host.bindings.received, self.read_to, self.seen)
+                limit = self.state.limit
+                self.record(c.Adopt(now, above, host.epoch, self.bucket_at(now)))
+                self.adopted = self.policy
+                if self.state.limit != limit:
+                    self.bucket = self.state.bucket
+            case c.Unpark():
+                self.record(c.UnparkReceiver(now))
+            case _:
+                assert_never(step)
+
+    def _exists(self) -> bool:
+        """Whether there is a receiver to serve; if it is not certain, find out."""
+        if self.policy is not None:
+            if not self.state.opened:
+                now, window = self.host.clock.now(), self.policy.dedup_window
+                self.record(c.OpenReceiver(now, self.state.frontier.position, window))
+            return True
+        concerned = self.mailbox or self.state.opened or self.state.parked
+        if concerned and not (self.asking or self.invalid or self.in_flight or self.removing):
+            self.asking = True
+            self.host.spawn(self._ask())
+        return bool(self.state.burials)
+
+    # ---- attempts
+
+    async def _attempt(self, post: c.Post | None) -> None:
+        while post is not None and self.policy is not None:
+            outcome = await self.host.sender.send(Attempt(
+                receiver=self.receiver, policy=self.policy, event=post.event, sequence=post.sequence,
+                number=post.attempt, may_start=self.host.within_lease,
+            ))  # fmt: skip
+            if self.host.stopped:
+                return
+            self._ended(post.event, outcome)
+            post = self._advance()
+
+    def _ended(self, event: Event, outcome: Outcome) -> None:
+        now = self.touched_at = self.host.clock.now()
+        self.in_flight = None
+        if isinstance(outcome, NotSent):
+            self._hold_first(event)
+            return
+        if isinstance(outcome, Answered):
+            self.last_answer = outcome
+        self.record(c.RecordOutcome(event, outcome, now, self.bucket_at(now)))
+        entry = open_entry(self.state, event.position)
+        if entry is None:
+            self._release(event.position, self.host.recorder.index)
+        elif not self.state.parked or entry.next_at - now <= PARK_AFTER_S:
+            self._hold_first(event)
+
+    def bucket_at(self, now: float) -> Bucket | None:
+        """The bucket, filled up to now; None where there is no limit."""
+        if self.bucket is None or self.state.limit is None:
+            return None
+        self.bucket = refill(self.bucket, self.state.limit, now, self.host.epoch)
+        return self.bucket
+
+    def _take_token(self, now: float, free: bool) -> None:
+        bucket = None if free else self.bucket_at(now)
+        if bucket is not None:
+            self.bucket = take(bucket)
+
+    # ---- waiting
+
+    def _wake_at(self, at: float, now: float) -> None:
+        if self._timer is not None:
+            if self._timer_at == at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self.poke()
+
+    def park(self) -> None:
+        """Drop the waiting events from memory, on record; they lie in the stream."""
+        now = self.host.clock.now()
+        waiting = [each.stored_at for each in self.state.open]
+        waiting += [each.stored_at for each in (self.in_flight, *list(self.mailbox)[:1]) if each]
+        if not self.state.parked:
+            self.record(c.ParkReceiver(now, min(waiting, default=None)))
+            self.parked_mark = self.host.recorder.index
+        for position in list(self.bound):
+            self.seen = self.known = max(self.seen, position)
+            self._release(position, self.parked_mark)
+        self.mailbox.clear()
+        self.mailbox_bytes = 0
+        self.busy_reading = False
+        self.generation += 1
+        in_flight = self.in_flight.position if self.in_flight else 0
+        self.read_to = max(self.state.frontier.position, in_flight)
+
+    # ---- reading the backlog
+
+    def _begin_reading(self, step: c.Read | c.Fetch) -> None:
+        if not self.busy_reading:
+            self.busy_reading = True
+            self.host.spawn(self._read(step, self.generation))
+
+    async def _read(self, step: c.Read | c.Fetch, generation: int) -> None:
+        reach = self.seen
+        found: Event | Batch | None
+        try:
+            if isinstance(step, c.Fetch):
+                found = await self.host.backlog.event(self.receiver, step.position)
+            else:
+                found = await self.host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)
+        except Unavailable:
+            self.busy_reading = False
+            self._ask_again()
+            return
+        if self.host.stopped or generation != self.generation:
+            return
+        self.busy_reading = False
+        if isinstance(found, Batch):
+            self._take_batch(found, reach)
+        else:
+            self._take_fetched(step, found)
+        self.poke()
+
+    def _take_fetched(self, step: c.Step, event: Event | None) -> None:
+        position = step.position if isinstance(step, c.Fetch) else 0
+        held = self.in_flight or (self.mailbox and self.mailbox[0].position == position)
+        if held or open_entry(self.state, position) is None:
+            return
+        if event is not None:
+            self._hold_first(event)
+        else:
+            now = self.host.clock.now()
+            self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
+            self._release(position, self.host.recorder.index)
+
+    def _take_batch(self, batch: Batch, reach: int) -> None:
+        """Queue what was found, up to an event that was known to be there and is gone: that is recorded first."""
+        missing = self.known > self.read_to and all(each.position != self.known for each in batch.events)
+        for event in batch.events:
+            if missing and event.position > self.known:
+                break
+            if event.position > self.read_to:
+                self._hold(event)
+                self.read_to = event.position
+        complete = batch.complete or bool(batch.events and batch.events[-1].position > self.known)
+        if missing and complete and not self.mailbox:
+            now = self.host.clock.now()
+            self.record(c.MissEvents(self.read_to + 1, self.known, now, self.bucket_at(now)))
+            self.read_to = self.known
+        if batch.complete and not missing:
+            self.read_to = max(self.read_to, reach)
+
+    # ---- burials
+
+    async def _bury(self, burial: Burial) -> None:
+        await self.host.graveyard.bury(self.receiver, burial)
+        self.burying = False
+        if not self.host.stopped:
+            self.record(c.MarkBuried(burial.position))
+            self.poke()
+
+    # ---- configuration
+
+    def configure(self, policy: Policy | None) -> None:
+        """The configuration changed, or is (seemingly) gone."""
+        self.policy, self.invalid = policy, False
+        if self.loaded:
+            self.poke()
+
+    async def _ask(self) -> None:
+        """Nothing is known of this receiver: only the leader's answer decides."""
+        try:
+            answer = await self.host.policies.confirm(self.receiver)
+        except Unavailable:
+            self.asking = False
+            self._ask_again()
+            return
+        self.asking = False
+        if self.host.stopped or self.policy is not None:
+            return
+        match answer:
+            case Policy():
+                self.configure(answer)
+            case Invalid():
+                self.invalid = True
+            case Absent():
+                if self.state.opened or self.state.parked:
+                    await self._remove()
+                else:
+                    self._refuse_all()
+            case _:
+                assert_never(answer)
+
+    def _ask_again(self) -> None:
+        if not self.host.stopped:
+            now = self.host.clock.now()
+            self._wake_at(now + ASK_AGAIN_S, now)
+
+    def _refuse_all(self) -> None:
+        now = self.host.clock.now()
+        while self.mailbox:
+            event = self._pop()
+            self.record(c.RefuseEvent(event.position, "unknown_receiver", now))
+            self._release(event.position, self.host.recorder.index)
+        self.read_to = self.seen = max(self.read_to, self.state.frontier.position)
+        self.poke()
+
+    async def _remove(self) -> None:
+        """Discard what waits, on record."""
+        self.removing = True
+        host = self.host
+        position = max(host.claim_position, host.bindings.received, self.read_to, self.seen)
+        try:
+            waiting = await host.backlog.count(self.receiver, self.state.frontier.position)
+        except Unavailable:
+            self.removing = False
+            self._ask_again()
+            return
+        self.removing = False
+        if host.stopped or self.policy is not None:
+            return
+        now = host.clock.now()
+        self.record(c.RemoveReceiver(now, position, waiting + len(self.state.open), self.bucket_at(now)))
+        for bound in [each for each in self.bound if each <= position]:
+            self._release(bound, host.recorder.index)
+        self.mailbox = deque(each for each in self.mailbox if each.position > position)
+        self.mailbox_bytes = sum(each.size for each in self.mailbox)
+        self.generation += 1
+        self.busy_reading = False
+        self.read_to = self.seen = max(position, self.read_to)
+        self.poke()
+
+    async def resume(self) -> None:
+        """End disablement, backoff and throttling; returns once that is on record."""
+        self.record(c.ResumeReceiver(self.host.clock.now()))
+        index = self.host.recorder.index
+        self.poke()
+        await self.host.confirmed_to(index)
+
+    # ---- leaving memory
+
+    @property
+    def resting(self) -> bool:
+        """Nothing in memory would be lost: everything is confirmed, and nothing is under way."""
+        return (
+            self.loaded
+            and self.state is self.confirmed
+            and not (self.mailbox or self.bound or self.in_flight or self.busy_reading or self.burying)
+            and not (self.asking or self.removing or self.state.burials or self.state.parked)
+            and self._timer is None
+        )
+
+    def close(self) -> None:
+        """Stop waiting; the host forgets this shell."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
