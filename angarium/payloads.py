@@ -1,0 +1,25 @@
+"""Real webhook payloads to publish, for the demo and the tests; where they come from: `data/README.md`."""
+
+from importlib import resources
+
+import msgspec
+from msgspec import Struct
+
+
+class Payload(Struct, frozen=True):
+    """An event as a producer has it: its type, such as `github.star.created`, and its body, in JSON."""
+
+    type: str
+    body: bytes
+
+
+class _Line(Struct):
+    type: str
+    data: msgspec.Raw  # The bytes as they stand in the file: what is published is what was taken over.
+
+
+def load() -> list[Payload]:
+    """All sample payloads, always in the same order."""
+    lines = resources.files("angarium").joinpath("data", "payloads.jsonl").read_bytes().splitlines()
+    parsed = (msgspec.json.decode(line, type=_Line) for line in lines)
+    return [Payload(line.type, bytes(line.data)) for line in parsed]
