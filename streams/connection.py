@@ -93,7 +93,8 @@ class NatsWire:
 
     @property
     def server_version(self) -> str:
-        return str(self._client.connected_server_version)
+        version = self._client.connected_server_version
+        return f"{version.major}.{version.minor}.{version.patch}"
 
     def new_inbox(self) -> str:
         return self._client.new_inbox()

@@ -5,7 +5,7 @@ connection, and it answers "refused" and "unknown" with the same exceptions. Her
 (`streams.replies`), and an outcome that is unknown is called so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -58,6 +58,8 @@ class JetStream:
         self.wire = wire
         self._replies = Replies(wire)
         self._batches = count(1)
+        self._listeners: list[Callable[[bool], None]] = []
+        wire.on_change(self._on_change)
 
     async def start(self) -> None:
         """Subscribe to the answers. To be called once, before anything else."""
@@ -67,6 +69,20 @@ class JetStream:
     async def stop(self) -> None:
         """Drop the subscription; what is still open ends as unanswered. The wire stays open."""
         await self._replies.stop()
+
+    def add_listener(self, listener: Callable[[bool], None]) -> None:
+        """Tell `listener` False when the connection is lost, True when there is a new one."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[bool], None]) -> None:
+        """The wire's own listeners stay for ever, which does for us but not for those who come and go."""
+        self._listeners.remove(listener)
+
+    def _on_change(self, connected: bool) -> None:
+        if not connected:
+            self._replies.end_all("the connection to NATS was lost")
+        for listener in list(self._listeners):
+            listener(connected)
 
     async def publish(
         self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0

@@ -134,7 +134,7 @@ def stream_info(reply: StreamReply) -> StreamInfo:
     return StreamInfo(
         name=str(reply.config["name"]),
         created=reply.created,
-        first=state.first_seq,
+        first=max(state.first_seq, 1),  # 0 while nothing was ever stored.
         last=state.last_seq,
         messages=state.messages,
         bytes=state.bytes,

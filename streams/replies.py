@@ -1,8 +1,7 @@
 """Questions and their answers over one inbox: every question ends, by an answer or by a stated reason.
 
 One subscription takes all answers; the last token of the subject tells whose it is. Deadlines are held
-by one sweep while anything is waiting, so that a question costs one future and no timer. When the
-connection is lost all questions end at once, since their answers went to a connection that is no more.
+by one sweep while anything is waiting, so that a question costs one future and no timer.
 """
 
 import asyncio
@@ -42,7 +41,6 @@ class Replies:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._wire.on_change(self._on_change)
         self._prefix = self._wire.new_inbox() + "."
         self._subscription = await self._wire.subscribe(self._prefix + "*", self._on_message)
 
@@ -51,7 +49,7 @@ class Replies:
         subscription, self._subscription = self._subscription, None
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._end_all("stopped")
+        self.end_all("stopped")
         if subscription is not None:
             await subscription.unsubscribe()
 
@@ -103,10 +101,6 @@ class Replies:
             del self._questions[token]
             self._end(question, question.parts)
 
-    def _on_change(self, connected: bool) -> None:
-        if not connected:
-            self._end_all("the connection to NATS was lost")
-
     def _sweep(self) -> None:
         now = self._loop.time()
         late = [token for token, question in self._questions.items() if question.deadline <= now]
@@ -114,7 +108,8 @@ class Replies:
             self._end(self._questions.pop(token), Unanswered("no answer in time"))
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._questions else None
 
-    def _end_all(self, why: str) -> None:
+    def end_all(self, why: str) -> None:
+        """End every question that is open."""
         questions, self._questions = self._questions, {}
         for question in questions.values():
             self._end(question, Unanswered(why))

@@ -1,0 +1,113 @@
+"""Following a subject of a stream: every message is handed on once, in order, and nothing dies silently.
+
+It takes the place of a watch, whose consumer may vanish with a server's restart unnoticed. A core
+subscription on the subject is only a hint that wakes us; what is handed on is read from the stream, from
+the last sequence seen: after a hint, after a reconnect, and at every interval, whatever was or was not heard.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from streams.answers import StoredMessage
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.wire import Message, Subscription
+
+log = logging.getLogger(__name__)
+
+LOOKS_AFTER_A_HINT_S = (0.0, 0.002, 0.01, 0.05, 0.2)
+"""A hint may be faster than the stream, and than the replica that is read."""
+
+
+class Follower:
+    """Follows `subject` (may be a wildcard; the stream must not transform it) from the stream's start.
+
+    The handler must not raise: a message would be lost with it, so an error ends the following, loudly.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: str,
+        subject: str,
+        handler: Callable[[StoredMessage], None],
+        *,
+        every_s: float = 1.0,
+    ) -> None:
+        self.applied = 0
+        self._js = js
+        self._stream = stream
+        self._subject = subject
+        self._handler = handler
+        self._every_s = every_s
+        self._woken = asyncio.Event()
+        self._subscription: Subscription | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return when everything that there is has been handed on; retries while it cannot be read."""
+        self._js.add_listener(self._on_change)
+        self._subscription = await self._js.wire.subscribe(self._subject, self._on_hint)
+        while not await self._read():
+            await asyncio.sleep(self._every_s)
+        self._task = asyncio.ensure_future(self._follow())
+        self._task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Hand on nothing more. Does nothing the second time."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        self._js.remove_listener(self._on_change)
+        await subscription.unsubscribe()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                await self._read()
+            else:
+                await self._look_after_a_hint()
+
+    async def _look_after_a_hint(self) -> None:
+        self._woken.clear()
+        before = self.applied
+        for delay_s in LOOKS_AFTER_A_HINT_S:
+            await asyncio.sleep(delay_s)
+            await self._read()
+            if self.applied > before:
+                return
+
+    async def _read(self) -> bool:
+        """Hand on what is new; False where it could not be read."""
+        while True:
+            try:
+                page = await self._js.read(self._stream, self._subject, self.applied + 1)
+            except Unavailable as error:
+                log.debug("following %s of %s: %s", self._subject, self._stream, error)
+                return False
+            for message in page.messages:
+                self._handler(message)
+                self.applied = message.sequence
+            if not page.pending:
+                return True
+
+    def _on_hint(self, _: Message) -> None:
+        self._woken.set()
+
+    def _on_change(self, connected: bool) -> None:
+        if connected:
+            self._woken.set()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "a follower's handler failed", "exception": error, "task": task}
+        )

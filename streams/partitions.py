@@ -1,0 +1,26 @@
+"""Which shard a receiver, and which partition a tenant's events belong to.
+
+The server decides it when it stores a message, by `partition()` in the stream's subject transform: FNV-1a
+of 32 bits over the named tokens, joined by nothing, modulo the count. This is the same, for those who have
+to know the shard before they read.
+"""
+
+_OFFSET = 0x811C9DC5
+_PRIME = 0x01000193
+
+
+def shard_of(tenant: str, name: str, shards: int) -> int:
+    """The shard of the receiver `<tenant>.<name>`: `partition(shards,1,2)`."""
+    return _fnv1a(tenant + name) % shards
+
+
+def partition_of(tenant: str, partitions: int) -> int:
+    """The partition of a tenant's events: `partition(partitions,1)`."""
+    return _fnv1a(tenant) % partitions
+
+
+def _fnv1a(text: str) -> int:
+    state = _OFFSET
+    for byte in text.encode():
+        state = ((state ^ byte) * _PRIME) & 0xFFFFFFFF
+    return state

@@ -1,0 +1,89 @@
+"""The same tests on the server in memory and on the real nats-server: neither may know better.
+
+One real server serves a test module; the `prefix` of each test keeps them apart.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import pytest_asyncio
+
+from streams.answers import StreamInfo
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.wire import Wire
+
+_tests = count(1)
+
+MakeStream = Callable[..., Awaitable[StreamInfo]]
+
+
+class Server(Protocol):
+    async def connect(self, name: str) -> Wire: ...
+
+
+class RealServer:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def connect(self, name: str) -> Wire:
+        return await connect(ConnectOptions(servers=(self._url,), name=name))
+
+
+class MemoryServer:
+    def __init__(self) -> None:
+        self._server = pytest.importorskip("tests.sim.server").FakeServer()
+
+    async def connect(self, name: str) -> Wire:
+        wire: Wire = self._server.connect(name)
+        return wire
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    directory: Path = tmp_path_factory.mktemp("nats")
+    async with EmbeddedServer(directory, port=0) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["memory", "nats-server"])
+def server(request: pytest.FixtureRequest) -> Server:
+    if request.param == "memory":
+        return MemoryServer()
+    return RealServer(request.getfixturevalue("nats_url"))
+
+
+@pytest.fixture
+def prefix() -> str:
+    """The first token of everything that a test names."""
+    return f"t{next(_tests)}"
+
+
+@pytest.fixture
+async def wire(server: Server) -> AsyncIterator[Wire]:
+    wire = await server.connect("test")
+    yield wire
+    await wire.close()
+
+
+@pytest.fixture
+async def js(wire: Wire) -> AsyncIterator[JetStream]:
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+
+
+@pytest.fixture
+def make_stream(js: JetStream, prefix: str) -> MakeStream:
+    """Creates the stream named like the prefix, over all subjects below it, unless told otherwise."""
+
+    async def make(**config: Any) -> StreamInfo:
+        wanted = {"name": prefix, "subjects": [f"{prefix}.>"], "storage": "file", "allow_direct": True}
+        return await js.stream_create(wanted | config)
+
+    return make

@@ -1,0 +1,533 @@
+"""What JetStream promises to a publisher and to a reader; everything above the wire rests on it."""
+
+import asyncio
+import time
+
+import pytest
+
+from streams.answers import Put, Refused, Stored, Unanswered
+from streams.errors import ApiError, Unavailable
+from streams.jetstream import JetStream
+from streams.partitions import shard_of
+from streams.wire import Wire
+from tests.contract.conftest import MakeStream, Server
+from tests.contract.waiting import Seen, until, until_true
+
+WRONG_LAST_SEQUENCE = 10071
+STORE_FULL = 10077
+TOO_LARGE = 10054
+
+LAST = "Nats-Expected-Last-Subject-Sequence"
+LAST_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
+MESSAGE_ID = "Nats-Msg-Id"
+
+
+def expecting(sequence: int, subject: str | None = None) -> dict[str, str]:
+    return {LAST: str(sequence)} | ({LAST_OF: subject} if subject else {})
+
+
+class TestPublishing:
+    async def test_a_stored_message_is_read_back_as_it_was(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        before = time.time()
+        headers = {"Angarium-Type": "order.created", "X": "Grüße", MESSAGE_ID: "1"}
+        assert await js.publish(f"{prefix}.a", b"\x00\xffbody", headers) == Stored(1)
+        message = await js.message(prefix, 1)
+        assert message is not None
+        assert (message.subject, message.sequence, message.data) == (f"{prefix}.a", 1, b"\x00\xffbody")
+        assert message.headers == headers
+        assert before - 1 < message.stored_at < time.time() + 1
+
+    async def test_sequences_are_contiguous_in_the_order_of_publishing(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        answers = await asyncio.gather(*(js.publish(f"{prefix}.{i}", b"") for i in range(200)))
+        assert answers == [Stored(i + 1) for i in range(200)]
+
+    async def test_no_stream_is_no_refusal(self, js: JetStream, prefix: str) -> None:
+        assert isinstance(await js.publish(f"{prefix}.nowhere", b""), Unanswered)
+
+    async def test_an_answer_that_is_not_jetstreams_settles_nothing(
+        self, js: JetStream, server: Server, prefix: str
+    ) -> None:
+        other = await server.connect("impostor")
+        requests = Seen()
+        await other.subscribe(prefix, requests)
+        await other.subscribe(f"{prefix}.ready", ready := Seen())
+        await other.publish(f"{prefix}.ready")
+        await ready.first(1)
+        for lie in (b"", b"OK", b"{}"):
+            publishing = asyncio.ensure_future(js.publish(prefix, b""))
+            await until(lambda: bool(requests.messages))
+            await other.publish(requests.messages.pop().reply, lie)
+            assert isinstance(await publishing, Unanswered)
+        await other.close()
+
+    async def test_no_answer_in_time(self, js: JetStream, wire: Wire, prefix: str) -> None:
+        await wire.subscribe(prefix, Seen())
+        answer = await js.publish(prefix, b"", timeout_s=0.05)
+        assert isinstance(answer, Unanswered)
+        with pytest.raises(Unavailable, match=prefix):
+            await js.request(prefix, b"", timeout_s=0.05)
+
+    async def test_what_is_open_ends_when_it_is_stopped(self, js: JetStream, wire: Wire, prefix: str) -> None:
+        await wire.subscribe(prefix, requests := Seen())
+        publishing = asyncio.ensure_future(js.publish(prefix, b"", timeout_s=60))
+        await requests.first(1)
+        await js.stop()
+        assert isinstance(await publishing, Unanswered)
+        assert isinstance(await js.publish(prefix, b""), Unanswered)
+
+    async def test_a_closed_wire_answers_nothing(self, server: Server, prefix: str) -> None:
+        wire = await server.connect("closing")
+        js = JetStream(wire)
+        await js.start()
+        await wire.close()
+        assert isinstance(await js.publish(prefix, b""), Unanswered)
+        assert isinstance(await js.publish_batch([Put(prefix, b"")]), Unanswered)
+        with pytest.raises(Unavailable):
+            await js.stream_info(prefix)
+
+
+class TestExpectations:
+    """The fence of the journal is made of these."""
+
+    async def test_the_last_sequence_of_a_subject(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        subject = f"{prefix}.journal.7"
+        assert await js.publish(subject, b"1", expecting(0)) == Stored(1)
+        assert await js.publish(f"{prefix}.journal.8", b"other", expecting(0)) == Stored(2)
+        assert await js.publish(subject, b"2", expecting(1)) == Stored(3)
+        for stale in (0, 1, 2, 4):
+            answer = await js.publish(subject, b"stale", expecting(stale))
+            assert answer == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 3")
+        last = await js.last_message(prefix, subject)
+        assert last is not None
+        assert (last.sequence, last.data) == (3, b"2")
+
+    async def test_the_last_sequence_of_another_subject(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        owner, key = f"{prefix}.7._owner", f"{prefix}.7.acme.billing"
+        assert await js.publish(owner, b"me", expecting(0)) == Stored(1)
+        assert await js.publish(key, b"1", expecting(1, owner)) == Stored(2)
+        assert await js.publish(key, b"2", expecting(1, owner)) == Stored(3)
+        assert await js.publish(owner, b"another", expecting(1)) == Stored(4)
+        refused = await js.publish(key, b"3", expecting(1, owner))
+        assert refused == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 4")
+
+    async def test_an_expectation_of_zero_holds_again_when_the_subject_was_purged(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        await js.publish(f"{prefix}.a", b"")
+        await js.publish(f"{prefix}.b", b"")
+        assert await js.purge(prefix, 2) == 1
+        assert await js.publish(f"{prefix}.a", b"", expecting(0)) == Stored(3)
+
+    async def test_of_two_writers_with_the_same_expectation_one_is_refused(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        first, second = await asyncio.gather(
+            js.publish(f"{prefix}.a", b"one", expecting(0)), js.publish(f"{prefix}.a", b"two", expecting(0))
+        )
+        assert first == Stored(1)
+        assert second == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 1")
+
+
+class TestDuplicates:
+    async def test_a_message_id_counts_for_the_whole_stream(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        assert await js.publish(f"{prefix}.a", b"first", {MESSAGE_ID: "x"}) == Stored(1)
+        assert await js.publish(f"{prefix}.a", b"again", {MESSAGE_ID: "x"}) == Stored(1, duplicate=True)
+        assert await js.publish(f"{prefix}.b", b"other", {MESSAGE_ID: "x"}) == Stored(1, duplicate=True)
+        assert await js.publish(f"{prefix}.b", b"other", {MESSAGE_ID: "y"}) == Stored(2)
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert info.messages == 2
+
+    async def test_a_message_id_is_forgotten_after_the_window(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(duplicate_window=200_000_000)
+        assert await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "x"}) == Stored(1)
+
+        async def taken_again() -> bool:
+            return await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "x"}) == Stored(2)
+
+        await until_true(taken_again)
+
+    async def test_a_repeat_under_its_old_expectation_is_refused_by_one_server(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        """A cluster would call it a duplicate; the journal has to take both for a lost ack."""
+        await make_stream()
+        flush = {MESSAGE_ID: "flush-1", LAST: "0"}
+        assert await js.publish(f"{prefix}.a", b"flush", flush) == Stored(1)
+        repeated = await js.publish(f"{prefix}.a", b"flush", flush)
+        assert repeated == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 1")
+
+    async def test_a_repeat_under_a_true_expectation_is_a_duplicate(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "1", LAST: "0"})
+        repeated = await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "1", LAST: "1"})
+        assert repeated == Stored(1, duplicate=True)
+
+    async def test_what_was_refused_leaves_no_message_id(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        refused = await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "1", LAST: "9"})
+        assert refused == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 0")
+        assert await js.publish(f"{prefix}.a", b"", {MESSAGE_ID: "1", LAST: "0"}) == Stored(1)
+
+
+class TestBatches:
+    async def test_a_batch_is_stored_whole(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream(allow_atomic=True)
+        await js.publish(f"{prefix}.a", b"before")
+        puts = [Put(f"{prefix}.{i}", b"%d" % i, {"N": str(i)}) for i in range(5)]
+        assert await js.publish_batch(puts) == Stored(6)
+        page = await js.read(prefix, f"{prefix}.>", 2)
+        assert [(m.subject, m.sequence, m.data) for m in page.messages] == [
+            (f"{prefix}.{i}", i + 2, b"%d" % i) for i in range(5)
+        ]
+        assert page.messages[3].headers["N"] == "3"
+
+    async def test_of_one_and_of_a_thousand(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(allow_atomic=True)
+        assert await js.publish_batch([Put(f"{prefix}.a", b"")]) == Stored(1)
+        assert await js.publish_batch([Put(f"{prefix}.a", b"")] * 1000) == Stored(1001)
+        for wrong in (0, 1001):
+            with pytest.raises(ValueError, match=str(wrong)):
+                await js.publish_batch([Put(f"{prefix}.a", b"")] * wrong)
+
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    async def test_a_stale_fence_on_any_message_stores_none(
+        self, js: JetStream, make_stream: MakeStream, prefix: str, place: int
+    ) -> None:
+        await make_stream(allow_atomic=True)
+        owner = f"{prefix}.7._owner"
+        await js.publish(owner, b"me")
+        await js.publish(owner, b"another")
+        puts = [Put(f"{prefix}.7.{i}", b"") for i in range(3)]
+        puts[place] = Put(puts[place].subject, b"", expecting(1, owner))
+        assert await js.publish_batch(puts) == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 2")
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert (info.messages, info.last) == (2, 2)
+        puts[place] = Put(puts[place].subject, b"", expecting(2, owner))
+        assert await js.publish_batch(puts) == Stored(5)
+
+    async def test_a_stream_that_does_not_allow_them(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        answer = await js.publish_batch([Put(f"{prefix}.a", b""), Put(f"{prefix}.b", b"")])
+        assert isinstance(answer, Refused)
+        assert answer.code == 10174
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert info.messages == 0
+
+
+class TestRefusals:
+    """A full stream refuses what is new, and keeps what it has."""
+
+    async def test_too_many_bytes(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream(discard="new", max_bytes=4096)
+        answers = [await js.publish(f"{prefix}.a", bytes(1000)) for _ in range(6)]
+        stored = [answer for answer in answers if isinstance(answer, Stored)]
+        assert [answer.sequence for answer in stored] == list(range(1, len(stored) + 1))
+        assert 1 <= len(stored) < 5
+        assert answers[len(stored) :] == [Refused(STORE_FULL, "maximum bytes exceeded")] * (6 - len(stored))
+        assert await js.purge(prefix, 2) == 1
+        assert await js.publish(f"{prefix}.a", bytes(1000)) == Stored(len(stored) + 1)
+
+    async def test_too_many_messages(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream(discard="new", max_msgs=2)
+        await js.publish(f"{prefix}.a", b"")
+        await js.publish(f"{prefix}.b", b"")
+        refused = await js.publish(f"{prefix}.c", b"", {MESSAGE_ID: "c"})
+        assert refused == Refused(STORE_FULL, "maximum messages exceeded")
+        await js.purge(prefix, 2)
+        assert await js.publish(f"{prefix}.c", b"", {MESSAGE_ID: "c"}) == Stored(3)
+
+    async def test_too_large_for_the_stream(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(max_msg_size=1024)
+        headers = {"H": "x" * 100}
+        assert await js.publish(f"{prefix}.a", bytes(900), headers) == Stored(1)
+        refused = await js.publish(f"{prefix}.a", bytes(1000), headers)
+        assert refused == Refused(TOO_LARGE, "message size exceeds maximum allowed")
+        assert await js.publish(f"{prefix}.a", bytes(1024)) == Stored(2)
+
+    async def test_too_large_for_the_server(
+        self, js: JetStream, wire: Wire, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(allow_atomic=True)
+        headers = {"H": "ä"}
+        most = wire.max_payload - len(b"NATS/1.0\r\nH: \xc3\xa4\r\n\r\n")
+        assert await js.publish(f"{prefix}.a", bytes(most), headers) == Stored(1)
+        for answer in (
+            await js.publish(f"{prefix}.a", bytes(most + 1), headers),
+            await js.publish_batch([Put(f"{prefix}.a", bytes(most + 1), headers), Put(f"{prefix}.a", b"")]),
+        ):
+            assert isinstance(answer, Refused)
+            assert answer.code == TOO_LARGE
+        assert wire.connected
+        assert await js.publish(f"{prefix}.a", b"") == Stored(2)
+
+
+class TestReading:
+    async def test_pages_of_a_wildcard(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream()
+        for i in range(10):
+            await js.publish(f"{prefix}.{'ab'[i % 2]}.x", b"%d" % i)
+        page = await js.read(prefix, f"{prefix}.a.*", 2, batch=3)
+        assert [message.sequence for message in page.messages] == [3, 5, 7]
+        assert page.pending == 1
+        rest = await js.read(prefix, f"{prefix}.a.*", 8)
+        assert [message.sequence for message in rest.messages] == [9]
+        assert rest.pending == 0
+
+    async def test_nothing_there(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream()
+        assert (await js.read(prefix, f"{prefix}.a", 0)).messages == []
+        await js.publish(f"{prefix}.a", b"")
+        for subject, sequence in ((f"{prefix}.b", 1), (f"{prefix}.a", 2), (f"{prefix}.a", 1000)):
+            page = await js.read(prefix, subject, sequence)
+            assert (page.messages, page.pending) == ([], 0)
+            assert await js.next_message(prefix, subject, sequence) is None
+        assert await js.last_message(prefix, f"{prefix}.b") is None
+        assert await js.message(prefix, 2) is None
+
+    async def test_a_page_is_cut_at_its_bytes(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        for _ in range(20):
+            await js.publish(f"{prefix}.a", bytes(1000))
+        page = await js.read(prefix, f"{prefix}.a", 1, max_bytes=5000)
+        assert 1 <= len(page.messages) <= 6
+        assert page.pending == 20 - len(page.messages)
+
+    async def test_both_ways_of_reading_agree(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        """Also where a producer stored headers that only the server may set."""
+        await make_stream()
+        lies = {
+            "Nats-Stream": "other",
+            "Nats-Sequence": "999",
+            "Nats-Time-Stamp": "never",
+            "Nats-Num-Pending": "0",
+            "Nats-Subject": "other.subject",
+            "Nats-Last-Sequence": "77",
+            "Status": "404",
+            "Description": "EOB",
+        }
+        await js.publish(f"{prefix}.a", b"1", lies)
+        await js.publish(f"{prefix}.b", b"2")
+        await js.publish(f"{prefix}.c", b"", {"Status": "204"})
+        page = await js.read(prefix, f"{prefix}.>", 1)
+        led = [await js.message(prefix, sequence) for sequence in (1, 2, 3)]
+        assert page.messages == led
+        assert page.messages[0].headers == {"Status": "404", "Description": "EOB"}
+        assert page.messages == [
+            await js.next_message(prefix, ">", 1),
+            await js.next_message(prefix, f"{prefix}.*", 2),
+            await js.last_message(prefix, f"{prefix}.>"),
+        ]
+
+    async def test_what_was_purged_is_passed_over(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        for _ in range(5):
+            await js.publish(f"{prefix}.a", b"")
+        assert await js.purge(prefix, 4) == 3
+        page = await js.read(prefix, f"{prefix}.a", 1)
+        assert [message.sequence for message in page.messages] == [4, 5]
+        found = await js.next_message(prefix, f"{prefix}.a", 1)
+        assert found is not None
+        assert found.sequence == 4
+        assert await js.message(prefix, 3) is None
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert (info.first, info.last, info.messages) == (4, 5, 2)
+        assert await js.purge(prefix, 6) == 2
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert (info.first, info.last, info.messages) == (6, 5, 0)
+
+    async def test_a_stream_without_direct_get_is_read_from_its_leader_only(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(allow_direct=False)
+        await js.publish(f"{prefix}.a", b"1")
+        with pytest.raises(Unavailable, match=prefix):
+            await js.read(prefix, f"{prefix}.a", 1)
+        assert await js.last_message(prefix, f"{prefix}.a") is not None
+
+    async def test_subjects_and_their_counts(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        for subject in ("7.a", "7.b", "7.a", "8.a"):
+            await js.publish(f"{prefix}.{subject}", b"")
+        assert await js.subjects(prefix, f"{prefix}.7.*") == {f"{prefix}.7.a": 2, f"{prefix}.7.b": 1}
+        assert await js.subjects(prefix, f"{prefix}.9.*") == {}
+        with pytest.raises(ApiError):
+            await js.subjects("nowhere", ">")
+
+
+class TestTransform:
+    async def test_the_partition_is_ours(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        """Thousands of receivers: the server puts each into the shard that we compute."""
+        deliver = f"{prefix}.deliver"
+        await make_stream(
+            subjects=[f"{deliver}.*.*"],
+            subject_transform={
+                "src": f"{deliver}.*.*",
+                "dest": f"{deliver}.{{{{partition(64,1,2)}}}}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
+            },
+        )
+        names = [(f"tenant-{i % 37}", f"name_{i}{'x' * (i % 50)}") for i in range(3000)]
+        await asyncio.gather(*(js.publish(f"{deliver}.{tenant}.{name}", b"") for tenant, name in names))
+        assert await js.subjects(prefix, ">") == {
+            f"{deliver}.{shard_of(tenant, name, 64)}.{tenant}.{name}": 1 for tenant, name in names
+        }
+
+    async def test_expectations_and_ids_survive_it(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(
+            subjects=[f"{prefix}.in.*"],
+            subject_transform={"src": f"{prefix}.in.*", "dest": f"{prefix}.out.{{{{wildcard(1)}}}}"},
+        )
+        headers = {MESSAGE_ID: "x", "H": "v"}
+        assert await js.publish(f"{prefix}.in.a", b"", headers) == Stored(1)
+        assert await js.publish(f"{prefix}.in.a", b"", headers) == Stored(1, duplicate=True)
+        message = await js.last_message(prefix, f"{prefix}.out.a")
+        assert message is not None
+        assert message.headers == headers
+        assert isinstance(await js.publish(f"{prefix}.out.a", b""), Unanswered)
+
+
+class TestKeyValue:
+    """A bucket is a stream with one message a subject; deletions are markers."""
+
+    async def test_a_key_has_its_last_value_only(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(max_msgs_per_subject=1, discard="new", allow_rollup_hdrs=True, deny_delete=True)
+        assert await js.publish(f"{prefix}.k", b"1") == Stored(1)
+        assert await js.publish(f"{prefix}.other", b"x") == Stored(2)
+        assert await js.publish(f"{prefix}.k", b"2", expecting(1)) == Stored(3)
+        assert await js.publish(f"{prefix}.k", b"", {"KV-Operation": "DEL"}) == Stored(4)
+        assert await js.message(prefix, 1) is None
+        page = await js.read(prefix, f"{prefix}.>", 1)
+        assert [(m.sequence, m.headers) for m in page.messages] == [(2, {}), (4, {"KV-Operation": "DEL"})]
+        stale = await js.publish(f"{prefix}.k", b"", expecting(3))
+        assert stale == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 4")
+
+    async def test_a_purge_marker_rolls_its_key_up(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(max_msgs_per_subject=5, discard="new", allow_rollup_hdrs=True)
+        await js.publish(f"{prefix}.k", b"1")
+        await js.publish(f"{prefix}.k", b"2")
+        marker = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
+        assert await js.publish(f"{prefix}.k", b"", marker) == Stored(3)
+        assert await js.subjects(prefix, ">") == {f"{prefix}.k": 1}
+
+    async def test_a_key_expires_and_leaves_a_marker(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream(
+            max_msgs_per_subject=1,
+            discard="new",
+            allow_rollup_hdrs=True,
+            allow_msg_ttl=True,
+            subject_delete_marker_ttl=60_000_000_000,
+        )
+        await js.publish(f"{prefix}.node", b"alive", {"Nats-TTL": "1s"})
+        await js.publish(f"{prefix}.kept", b"alive")
+
+        async def gone() -> bool:
+            return await js.message(prefix, 1) is None
+
+        assert not await gone()
+        await until_true(gone)
+        marker = await js.last_message(prefix, f"{prefix}.node")
+        assert marker is not None
+        assert (marker.data, marker.headers["Nats-Marker-Reason"]) == (b"", "MaxAge")
+        assert await js.message(prefix, 2) is not None
+
+    async def test_a_time_to_live_has_to_be_allowed_and_whole_seconds(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        answer = await js.publish(f"{prefix}.a", b"", {"Nats-TTL": "1s"})
+        assert isinstance(answer, Refused)
+        assert answer.code == 10166
+        await js.stream_create({"name": f"{prefix}ttl", "subjects": [f"{prefix}ttl"], "allow_msg_ttl": True})
+        answer = await js.publish(f"{prefix}ttl", b"", {"Nats-TTL": "500ms"})
+        assert isinstance(answer, Refused)
+        assert answer.code == 10165
+
+
+class TestStreams:
+    async def test_creating_the_same_again_changes_nothing(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        made = await make_stream(max_bytes=1 << 20, metadata={"angarium.shards": "64"})
+        await js.publish(f"{prefix}.a", b"")
+        again = await make_stream(max_bytes=1 << 20, metadata={"angarium.shards": "64"})
+        assert (again.created, again.messages) == (made.created, 1)
+        assert (again.max_bytes, again.config["metadata"]["angarium.shards"]) == (1 << 20, "64")
+        with pytest.raises(ApiError) as refused:
+            await make_stream(max_bytes=2 << 20)
+        assert refused.value.code == 10058
+
+    async def test_an_update_keeps_what_is_stored(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        made = await make_stream()
+        await js.publish(f"{prefix}.a", b"")
+        await js.stream_update(made.config | {"max_bytes": 1 << 20})
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert (info.max_bytes, info.messages, info.created) == (1 << 20, 1, made.created)
+
+    async def test_info(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        assert await js.stream_info(prefix) is None
+        made = await make_stream()
+        assert (made.name, made.first, made.last, made.messages) == (prefix, 1, 0, 0)
+        assert made.config["subjects"] == [f"{prefix}.>"]
+        await js.publish(f"{prefix}.a", b"x")
+        info = await js.stream_info(prefix)
+        assert info is not None
+        assert (info.first, info.last, info.messages, info.max_bytes) == (1, 1, 1, -1)
+        assert info.bytes > 0
+        assert info.created == made.created
+
+    async def test_the_account(self, js: JetStream) -> None:
+        account = await js.account()
+        assert account.api_level >= 4
+        assert account.stored_max == -1 or account.stored_max > account.stored
