@@ -1,8 +1,11 @@
 """What can go wrong between us and NATS, as exceptions.
 
 Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
-expected outcome and therefore a value (`streams.answers`).
+expected outcome and therefore a value (`streams.answers`). A question that got no answer is `Unavailable`,
+which is the actors' own word, since they ask through ports.
 """
+
+from actors.ports import Unavailable as Unavailable
 
 
 class Disconnected(Exception):
@@ -11,10 +14,6 @@ class Disconnected(Exception):
 
 class ConnectError(Exception):
     """No connection could be made; the message names the server and the remedy."""
-
-
-class Unavailable(Exception):
-    """A question got no answer: time-out, no leader, connection lost. The caller asks again."""
 
 
 class ApiError(Exception):
