@@ -1,0 +1,122 @@
+"""Logs: one structured line an occurrence, to stderr, and never a secret in it.
+
+Every floor logs through the standard library, so that none needs to import this one: the message is the
+occurrence's name, `extra` its fields, as in `log.info("shard.claimed", extra={"shard": 3, "epoch": 17})`.
+A message that is no such name (from nats-py, say) is text, and its logger's name stands for the occurrence.
+What happens once a delivery is logged at `debug` at most.
+
+Secrets are kept out twice: fields that carry them show nothing, and the finished line is searched for what
+looks like one, since an error's text may quote anything.
+"""
+
+import json
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+HIDDEN = "…"
+
+_OCCURRENCE = re.compile(r"[a-z_]+(\.[a-z_]+)+\Z")
+_PLAIN = re.compile(r"[^\s\"'=\\]+\Z")
+_OURS = ("actors", "streams", "angarium")
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_SECRET_FIELDS = frozenset({
+    "authorization", "body", "cookie", "headers", "password", "secret", "secrets", "set-cookie", "token",
+})  # fmt: skip
+_SCHEME = r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://"
+_SECRETS = (
+    (re.compile(r"\b(whsec_|whsk_|whs512_|sealed:)[A-Za-z0-9+/=_-]+"), rf"\1{HIDDEN}"),
+    (re.compile(_SCHEME + r")[^\s/\"'\\]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(_SCHEME + r"[^\s\"'?#\\]*[?#])[^\s\"'\\]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"\b((?:proxy-)?authorization|(?:set-)?cookie)(\W{1,4})[^\"'\\]+", re.I), rf"\1\2{HIDDEN}"),
+)
+
+
+def redact(text: str) -> str:
+    """The text without signing secrets, passwords in URLs, queries of URLs, and credentials in headers."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def configure(form: Literal["text", "json"], level: str, stream: TextIO | None = None) -> None:
+    """Send all logs of this process to `stream` (stderr), in one form.
+
+    Libraries are heard from `warning` on: httpx and h2 would else log each request, and h2 its headers.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level.upper())
+    logging.raiseExceptions = False  # A closed stderr is no reason to print a traceback there.
+
+
+class _Lines(logging.Formatter):
+    """What both forms share: which members a line has."""
+
+    def members(self, record: logging.LogRecord) -> dict[str, Any]:
+        message = record.getMessage()
+        named = _OCCURRENCE.match(message)
+        members = {
+            "at": instant(record.created),
+            "level": record.levelname.lower(),
+            "event": message if named else record.name,
+            **({} if named else {"message": message}),
+        }
+        given = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+        members |= {key: _shown(key, value) for key, value in given.items()}
+        if record.exc_info and record.exc_info[1] is not None:
+            members["error"] = repr(record.exc_info[1])
+            members["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
+        return members
+
+
+class JsonLines(_Lines):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(json.dumps(self.members(record), ensure_ascii=False, default=str))
+
+
+class TextLines(_Lines):
+    """`2026-01-31T12:00:00.000Z info shard.claimed shard=3 epoch=17`, for people and grep."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        members = self.members(record)
+        head = [members.pop("at"), f"{members.pop('level'):7}", members.pop("event")]
+        if (message := members.pop("message", None)) is not None:
+            head.append(_escaped(message))
+        return redact(" ".join([*head, *(f"{key}={_value(value)}" for key, value in members.items())]))
+
+
+def instant(at: float) -> str:
+    """Seconds since the epoch as RFC 3339, UTC, milliseconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(key: str, value: Any) -> Any:
+    """A field's value, without what must not be seen."""
+    if key.lower() in _SECRET_FIELDS:
+        return dict.fromkeys(value, HIDDEN) if isinstance(value, Mapping) else HIDDEN
+    if isinstance(value, Mapping):
+        return {inner: _shown(str(inner), each) for inner, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(key, each) for each in value]
+    return value
+
+
+def _value(value: Any) -> str:
+    """A value as it stands behind `key=`: as it is, or in the quotes of JSON where it has blanks or worse."""
+    if isinstance(value, str) and _PLAIN.match(value):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _escaped(message: str) -> str:
+    """A message in one line."""
+    return message.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")

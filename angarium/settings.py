@@ -1,0 +1,247 @@
+"""The settings of an installation and of a process, and where they come from.
+
+A setting has one name in three places: the flag `--log-format` wins over the variable `ANGARIUM_LOG_FORMAT`,
+and that over `log_format = …` in `angarium.toml`. The file is the one that `--config` or `ANGARIUM_CONFIG`
+names, else `./angarium.toml` if there is one. Its unknown keys are refused; unknown variables are not, since
+Kubernetes makes some of its own for a service called angarium.
+"""
+
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct, field, inspect
+
+from actors.errors import AngariumError
+from actors.policy import Rate
+from angarium import quantities
+
+USUAL_FILE = "angarium.toml"
+VARIABLES = "ANGARIUM_"
+ELECTION_S = 5.0
+"""Longer than the election of a stream's leader takes (4.6 s at most were measured with three replicas)."""
+REPLICATED_TTL_S = 10.0
+"""What `ttl_s` is with replicas where nobody says otherwise: living nodes must outlast an election."""
+
+_SIZES = frozenset({"max_body", "max_bytes"})
+_FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
+_PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class SettingsError(AngariumError):
+    """A setting that cannot be used; each problem names the setting, where it came from, and the remedy."""
+
+
+def _node_name() -> str:
+    """Another one at each start: of two processes with one name, each would take the other for itself."""
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:48]
+    return f"{host}-{secrets.token_hex(3)}"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All that can be set, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
+
+    nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port")] = (
+        "nats://127.0.0.1:4222",
+    )
+    creds: Annotated[str | None, Meta(description="file with NATS credentials (JWT and seed)")] = None
+    nkey: Annotated[str | None, Meta(description="file with the seed of a NATS nkey")] = None
+    tls_ca: Annotated[str | None, Meta(description="file with the CA that signed the NATS server")] = None
+    tls_cert: Annotated[str | None, Meta(description="file with our certificate for NATS")] = None
+    tls_key: Annotated[str | None, Meta(description="file with the key of tls_cert")] = None
+    prefix: Annotated[str, Meta(description="name of the installation, before all subjects and streams")] = (
+        "angarium"
+    )
+
+    shards: Annotated[int, Meta(ge=1, le=1024, description="shares of the receivers, fixed for life")] = 64
+    replicas: Annotated[int, Meta(ge=1, le=5, description="copies of each stream (1, 3 or 5)")] = 1
+    max_body: Annotated[
+        int, Meta(ge=1024, le=8 << 20, description="largest body of an event (bytes, or 256KiB)")
+    ] = 256 << 10
+    max_bytes: Annotated[
+        Annotated[int, Meta(ge=1 << 20)] | None,
+        Meta(description="room for events on disk, for each stream (bytes, or 20GiB)"),
+    ] = None
+
+    node: Annotated[str, Meta(description="name of this node, unlike all others")] = field(
+        default_factory=_node_name
+    )
+    ttl_s: Annotated[float, Meta(ge=2, le=60, description="silence after which a node counts as dead")] = 5.0
+    drain_s: Annotated[
+        float, Meta(ge=0, le=300, description="time for attempts in flight when a node stops")
+    ] = 10.0
+    allow_http: Annotated[bool, Meta(description="let receivers have http:// URLs")] = False
+    allow_networks: Annotated[
+        tuple[str, ...], Meta(description="non-public network that receivers may lie in, such as 10.0.0.0/8")
+    ] = ()
+    default_rate: Annotated[
+        str | None, Meta(description="rate of receivers that state none, such as 10/second")
+    ] = None
+    default_burst: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="burst that goes with default_rate")
+    ] = None
+
+    log_format: Annotated[Literal["text", "json"], Meta(description="how a log line looks")] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
+    ] = "info"
+
+    def __repr__(self) -> str:
+        return "Settings(…)"
+
+    @property
+    def rate(self) -> Rate | None:
+        """What applies to a receiver without a rate of its own; None: no limit."""
+        return None if self.default_rate is None else quantities.rate(self.default_rate, self.default_burst)
+
+
+class Given(Struct, frozen=True):
+    """A value as it was given, and where."""
+
+    value: Any
+    source: str
+
+
+def load(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings from flags (None: not given), variables and file.
+
+    `flags` may hold `config`, the path of the file. Raises SettingsError.
+    """
+    file, where = _file(flags.get("config"), environ)
+    fields = msgspec.structs.fields(Settings)
+    problems = [
+        f"{name} ({where}): unknown setting; check the spelling"
+        for name in sorted(file.keys() - {each.name for each in fields})
+    ]
+    given = {
+        each.name: found
+        for each in fields
+        if (found := _given(each.name, flags, environ, file, where)) is not None
+    }
+    values: dict[str, Any] = {}
+    for each in fields:
+        if (found := given.get(each.name)) is not None:
+            try:
+                values[each.name] = _convert(each.name, each.type, found.value)
+            except msgspec.ValidationError:
+                why = f"must be {_wanted(inspect.type_info(each.type))}, not {found.value!r}"
+                problems.append(f"{each.name} ({found.source}): {why}")
+            except quantities.BadQuantity as error:
+                problems.append(f"{each.name} ({found.source}): {error}")
+    if values.get("replicas", 1) > 1:
+        values.setdefault("ttl_s", REPLICATED_TTL_S)
+    if not problems:
+        settings = Settings(**values)
+        problems = [
+            f"{name} ({given[name].source if name in given else 'default'}): {why}"
+            for name, why in _contradictions(settings)
+        ]
+        if not problems:
+            return settings
+    raise SettingsError("; ".join(problems))
+
+
+def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """The members of the settings file, and its name for messages."""
+    named = flag or environ.get(f"{VARIABLES}CONFIG")
+    path = Path(named or USUAL_FILE)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")), str(path)
+    except FileNotFoundError:
+        if named is None:
+            return {}, USUAL_FILE
+        raise SettingsError(f"config ({path}): no such file; correct --config or ANGARIUM_CONFIG") from None
+    except OSError as error:
+        raise SettingsError(f"config ({path}): cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"config ({path}): not valid TOML ({error})") from None
+
+
+def _given(
+    name: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: dict[str, Any], where: str
+) -> Given | None:
+    """The value that wins. Flags that may be repeated arrive as tuples, empty where none was given."""
+    flag = flags.get(name)
+    if flag is not None and flag != ():
+        return Given(flag, flag_name(name))
+    variable = VARIABLES + name.upper()
+    if environ.get(variable):
+        return Given(environ[variable], variable)
+    return Given(file[name], where) if name in file else None
+
+
+def flag_name(name: str) -> str:
+    """The flag of a setting; one that may be repeated has its name in the singular."""
+    return "--" + ("allow-network" if name == "allow_networks" else name.replace("_", "-"))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a setting takes several values; a variable separates them by commas."""
+    return get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind) is tuple
+
+
+def _convert(name: str, kind: Any, value: Any) -> Any:
+    if name in _SIZES and isinstance(value, str):
+        value = quantities.size(value)
+    if name == "default_rate":
+        quantities.rate(value if isinstance(value, str) else repr(value))
+    if is_list(kind) and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return msgspec.convert(value, kind, strict=not isinstance(value, str))
+
+
+def _wanted(kind: inspect.Type) -> str:
+    """What a setting may be, in words."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _wanted(inner)
+        case inspect.UnionType(types=types):
+            return " or ".join(_wanted(each) for each in types if not isinstance(each, inspect.NoneType))
+        case inspect.LiteralType(values=values):
+            return " or ".join(str(value) for value in values)
+        case inspect.IntType(ge=low, le=high) | inspect.FloatType(ge=low, le=high):
+            noun = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
+            return noun + (f" from {low}" if low is not None else "") + (f" to {high}" if high else "")
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.VarTupleType():
+            return "a list of texts"
+        case _:
+            return "a text"
+
+
+def _contradictions(settings: Settings) -> list[tuple[str, str]]:
+    """What no type can say, as pairs of setting and sentence."""
+    found = [
+        (name, f"no such file {path!r}; correct the path")
+        for name in _FILES
+        if (path := getattr(settings, name)) is not None and not Path(path).is_file()
+    ]
+    if not settings.nats:
+        found.append(("nats", "names no server; give one such as nats://127.0.0.1:4222"))
+    for network in settings.allow_networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            found.append(("allow_networks", f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
+    if not _PREFIX.match(settings.prefix):
+        found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
+    if not _NODE.match(settings.node):
+        found.append(("node", "must be 1 to 64 of A-Z a-z 0-9 _ -"))
+    if settings.replicas not in (1, 3, 5):
+        found.append(("replicas", "must be 1, 3 or 5, so that a majority is clear"))
+    if settings.replicas > 1 and settings.ttl_s <= ELECTION_S:
+        found.append(("ttl_s", f"must be above {ELECTION_S:g} with replicas: an election may take as long"))
+    if settings.default_burst is not None and settings.default_rate is None:
+        found.append(("default_burst", "goes with default_rate; set that too"))
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        found.append(("tls_cert", "goes with tls_key; give both or neither"))
+    return found

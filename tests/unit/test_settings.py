@@ -1,0 +1,136 @@
+"""Settings: which source wins, and that each refusal names the setting, its source and the remedy."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.policy import Rate
+from angarium.settings import Settings, SettingsError, flag_name, load
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _file(text: str) -> str:
+    Path("given.toml").write_text(text)
+    return "given.toml"
+
+
+def test_nothing_given_is_enough() -> None:
+    settings = load({}, {})
+    assert settings.nats == ("nats://127.0.0.1:4222",)
+    assert (settings.prefix, settings.shards, settings.ttl_s, settings.drain_s) == ("angarium", 64, 5.0, 10.0)
+    assert not settings.allow_http
+    assert settings.rate is None
+
+
+def test_flags_win_over_variables_and_variables_over_the_file() -> None:
+    file = _file('log_format = "json"\nshards = 8\nprefix = "filed"')
+    settings = load({"shards": "2", "config": file}, {"ANGARIUM_SHARDS": "4", "ANGARIUM_PREFIX": "told"})
+    assert (settings.shards, settings.prefix, settings.log_format) == (2, "told", "json")
+
+
+def test_a_flag_that_was_not_given_hides_nothing() -> None:
+    settings = load({"shards": None, "nats": ()}, {"ANGARIUM_SHARDS": "4", "ANGARIUM_NATS": "nats://a:1"})
+    assert (settings.shards, settings.nats) == (4, ("nats://a:1",))
+
+
+def test_the_usual_file_is_read_where_it_is_there() -> None:
+    Path("angarium.toml").write_text("shards = 16")
+    assert load({}, {}).shards == 16
+
+
+def test_a_variable_names_the_file() -> None:
+    assert load({}, {"ANGARIUM_CONFIG": _file("shards = 3")}).shards == 3
+
+
+def test_a_variable_separates_values_by_commas() -> None:
+    settings = load({}, {"ANGARIUM_NATS": "nats://a:1, nats://b:2", "ANGARIUM_ALLOW_NETWORKS": "10.0.0.0/8"})
+    assert settings.nats == ("nats://a:1", "nats://b:2")
+    assert settings.allow_networks == ("10.0.0.0/8",)
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    assert (
+        load({}, {"ANGARIUM_PORT": "tcp://10.0.0.1:4222", "ANGARIUM_SERVICE_HOST": "10.0.0.1"}).shards == 64
+    )
+
+
+def test_sizes_and_rates_are_written_as_people_write_them() -> None:
+    file = _file('max_body = "1MiB"\nmax_bytes = "20GB"\ndefault_rate = "300/minute"\ndefault_burst = 7')
+    settings = load({"config": file}, {})
+    assert (settings.max_body, settings.max_bytes) == (1 << 20, 20_000_000_000)
+    assert settings.rate == Rate(limit=300, per="minute", burst=7)
+
+
+def test_replicas_need_a_longer_lease_and_get_it() -> None:
+    assert load({"replicas": 3}, {}).ttl_s == 10
+    assert load({"replicas": 3, "ttl_s": 7}, {}).ttl_s == 7
+
+
+def test_each_process_has_a_name_of_its_own() -> None:
+    assert load({}, {}).node != load({}, {}).node
+
+
+def test_the_repr_shows_nothing() -> None:
+    assert "hush" not in repr(load({"nats": ("nats://me:hush@a:1",)}, {}))
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "file", "sentence"),
+    [
+        ({"log_format": "yaml"}, {}, "", "log_format (--log-format): must be json or text, not 'yaml'"),
+        ({}, {"ANGARIUM_SHARDS": "0"}, "", "shards (ANGARIUM_SHARDS): must be a whole number from 1 to 1024"),
+        ({}, {}, "ttl_s = 1.5", "ttl_s (given.toml): must be a number from 2 to 60, not 1.5"),
+        ({}, {"ANGARIUM_ALLOW_HTTP": "ja"}, "", "allow_http (ANGARIUM_ALLOW_HTTP): must be true or false"),
+        ({}, {}, "nats = 3", "nats (given.toml): must be a list of texts"),
+        ({}, {}, "shard = 3", "shard (given.toml): unknown setting; check the spelling"),
+        ({}, {}, "shards = [", "config (given.toml): not valid TOML"),
+        ({"max_body": "12q"}, {}, "", "max_body (--max-body): '12q' is not a size; write bytes"),
+        (
+            {"default_rate": "10/s"},
+            {},
+            "",
+            "default_rate (--default-rate): '10/s' is not a rate; write it as",
+        ),
+        ({"default_rate": "0/second"}, {}, "", "give a limit above 0"),
+        ({"default_burst": "5"}, {}, "", "default_burst (--default-burst): goes with default_rate"),
+        (
+            {"allow_networks": ("10.1.0.0/8",)},
+            {},
+            "",
+            "allow_networks (--allow-network): 10.1.0.0/8 has host",
+        ),
+        ({"creds": "none.creds"}, {}, "", "creds (--creds): no such file 'none.creds'; correct the path"),
+        ({"replicas": 2}, {}, "", "replicas (--replicas): must be 1, 3 or 5"),
+        ({"replicas": 3, "ttl_s": 4}, {}, "", "ttl_s (--ttl-s): must be above 5 with replicas"),
+        ({"prefix": "A.b"}, {}, "", "prefix (--prefix): must be a lower-case letter"),
+        ({"node": "a b"}, {}, "", "node (--node): must be 1 to 64 of"),
+        ({}, {"ANGARIUM_NATS": ","}, "", "nats (ANGARIUM_NATS): names no server"),
+        ({"tls_key": __file__}, {}, "", "tls_cert (default): goes with tls_key"),
+    ],
+)
+def test_refusals(flags: dict[str, Any], variables: dict[str, str], file: str, sentence: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load({**flags, "config": _file(file)}, variables)
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(SettingsError, match=r"ttl_s .*; shards .*|shards .*; ttl_s .*"):
+        load({"shards": "x", "ttl_s": "y"}, {})
+
+
+def test_a_file_that_was_named_must_be_there() -> None:
+    with pytest.raises(SettingsError, match="no such file; correct --config or ANGARIUM_CONFIG"):
+        load({"config": "none.toml"}, {})
+
+
+def test_every_setting_says_what_it_is() -> None:
+    for each in msgspec.structs.fields(Settings):
+        assert any(meta.description for meta in each.type.__metadata__), each.name
