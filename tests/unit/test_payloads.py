@@ -1,4 +1,4 @@
-"""The sample payloads: enough kinds and sizes to mean something, and no larger than a repository should bear."""
+"""The sample payloads: enough kinds and sizes to mean something, no more than a repository should hold."""
 
 import json
 import statistics

@@ -1,0 +1,283 @@
+"""The house rules, held by reading the code: who may import whom, what is pure, how large a room may grow.
+
+Each rule is a function from one module to what is wrong with it. All rules are run over all modules, and each
+rule over a made-up module that breaks it, since a rule that finds nothing looks just like one that cannot.
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("actors", "streams", "angarium", "tests")
+OURS = frozenset(PACKAGES[:3])
+
+FILE_MAX = 500
+FUNCTION_MAX = 70
+LINE_MAX = 110
+
+ASYNCIO_ROOMS = frozenset({"host", "shard", "shell", "ping"})
+"""The modules of `actors` that await. Every other one is pure; a new one too, unless it is listed here."""
+SEAMS = frozenset({"ports", "home"})
+"""The modules of `actors` that only say what somebody else awaits: Protocols, as pure as the rest."""
+PURE_IMPORTS = frozenset({
+    "abc", "base64", "binascii", "bisect", "collections", "datetime", "email", "enum", "functools", "hashlib",
+    "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct", "typing", "urllib",
+})  # fmt: skip
+ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
+CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
+
+SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
+LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+
+class Module(NamedTuple):
+    """A module by its dotted name, and its text."""
+
+    name: str
+    source: str
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(self.name.split("."))
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+
+def modules() -> list[Module]:
+    return [
+        Module(".".join(path.relative_to(ROOT).with_suffix("").parts), path.read_text(encoding="utf-8"))
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+
+
+def imports(module: Module) -> Iterator[tuple[str, ...]]:
+    """All that is imported, wherever it stands; `from a import b` counts as a and as a.b."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (tuple(alias.name.split(".")) for alias in names)
+            case ast.ImportFrom(module=source, names=names, level=0):
+                path = tuple((source or "").split("."))
+                yield path
+                yield from ((*path, alias.name) for alias in names)
+            case ast.ImportFrom():
+                yield ("a relative import",)
+
+
+def arrows_point_down(module: Module) -> Iterator[str]:
+    """actors <- streams <- angarium; delivery and streams do not know each other."""
+    for path in imports(module):
+        if path[0] not in (*OURS, "tests", "a relative import"):
+            continue
+        match module.path:
+            case ("tests", *_):
+                allowed = path[0] != "a relative import"
+            case ("actors", *_):
+                allowed = path[0] == "actors"
+            case ("streams", *_):
+                allowed = path[0] == "streams" or (path[0] == "actors" and not in_room(path))
+            case ("angarium", "delivery", *_):
+                allowed = path[0] == "actors" or path[:2] in {
+                    ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),
+                }  # fmt: skip
+            case _:
+                allowed = path[0] in OURS
+        if not allowed:
+            yield f"imports {'.'.join(path)}, which lies above it or beside it"
+
+
+def in_room(path: tuple[str, ...]) -> bool:
+    return path[0] == "actors" and len(path) > 1 and path[1] in ASYNCIO_ROOMS
+
+
+def only_streams_knows_nats(module: Module) -> Iterator[str]:
+    if module.path[0] not in ("streams", "tests"):
+        yield from (f"imports {'.'.join(path)}" for path in imports(module) if path[0] == "nats")
+
+
+def the_core_is_pure(module: Module) -> Iterator[str]:
+    """No asyncio, clock, randomness or I/O where things are decided; time and ids come in with the call."""
+    if module.path[0] != "actors":
+        return
+    room = in_room(module.path)
+    allowed = (ROOM_IMPORTS if room else PURE_IMPORTS) | {"actors"}
+    for path in imports(module):
+        if path[0] not in allowed:
+            yield f"imports {path[0]}"
+        if in_room(path) and not room:
+            yield f"imports {'.'.join(path[:2])}, which awaits"
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
+                if not room or name != "now":  # A room asks its Clock.
+                    yield f"line {node.lineno} calls {name}()"
+            case ast.AsyncFunctionDef(lineno=line) | ast.Await(lineno=line):
+                if not room and module.path[-1] not in SEAMS:
+                    yield f"line {line} awaits"
+
+
+def files_are_short(module: Module) -> Iterator[str]:
+    lines = module.source.count("\n")
+    if lines > FILE_MAX:
+        yield f"has {lines} lines: {FILE_MAX} at most"
+
+
+def functions_are_short(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_MAX:
+                yield f"{node.name} has {lines} lines: {FUNCTION_MAX} at most"
+
+
+def lines_are_short(module: Module) -> Iterator[str]:
+    for number, line in enumerate(module.source.splitlines(), start=1):
+        if len(line) > LINE_MAX:
+            yield f"line {number} has {len(line)} columns: {LINE_MAX} at most"
+
+
+def names_say_something(module: Module) -> Iterator[str]:
+    for name in module.path:
+        if SHAPELESS_NAMES.match(name):
+            yield f"{name} is no subject"
+        if name in sys.stdlib_module_names and name != "__main__":
+            yield f"{name} is a module of the standard library"
+
+
+def modules_introduce_themselves(module: Module) -> Iterator[str]:
+    if module.source and not ast.get_docstring(module.tree):
+        yield "has no docstring"
+
+
+def nothing_is_swallowed(module: Module) -> Iterator[str]:
+    """No `except Exception: pass`, in any of its spellings."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.ExceptHandler(
+                type=caught, body=[ast.Pass() | ast.Continue() | ast.Expr(ast.Constant())]
+            ):
+                if catches_all(caught):
+                    yield f"line {node.lineno} swallows every exception"
+            case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=suppressed):
+                if any(catches_all(each) for each in suppressed):
+                    yield f"line {node.lineno} suppresses every exception"
+
+
+def catches_all(caught: ast.expr | None) -> bool:
+    match caught:
+        case None | ast.Name(id="Exception" | "BaseException"):
+            return True
+        case ast.Tuple(elts=each):
+            return any(map(catches_all, each))
+        case _:
+            return False
+
+
+def nothing_is_left_for_later(module: Module) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT and LOOSE_ENDS.search(token.string):
+            yield f"line {token.start[0]}: {token.string}"
+
+
+def annotations_are_real(module: Module) -> Iterator[str]:
+    """msgspec resolves the fields of a Struct at run time."""
+    if ("__future__", "annotations") in imports(module):
+        yield "imports annotations from __future__"
+
+
+RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
+    arrows_point_down,
+    only_streams_knows_nats,
+    the_core_is_pure,
+    files_are_short,
+    functions_are_short,
+    lines_are_short,
+    names_say_something,
+    modules_introduce_themselves,
+    nothing_is_swallowed,
+    nothing_is_left_for_later,
+    annotations_are_real,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps(rule: Callable[[Module], Iterator[str]]) -> None:
+    broken = [f"{module.name}: {what}" for module in modules() for what in rule(module)]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+BREACHES = [
+    (arrows_point_down, "actors.state", "import streams"),
+    (arrows_point_down, "actors.host", "from angarium import settings"),
+    (arrows_point_down, "actors.state", "from . import ids"),
+    (arrows_point_down, "streams.inbox", "from actors import host"),
+    (arrows_point_down, "streams.inbox", "from actors.shell import Shell"),
+    (arrows_point_down, "streams.inbox", "def f():\n    import angarium.app"),
+    (arrows_point_down, "angarium.delivery.http1", "from streams.wire import Wire"),
+    (arrows_point_down, "angarium.delivery.http1", "from angarium import settings"),
+    (arrows_point_down, "angarium.delivery.http1", "import angarium.app"),
+    (arrows_point_down, "angarium.app", "from tests.sim import world"),
+    (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
+    (only_streams_knows_nats, "actors.host", "import nats"),
+    (the_core_is_pure, "actors.state", "import asyncio"),
+    (the_core_is_pure, "actors.anything_new", "import time"),
+    (the_core_is_pure, "actors.state", "from logging import getLogger"),
+    (the_core_is_pure, "actors.host", "import random"),
+    (the_core_is_pure, "actors.state", "from actors.shell import Shell"),
+    (the_core_is_pure, "actors.state", "from datetime import datetime\nx = datetime.now()"),
+    (the_core_is_pure, "actors.state", "x = open('state')"),
+    (the_core_is_pure, "actors.state", "async def f(): ..."),
+    (files_are_short, "actors.state", "x = 1\n" * 501),
+    (functions_are_short, "actors.state", "async def f():\n" + "    x = 1\n" * 70),
+    (lines_are_short, "actors.state", "x = '" + "y" * 105 + "'"),
+    (names_say_something, "angarium.console.utils", ""),
+    (names_say_something, "streams.common.pull", ""),
+    (names_say_something, "streams.queue", ""),
+    (modules_introduce_themselves, "actors.state", "x = 1"),
+    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept Exception:\n    pass"),
+    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept (OSError, BaseException):\n    ..."),
+    (
+        nothing_is_swallowed,
+        "streams.pull",
+        "for x in y:\n    try:\n        f()\n    except:\n        continue",
+    ),
+    (nothing_is_swallowed, "streams.pull", "with contextlib.suppress(Exception):\n    f()"),
+    (nothing_is_left_for_later, "streams.pull", "x = 1  # TODO later"),
+    (annotations_are_real, "actors.state", "from __future__ import annotations"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), BREACHES)
+def test_a_breach_is_found(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
+    assert len(list(rule(Module(name, source)))) >= 1
+
+
+def test_every_rule_has_its_breach() -> None:
+    assert {rule for rule, _, _ in BREACHES} == set(RULES)
+
+
+ALLOWED = [
+    (arrows_point_down, "streams.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
+    (arrows_point_down, "angarium.delivery.sender", "from angarium import __version__"),
+    (arrows_point_down, "angarium.app", "import streams.wire\nfrom angarium.delivery import http1"),
+    (the_core_is_pure, "actors.ports", "class Sender(Protocol):\n    async def send(self) -> None: ..."),
+    (the_core_is_pure, "actors.shell", "import asyncio\nasync def f(clock):\n    return clock.now()"),
+    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept Exception:\n    log.exception('f')"),
+    (nothing_is_left_for_later, "streams.pull", "x = 'TODO'"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), ALLOWED)
+def test_what_is_right_is_left_alone(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
+    assert list(rule(Module(name, source))) == []
