@@ -1,0 +1,138 @@
+"""What an actor shows of itself: one JSON object, made for people who ask why a receiver gets nothing.
+
+Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
+headers are not shown, and of the receiver's last answer no cookie: whoever may look need not be able to act.
+"""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec.structs import asdict
+
+from actors.bucket import refill
+from actors.commands import View
+from actors.facts import AttemptFailed, OutcomeFact
+from actors.outcome import Answered
+from actors.policy import SECONDS, Policy
+from actors.state import State
+
+BODY_MAX = 4096
+REDACTED = "[redacted]"
+
+Phase = Literal[
+    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
+]  # fmt: skip
+
+
+def inspect(
+    state: State,
+    policy: Policy | None,
+    view: View,
+    now: float,
+    *,
+    shard: int,
+    node: str,
+    queued: int,
+    backlog: int,
+    last_answer: Answered | None,
+    problems: list[str],
+) -> dict[str, object]:
+    """The live state of one actor, ready for JSON.
+
+    `queued` counts the events in memory, `backlog` all that are accepted and not settled; `problems` says
+    what is wrong with the configuration that was put last, which need not be the one in force.
+    """
+    return {
+        "receiver": state.receiver,
+        "shard": shard,
+        "node": node,
+        "phase": phase(state, policy, view, now),
+        "problems": problems,
+        "next_sequence": state.frontier.sequence + 1,
+        "settled_sequence": state.settled_sequence,
+        "in_flight": view.in_flight,
+        "queued": queued,
+        "backlog": backlog,
+        "parked": state.parked,
+        "disabled": state.disabled or None,
+        "bucket": _bucket(state, policy, view, now),
+        "resume_at": _instant(_resume_at(state, policy, now)),
+        "failing_since": _instant(state.failing_since),
+        "consecutive_failures": state.consecutive_failures,
+        "last_attempt": _attempt(state.last) if state.last else None,
+        "last_response": _response(last_answer) if last_answer else None,
+        "counters": asdict(state.counters),
+    }
+
+
+def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
+    """The one word for how a receiver does; where several hold, the one that lasts longest without help."""
+    if policy is None:
+        return "misconfigured"
+    if state.disabled:
+        return "disabled"
+    if policy.paused or state.paused:
+        return "paused"
+    if state.failing_since is not None and now - state.failing_since >= policy.offline.after_s:
+        return "offline"
+    if state.throttled_until > now:
+        return "throttled"
+    if state.open and state.open[0].next_at > now:
+        return "backing_off"
+    return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
+
+
+def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
+    """When the receiver will be tried again by itself; None: at once, or never."""
+    if policy is None or policy.paused or state.paused or state.disabled:
+        return None
+    at = max(state.throttled_until, state.open[0].next_at if state.open else 0.0)
+    return at if at > now else None
+
+
+def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:
+    """`limit`, `per`, `burst` are as configured; `effective_limit`, in the same unit, is what is in force."""
+    rate, limit = policy.rate if policy else None, state.limit
+    if rate is None or limit is None:
+        return None
+    bucket = view.bucket or state.bucket
+    return {
+        "tokens": round(refill(bucket, limit, now, bucket.epoch).tokens, 3) if bucket else 0.0,
+        "limit": rate.limit,
+        "per": rate.per,
+        "burst": rate.burst_max,
+        "effective_limit": round(limit.per_second * SECONDS[rate.per], 6),
+    }
+
+
+def _attempt(fact: OutcomeFact) -> dict[str, object]:
+    event = fact.events[0] if fact.events else None
+    return {
+        "at": _instant(fact.at),
+        "kind": fact.kind,
+        "sequence": event.sequence if event else None,
+        "event_id": event.id if event else None,
+        "attempt": fact.attempt,
+        "status": fact.status,
+        "error": fact.error if isinstance(fact, AttemptFailed) else None,
+        "latency_ms": round(fact.latency_ms, 3),
+    }
+
+
+def _response(answer: Answered) -> dict[str, object]:
+    """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
+    headers: dict[str, str] = {}
+    for name, value in answer.headers:
+        shown = REDACTED if name.lower() == "set-cookie" else value
+        headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
+    return {
+        "status": answer.status,
+        "headers": headers,
+        "body": answer.body[:BODY_MAX].decode("utf-8", "replace"),
+    }
+
+
+def _instant(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,117 @@
+"""What `inspect` shows: one word for the phase, instants as text, and no secret."""
+
+import msgspec
+import pytest
+
+from actors.bucket import Bucket, Limit
+from actors.commands import View
+from actors.event import Event
+from actors.facts import AttemptFailed, Delivered
+from actors.inspection import inspect, phase
+from actors.numbering import Frontier, Numbered
+from actors.outcome import Answered
+from actors.policy import Policy, Rate
+from actors.state import Open, State
+
+NOW = 1_700_000_000.0
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+POLICY = Policy(
+    url="https://example.com/hook?token=hidden", secrets=(SECRET,), headers={"authorization": "hidden"},
+    rate=Rate(limit=30, per="minute", burst=4),
+)  # fmt: skip
+ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
+HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
+
+
+def shown(state: State, policy: Policy | None = POLICY, **more: object) -> dict[str, object]:
+    around: dict[str, object] = {
+        "shard": 7, "node": "n1", "queued": 2, "backlog": 40, "last_answer": None, "problems": [],
+    }  # fmt: skip
+    return inspect(state, policy, View(head=HEAD, bucket=state.bucket), NOW, **(around | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "policy", "view", "expected"),
+    [
+        (State(receiver="a.b"), POLICY, View(), "idle"),
+        (State(receiver="a.b"), POLICY, View(in_flight=1), "active"),
+        (State(receiver="a.b"), POLICY, View(head=HEAD), "active"),
+        (State(receiver="a.b", parked=True), POLICY, View(), "active"),
+        (State(receiver="a.b", open=(ENTRY,)), POLICY, View(), "backing_off"),
+        (State(receiver="a.b", throttled_until=NOW + 1, open=(ENTRY,)), POLICY, View(), "throttled"),
+        (State(receiver="a.b", throttled_until=NOW), POLICY, View(), "idle"),
+        (State(receiver="a.b", failing_since=NOW - 299, open=(ENTRY,)), POLICY, View(), "backing_off"),
+        (State(receiver="a.b", failing_since=NOW - 300, open=(ENTRY,)), POLICY, View(), "offline"),
+        (State(receiver="a.b", failing_since=NOW - 900, paused=True), POLICY, View(), "paused"),
+        (State(receiver="a.b"), Policy(url="https://a.example", paused=True), View(), "paused"),
+        (State(receiver="a.b", paused=True, disabled="gone"), POLICY, View(), "disabled"),
+        (State(receiver="a.b", disabled="gone"), None, View(), "misconfigured"),
+    ],
+)
+def test_the_phase_is_the_gravest_that_holds(
+    state: State, policy: Policy | None, view: View, expected: str
+) -> None:
+    assert phase(state, policy, view, NOW) == expected
+
+
+def test_it_shows_everything_that_the_contract_lists() -> None:
+    event = Numbered(sequence=3, position=9, id="e3", stored_at=NOW - 10)
+    last = AttemptFailed(
+        receiver="acme.billing", events=(event,), at=NOW - 0.5, attempt=1, status=500, latency_ms=12.34567,
+        error="HTTP 500", next_at=NOW + 1.5,
+    )  # fmt: skip
+    state = State(
+        receiver="acme.billing", frontier=Frontier(position=9, sequence=3), open=(ENTRY,), last=last,
+        limit=Limit(0.5, 4), bucket=Bucket(1.0, NOW - 2, 5), failing_since=NOW - 60, consecutive_failures=2,
+    )  # fmt: skip
+    assert shown(state) == {
+        "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off", "problems": [],
+        "next_sequence": 4, "settled_sequence": 2, "in_flight": 0, "queued": 2, "backlog": 40,
+        "parked": False, "disabled": None,
+        "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
+        "resume_at": "2023-11-14T22:13:21.500Z",
+        "failing_since": "2023-11-14T22:12:20.000Z",
+        "consecutive_failures": 2,
+        "last_attempt": {
+            "at": "2023-11-14T22:13:19.500Z", "kind": "event", "sequence": 3, "event_id": "e3", "attempt": 1,
+            "status": 500, "error": "HTTP 500", "latency_ms": 12.346,
+        },
+        "last_response": None,
+        "counters": {
+            "delivered": 0, "failed_attempts": 0, "throttled": 0, "dead": 0, "discarded": 0, "duplicates": 0,
+        },
+    }  # fmt: skip
+
+
+def test_nothing_is_due_by_itself_while_somebody_holds_the_receiver_back() -> None:
+    state = State(receiver="a.b", open=(ENTRY,), throttled_until=NOW + 9)
+    assert shown(state)["resume_at"] == "2023-11-14T22:13:29.000Z"
+    for held in (State(receiver="a.b", open=(ENTRY,), disabled="gone"), State(receiver="a.b", paused=True)):
+        assert shown(held)["resume_at"] is None
+    assert shown(state, None)["resume_at"] is None
+
+
+def test_there_is_no_bucket_without_a_rate() -> None:
+    assert shown(State(receiver="a.b"))["bucket"] is None
+    state = State(receiver="a.b", limit=Limit(1.0, 1), bucket=Bucket(1.0, NOW, 1))
+    assert shown(state, Policy(url="https://a.example"))["bucket"] is None
+
+
+def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_cut() -> None:
+    answer = Answered(
+        status=200, latency_ms=1, body=b"\xff" + b"x" * 9000,
+        headers=(("set-cookie", "session=hidden"), ("vary", "a"), ("vary", "b"), ("Set-Cookie", "hidden")),
+    )  # fmt: skip
+    response = shown(State(receiver="a.b"), last_answer=answer)["last_response"]
+    assert isinstance(response, dict)
+    assert response["headers"] == {"set-cookie": "[redacted]", "vary": "a, b", "Set-Cookie": "[redacted]"}
+    assert response["body"] == "�" + "x" * 4095
+
+
+def test_no_secret_is_shown_and_it_is_json() -> None:
+    last = Delivered(receiver="a.b", events=(), at=NOW, attempt=1, status=200, kind="ping")
+    answer = Answered(status=200, latency_ms=1, headers=(("set-cookie", "hidden"),))
+    text = msgspec.json.encode(shown(State(receiver="a.b", last=last), last_answer=answer)).decode()
+    assert "hidden" not in text
+    assert SECRET not in text
+    assert '"kind":"ping","sequence":null,"event_id":null' in text
