@@ -10,7 +10,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
     `position` is its stream sequence, `stored_at` the stream's time (seconds since the epoch), `source` the
     sequence of the event that the router copied it from (0 for a direct send), `again` what a replay or a
-    redrive was marked with. `traceparent` and `tracestate` are as published.
+    redrive was marked with. `traceparent` and `tracestate` are as published. `malformed` says why the message
+    cannot be passed on as it was published; such an event becomes a dead letter when its turn comes.
     """
 
     position: int
@@ -23,6 +24,7 @@ class Event(Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     traceparent: str = ""
     tracestate: str = ""
+    malformed: str = ""
 
     @property
     def key(self) -> bytes:

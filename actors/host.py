@@ -101,6 +101,8 @@ class Host:
         self.stopped = True
         for shell in self.shells.values():
             shell.close()
+            for awaited in shell.awaited:
+                awaited.cancel()
         for task in self._tasks:
             task.cancel()
         for _, waiter in self._waiters:
@@ -159,6 +161,16 @@ class Host:
                 receiver = shell.receiver
                 shell.begin(state or State(receiver=receiver), self.policies.policy(receiver))
             return
+
+    async def resident(self, receiver: str) -> Shell:
+        """The actor, in memory with its state known. Cancelled if the shard stops before."""
+        shell = self.activate(receiver)
+        shell.touched_at = self.clock.now()
+        if not shell.loaded:
+            waiter = asyncio.get_running_loop().create_future()
+            shell.awaited.append(waiter)
+            await waiter
+        return shell
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
         """The consumer handed out a message."""

@@ -434,6 +434,8 @@ def _step_for(
     entry = state.open[0] if state.open else None
     expires_at = NEVER if stored_at is None else stored_at + policy.retry.max_age_s
     reason = _hopeless(entry, policy) or ("expired" if now >= expires_at else "")
+    if event and event.malformed:
+        reason = "malformed"
     ready_at = max(entry.next_at if entry else 0.0, state.throttled_until)
     if policy.paused or state.disabled:
         ready_at = NEVER

@@ -36,6 +36,7 @@ class Shell:
         self.host = host
         self.state = self.confirmed = State(receiver=receiver)
         self.loaded = False
+        self.awaited: list[asyncio.Future[None]] = []
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
         self.mailbox: deque[Event] = deque()
@@ -82,6 +83,10 @@ class Shell:
             self._take(event)
         if overflowed:
             self.park()
+        for waiter in self.awaited:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.awaited.clear()
         self.poke()
 
     # ---- messages
