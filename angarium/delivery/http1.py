@@ -1,0 +1,143 @@
+"""A connection of HTTP/1.1 to one judged address: one request in flight, its answer, then rest or the end.
+
+An `asyncio.Protocol` rather than a client library: a request leaves in one write, its answer resolves one
+future, its deadline is one timer, and the lease is asked in the very call that writes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from angarium.delivery.answer import Answer
+from angarium.delivery.transport import Failure, FailureKind, Response
+
+
+class Owner(Protocol):
+    """Who keeps a connection between its exchanges."""
+
+    def rest(self, connection: "Connection") -> None:
+        """The exchange is over, and the connection is fit for another."""
+        ...
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection is gone, and its descriptor with it."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """Opened by `loop.create_connection`; belongs to its owner while at rest, to one exchange otherwise.
+
+    `unanswered` is true once it ended before one byte of the last request's answer had come.
+    """
+
+    __slots__ = ("_aborted", "_answer", "_deadline", "_exchange", "_loop", "_owner", "_started_at",
+                 "_transport", "unanswered")  # fmt: skip
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
+        self.unanswered = False
+        self._owner = owner
+        self._loop = loop
+        self._answer = Answer()
+        self._exchange: asyncio.Future[Response | Failure] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._started_at = 0.0
+        self._aborted = False
+
+    @property
+    def usable(self) -> bool:
+        """Open, as far as can be known without writing to it."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def start(
+        self, wire: bytes, may_start: Callable[[], bool], started_at: float, deadline: float
+    ) -> "asyncio.Future[Response | Failure] | None":
+        """Write a whole request and return the future of its answer.
+
+        None if it may not start: nothing was sent, and the connection rests. `started_at` and `deadline`
+        are times of the loop. Cancelling the future does not end the exchange: whoever gives up calls
+        `abort`.
+        """
+        if not may_start():
+            if self.usable:
+                self._owner.rest(self)
+            return None
+        self._started_at = started_at
+        self._exchange = exchange = self._loop.create_future()
+        if self._transport is None or self._transport.is_closing():
+            self._end("the receiver closed the connection at once")
+            return exchange
+        self._transport.write(wire)
+        self._deadline = self._loop.call_at(deadline, self._expire)
+        return exchange
+
+    def abort(self) -> None:
+        """Close at once, without waiting for anything to be sent or for a TLS farewell."""
+        self._aborted = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The event loop calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._aborted:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:
+            self.abort()  # Nobody asked: whatever it is, it would be taken for the next answer.
+        elif self._answer.feed(data):
+            self._conclude()
+
+    def eof_received(self) -> None:
+        self._end("the receiver closed the connection")
+        self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"the connection broke: {error}" if error else "the connection was closed")
+        self._answer.release()
+        self._owner.closed(self)
+
+    def _conclude(self) -> None:
+        answer = self._answer
+        if answer.fault is None:
+            self._settle(answer.response(self._loop.time() - self._started_at))
+        else:
+            self._fail(*answer.fault)
+        if answer.reusable and self._transport is not None and not self._transport.get_write_buffer_size():
+            answer.reset()
+            self._owner.rest(self)
+        else:
+            self.abort()
+
+    def _end(self, why: str) -> None:
+        """No more bytes will come. This is how an answer without a length ends, and how others break off."""
+        if self._exchange is None:
+            return
+        self.unanswered = not self._answer.begun
+        if self._answer.headed:
+            self._settle(self._answer.response(self._loop.time() - self._started_at))
+        else:
+            self._fail(FailureKind.RESET, f"{why} before the answer's headers ended")
+
+    def _expire(self) -> None:
+        if self._answer.headed:
+            self._settle(self._answer.response(self._loop.time() - self._started_at))
+        else:
+            how_far = "the headers did not end" if self._answer.begun else "no answer came"
+            self._fail(FailureKind.TIMEOUT, f"{how_far} in time")
+        self.abort()
+
+    def _fail(self, kind: FailureKind, detail: str) -> None:
+        latency_s = self._loop.time() - self._started_at
+        status = self._answer.status or None
+        self._settle(Failure(kind=kind, detail=detail, latency_s=latency_s, status=status))
+
+    def _settle(self, outcome: Response | Failure) -> None:
+        exchange, self._exchange = self._exchange, None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if exchange is not None and not exchange.done():
+            exchange.set_result(outcome)

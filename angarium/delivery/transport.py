@@ -1,0 +1,113 @@
+"""The seam to the receivers: one POST goes in, an answer or a failure comes out, both as values.
+
+Every implementation keeps the same promises, and one suite of contract tests holds them to it:
+
+- The guard has judged the very address that is connected to.
+- `timeout_s` spans name resolution to the end of the answer's headers. The body is read up to `BODY_MAX`,
+  until the same deadline. Once the headers are complete the status alone decides: a body that is cut short
+  by its limit, the deadline or a reset still makes a `Response`.
+- `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
+  in between: a process that was stopped wakes anywhere, and may have lost its lease meanwhile.
+- Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
+  ignored.
+- A kept connection that turns out dead before one byte of an answer is replaced once, within the same
+  attempt.
+- Nothing expected raises. Answers are bounded: `HEAD_MAX`, `BODY_MAX` and `INTERIM_MAX` are exact.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from angarium.delivery.target import Target
+
+HEAD_MAX = 64 * 1024
+BODY_MAX = 64 * 1024
+INTERIM_MAX = 16
+"""1xx answers that may precede the real one."""
+
+_DETAIL_LENGTH_MAX = 200
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes."""
+
+    target: Target
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    timeout_s: float
+    may_start: Callable[[], bool]
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """The receiver answered. Header names are in lower case; the body is as sent, cut at `BODY_MAX`."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    latency_s: float
+
+
+class FailureKind(StrEnum):
+    """At which stage an attempt ended without an answer."""
+
+    BLOCKED = "blocked"
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    RESET = "reset"
+    PROTOCOL = "protocol"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    LEASE = "lease"
+    OVERLOAD = "overload"
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """No usable answer. `detail` is one line for people; `status` is known where the headers never ended.
+
+    `LEASE` means that not a byte was sent; `OVERLOAD` that this node had no connection or descriptor to
+    spare.
+    """
+
+    kind: FailureKind
+    detail: str
+    latency_s: float
+    status: int | None = None
+
+
+class Transport(Protocol):
+    """Makes one POST at a time per call; calls may overlap."""
+
+    async def post(self, request: Request) -> Response | Failure: ...
+
+    async def close(self) -> None:
+        """Close every connection and return once they are gone. Attempts in flight fail with `RESET`."""
+        ...
+
+
+def one_line(text: object) -> str:
+    """A foreign error's text as a detail: printable, on one line, bounded."""
+    line = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)[:_DETAIL_LENGTH_MAX]
+
+
+def request_head(request: Request) -> bytes:
+    """The bytes of an HTTP/1.1 request up to its body.
+
+    Raises ValueError where a header would break out of its line. The caller has checked each value already;
+    here the finished head is counted, so that no way round that check can split a request.
+    """
+    target = request.target
+    lines = [
+        f"POST {target.path} HTTP/1.1\r\nhost: {target.authority}".encode("ascii"),
+        *map(b": ".join, request.headers),
+        b"content-length: %d\r\n\r\n" % len(request.body),
+    ]
+    head = b"\r\n".join(lines)
+    ends = len(lines) + 2
+    if head.count(b"\r") != ends or head.count(b"\n") != ends:
+        raise ValueError("headers: a name or value holds CR or LF; remove it")
+    return head
