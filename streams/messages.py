@@ -2,20 +2,19 @@
 
 A message comes to us by two ways, handed out by the consumer or read from the stream. Both make the same
 event of it, to the last bit, since actors recognise by id and position what they have numbered before.
-What cannot be passed on to a receiver as it was published is malformed: it gets no number, and becomes a
-dead letter that says why. Only trace headers are dropped where they are invalid, as W3C Trace Context asks.
+What cannot be passed on to a receiver as it was published makes a malformed event, which says why; what is
+wrong in it is left out. Only trace headers are dropped without a word, as W3C Trace Context asks.
 
 Header names are compared as they stand: NATS keeps their case (ADR-4).
 """
 
 import re
 from collections.abc import Mapping
-
-from msgspec import Struct
+from functools import lru_cache
 
 from actors.errors import InvalidName
 from actors.event import Event
-from actors.ids import check_type, event_id
+from actors.ids import check_type, event_id, split_receiver
 from streams.answers import StoredMessage
 
 ID = "Angarium-Id"
@@ -38,12 +37,6 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 _TRACESTATE = re.compile(r"[\t\x20-\x7e]{0,512}\Z")
 
 
-class Malformed(Struct, frozen=True):
-    """A message that no receiver can be given; `why` is one sentence that names the header."""
-
-    why: str
-
-
 def place(reply: str) -> tuple[int, float]:
     """Stream sequence and storage time (seconds since the epoch) of a message, from its reply subject.
 
@@ -54,20 +47,22 @@ def place(reply: str) -> tuple[int, float]:
     return int(tokens[at]), int(tokens[at + 2]) / 1e9
 
 
-def stored_event(message: StoredMessage) -> Event | Malformed:
+@lru_cache(maxsize=1 << 16)
+def receiver_problem(receiver: str) -> str:
+    """Why no receiver can have this id, or nothing. A few receivers get most messages, hence the cache."""
+    try:
+        split_receiver(receiver)
+    except InvalidName as error:
+        return str(error)
+    return ""
+
+
+def stored_event(message: StoredMessage) -> Event:
     """The event in a message as it was read from the stream."""
     return event_of(message.sequence, message.stored_at, message.headers, message.data)
 
 
-def stored_id(message: StoredMessage) -> str:
-    """The id of the event in a message, be the rest of it malformed or not."""
-    headers = message.headers
-    return event_id(headers.get(ID) or headers.get(MESSAGE_ID) or None, message.sequence, message.stored_at)
-
-
-def event_of(
-    position: int, stored_at: float, headers: Mapping[str, str] | None, body: bytes
-) -> Event | Malformed:
+def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None, body: bytes) -> Event:
     """The event in the message at `position`; an empty header counts as none."""
     if not headers:
         return Event(
@@ -78,9 +73,18 @@ def event_of(
     content_type = get(CONTENT_TYPE) or CONTENT_TYPE_DEFAULT
     again = get(AGAIN) or ""
     source = get(SOURCE) or ""
-    why = _problem(event_type, content_type, again, source)
-    if why:
-        return Malformed(why)
+    malformed = ""
+    if event_type != TYPE_DEFAULT and (problem := _type_problem(event_type)):
+        event_type, malformed = TYPE_DEFAULT, problem
+    if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
+        content_type, malformed = (
+            CONTENT_TYPE_DEFAULT,
+            f"{CONTENT_TYPE}: at most 256 printable ASCII characters",
+        )
+    if again and not _AGAIN.match(again):
+        again, malformed = "", f"{AGAIN}: set by replays and redrives only; leave it out"
+    if source and not _SOURCE.match(source):
+        source, malformed = "", f"{SOURCE}: set by the router only; leave it out"
     traceparent = get(TRACEPARENT) or ""
     if traceparent and not _TRACEPARENT.match(traceparent):
         traceparent = ""
@@ -97,22 +101,15 @@ def event_of(
         content_type=content_type,
         traceparent=traceparent,
         tracestate=tracestate if _TRACESTATE.match(tracestate) else "",
+        malformed=malformed,
     )
 
 
-def _problem(event_type: str, content_type: str, again: str, source: str) -> str:
-    """Why the message cannot be passed on, or nothing."""
-    if event_type != TYPE_DEFAULT:
-        try:
-            check_type(event_type)
-        except InvalidName as error:
-            return f"{TYPE}: {error}"
-        if event_type.startswith(_OUR_TYPES):
-            return f"{TYPE}: types that begin with {_OUR_TYPES} are Angarium's own; choose another"
-    if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
-        return f"{CONTENT_TYPE}: at most 256 printable ASCII characters"
-    if again and not _AGAIN.match(again):
-        return f"{AGAIN}: set by replays and redrives only; leave it out"
-    if source and not _SOURCE.match(source):
-        return f"{SOURCE}: set by the router only; leave it out"
+def _type_problem(event_type: str) -> str:
+    if event_type.startswith(_OUR_TYPES):
+        return f"{TYPE}: types that begin with {_OUR_TYPES} are Angarium's own; choose another"
+    try:
+        check_type(event_type)
+    except InvalidName as error:
+        return f"{TYPE}: {error}"
     return ""
