@@ -8,7 +8,7 @@ from msgspec import structs
 from actors.event import Event
 from streams.answers import StoredMessage
 from streams.delivered import delivered
-from streams.messages import event_of, place, receiver_problem, stored_event, stored_id
+from streams.messages import event_of, place, receiver_problem, stored_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -65,7 +65,7 @@ def test_a_malformed_id_is_hashed_and_always_the_same() -> None:
     hashed = read({"Nats-Msg-Id": "a b"}).id
     assert hashed.startswith("h_")
     assert read({"Angarium-Id": "a b"}).id == hashed
-    assert stored_id(StoredMessage("s", 9, 2.0, {"Nats-Msg-Id": "a b"}, b"")) == hashed
+    assert stored_event(StoredMessage("s", 9, 2.0, {"Nats-Msg-Id": "a b"}, b"")).id == hashed
 
 
 def test_what_is_sent_again_has_no_source() -> None:
