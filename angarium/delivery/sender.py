@@ -1,0 +1,147 @@
+"""Makes an attempt: the headers of the wire format, two signatures, one POST, and its outcome.
+
+What depends on the receiver alone (its URL taken apart, its keys, its own headers) is prepared once for each
+configuration and kept; an attempt adds what is its own. Values of producers were checked where the message
+was read, those of receivers where the configuration was, and the transport counts the finished head again.
+"""
+
+import random
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.event import Event
+from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.policy import Policy
+from actors.ports import Attempt
+from angarium import __version__
+from angarium.delivery.signing import InvalidSecret, Secret, parse_secret, sign
+from angarium.delivery.target import InvalidTarget, Target, parse_target
+from angarium.delivery.transport import Failure, FailureKind, Request, Response, Transport
+
+Header = tuple[bytes, bytes]
+
+PREPARED_MAX = 8192
+"""Receivers whose preparation is kept, some 2 kB each; what was prepared first goes first."""
+
+_OWN_PREFIXES = ("webhook-", "angarium-")
+_OWN = frozenset({"content-type", "user-agent", "traceparent", "tracestate", "host", "content-length"})
+# RFC 9110, 7.6.1: they speak of the connection, which is ours. `expect` would make us wait for a 100.
+_HOP_BY_HOP = frozenset({
+    "connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+    "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+_USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
+
+
+class _Prepared(Struct, frozen=True):
+    """What one configuration makes of itself. `headers` are those that are the same on every attempt."""
+
+    policy: Policy
+    target: Target
+    secrets: tuple[Secret, ...]
+    headers: tuple[Header, ...]
+
+
+class WebhookSender:
+    """A `Sender` over any transport. `clock` is in seconds since the epoch; `ids` draws trace ids."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Callable[[], float] = time.time,
+        ids: random.Random | None = None,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._ids = ids or random.Random()
+        self._prepared: dict[str, _Prepared] = {}
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        """See `Sender`."""
+        prepared = self._prepared.get(attempt.receiver)
+        if prepared is None or prepared.policy is not attempt.policy:
+            try:
+                prepared = self._prepare(attempt.receiver, attempt.policy)
+            except (InvalidTarget, InvalidSecret) as error:
+                return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
+        outcome = await self._transport.post(
+            Request(
+                target=prepared.target,
+                headers=self._headers(attempt, prepared),
+                body=attempt.event.body,
+                timeout_s=attempt.policy.timeout_s,
+                may_start=attempt.may_start,
+            )
+        )
+        return _outcome(outcome)
+
+    def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
+        prepared = _Prepared(
+            policy=policy,
+            target=parse_target(policy.url),
+            secrets=tuple(parse_secret(text, f"secrets[{i}]") for i, text in enumerate(policy.secrets)),
+            headers=(_USER_AGENT, *_own_headers(policy.headers)),
+        )
+        self._prepared.pop(receiver, None)
+        while len(self._prepared) >= PREPARED_MAX:
+            del self._prepared[next(iter(self._prepared))]
+        self._prepared[receiver] = prepared
+        return prepared
+
+    def _headers(self, attempt: Attempt, prepared: _Prepared) -> tuple[Header, ...]:
+        event, secrets = attempt.event, prepared.secrets
+        timestamp = int(self._clock())
+        headers = [
+            (b"webhook-id", event.id.encode()),
+            (b"webhook-timestamp", b"%d" % timestamp),
+            (b"angarium-event", event.type.encode()),
+            (b"angarium-attempt", b"%d" % attempt.number),
+            (b"content-type", event.content_type.encode()),
+            (b"traceparent", self._traceparent(event)),
+        ]
+        if secrets:
+            headers.append((b"webhook-signature", sign(secrets, event.id, timestamp, event.body)))
+        if attempt.sequence is not None:
+            headers.append((b"angarium-sequence", b"%d" % attempt.sequence))
+            if secrets:
+                headers.append((b"angarium-signature", sign(secrets, event.id, attempt.sequence, event.body)))
+        if event.again:
+            headers.append((b"angarium-again", event.again.encode()))
+        if event.tracestate:
+            headers.append((b"tracestate", event.tracestate.encode()))
+        return (*headers, *prepared.headers)
+
+    def _traceparent(self, event: Event) -> bytes:
+        """A span of its own for the attempt, in the producer's trace or in a new one (W3C Trace Context)."""
+        span = self._ids.getrandbits(64) or 1
+        if event.traceparent:
+            _, trace, _, flags = event.traceparent.split("-")
+            return f"00-{trace}-{span:016x}-{flags}".encode()
+        # Sampled: a receiver that follows its caller would otherwise not trace what it traces without one.
+        return b"00-%032x-%016x-01" % (self._ids.getrandbits(128) or 1, span)
+
+
+def _own_headers(headers: dict[str, str]) -> list[Header]:
+    """The receiver's own headers, without any that would double or override ours."""
+    return [
+        (name.lower().encode("ascii"), value.encode("latin-1"))
+        for name, value in headers.items()
+        if name.lower() not in _OWN | _HOP_BY_HOP and not name.lower().startswith(_OWN_PREFIXES)
+    ]
+
+
+def _outcome(outcome: Response | Failure) -> Outcome:
+    """What the transport says, in the words of the deciding floor."""
+    latency_ms = outcome.latency_s * 1000
+    if isinstance(outcome, Response):
+        return Answered(
+            status=outcome.status, latency_ms=latency_ms, headers=outcome.headers, body=outcome.body
+        )
+    if outcome.kind is FailureKind.LEASE:
+        return NotSent(why=outcome.detail)
+    return Failed(
+        error=outcome.kind.value, detail=outcome.detail, latency_ms=latency_ms, status=outcome.status
+    )
