@@ -5,6 +5,7 @@ expected outcome and therefore a value (`streams.answers`). A question that got 
 which is the actors' own word, since they ask through ports.
 """
 
+from actors.errors import AngariumError
 from actors.ports import Unavailable as Unavailable
 
 
@@ -35,3 +36,11 @@ class SetupError(Exception):
 
 class ServerError(Exception):
     """The embedded NATS server cannot run; the message says why and what to do."""
+
+
+class StreamRemade(AngariumError):
+    """A stream or bucket is not the one that the rest speaks of; the message names it and both values."""
+
+
+class NotOurs(AngariumError):
+    """Something under our names that no Angarium wrote; the message says where it lies."""
