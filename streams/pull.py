@@ -10,7 +10,7 @@ look contiguous), a pin that was taken away, silence, a lost connection. Then th
 and its owner, if it still is the owner, does this:
 
     stop() the old puller, so that nothing is asked for on the old inbox;
-    `rewind`: UNPIN, so that whoever had the pin is told, then RESET to where it must go on;
+    `rewind`: UNPIN, so that whoever had the pin loses it, then RESET to where it must go on;
     start() a new puller.
 
 Whatever comes to the new inbox was handed out after the RESET, since nobody asked there before. If somebody
@@ -24,6 +24,7 @@ from collections.abc import Callable
 import msgspec
 
 from streams.delivered import consumer_sequence
+from streams.errors import Disconnected
 from streams.jetstream import JetStream
 from streams.wire import Message, Subscription
 
@@ -42,7 +43,11 @@ async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence
     """Take the pin away and have everything from `sequence` on (None: the ack floor) handed out again.
 
     Returns where it starts. Raises `Unavailable` (do it again) and `ApiError`.
+
+    The question before it makes the server (2.15.1) forget requests whose inbox is gone. The UNPIN would
+    give the pin to such a one, and nobody would be served until the pin's time is out.
     """
+    await js.consumer_info(stream, consumer)
     await js.consumer_unpin(stream, consumer, group)
     return await js.consumer_reset(stream, consumer, sequence)
 
@@ -116,7 +121,10 @@ class Puller:
             if self._pin:
                 request["id"] = self._pin
             self._asked = self._batch
-            await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
+            try:
+                await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
+            except Disconnected:
+                return  # We closed the wire; there is nothing left to ask.
 
     def _on_answer(self, message: Message) -> None:
         if not self._running:

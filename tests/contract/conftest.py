@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import pytest
 import pytest_asyncio
 
-from streams.answers import StreamInfo
+from streams.answers import ConsumerInfo, StreamInfo
 from streams.connection import ConnectOptions, connect
 from streams.embedded import EmbeddedServer
 from streams.jetstream import JetStream
 from streams.wire import Wire
+from tests.contract.pulling import GROUP, MILLISECOND, Hand, MakeConsumer, Raw, TakeUp
 
 _tests = count(1)
 
@@ -87,3 +88,50 @@ def make_stream(js: JetStream, prefix: str) -> MakeStream:
         return await js.stream_create(wanted | config)
 
     return make
+
+
+@pytest.fixture
+async def stream(make_stream: MakeStream, prefix: str) -> str:
+    return (await make_stream()).name
+
+
+@pytest.fixture
+def make_consumer(js: JetStream, stream: str) -> MakeConsumer:
+    """Creates the consumer `c`, pinned and explicitly acked, unless told otherwise."""
+
+    async def make(**config: Any) -> ConsumerInfo:
+        wanted = {
+            "durable_name": "c",
+            "ack_policy": "explicit",
+            "ack_wait": 60_000 * MILLISECOND,
+            "max_ack_pending": 1000,
+            "priority_groups": [GROUP],
+            "priority_policy": "pinned_client",
+            "priority_timeout": 5_000 * MILLISECOND,
+        }
+        return await js.consumer_create(stream, wanted | config)
+
+    return make
+
+
+@pytest.fixture
+async def raw(wire: Wire, stream: str) -> Raw:
+    raw = Raw(wire, stream)
+    await raw.open()
+    return raw
+
+
+@pytest.fixture
+async def take_up(js: JetStream, stream: str) -> AsyncIterator[TakeUp]:
+    """Starts a puller on `c`; all are stopped at the end."""
+    hands: list[Hand] = []
+
+    async def start(**options: Any) -> Hand:
+        hand = Hand(options.pop("js", js), stream, **options)
+        hands.append(hand)
+        await hand.puller.start()
+        return hand
+
+    yield start
+    for hand in hands:
+        await hand.puller.stop()

@@ -1,0 +1,153 @@
+"""Following a subject: everything once, in order, whatever hints there were."""
+
+import asyncio
+
+import pytest
+
+from streams.answers import StoredMessage, StreamInfo
+from streams.follow import Follower
+from streams.jetstream import JetStream
+from streams.wire import Wire
+from tests.contract.conftest import MakeStream, Server
+from tests.contract.waiting import until
+
+NEVER_S = 3600.0
+"""So that only hints can wake it."""
+
+
+class Followed:
+    def __init__(self) -> None:
+        self.sequences: list[int] = []
+
+    def __call__(self, message: StoredMessage) -> None:
+        self.sequences.append(message.sequence)
+
+    async def until(self, sequences: list[int]) -> None:
+        await until(lambda: len(self.sequences) >= len(sequences))
+        assert self.sequences == sequences
+
+
+@pytest.fixture
+async def stream(make_stream: MakeStream) -> StreamInfo:
+    return await make_stream()
+
+
+async def test_start_returns_when_all_is_handed_on(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+    await asyncio.gather(*(js.publish(f"{prefix}.k.{i % 7}", b"") for i in range(600)))
+    await js.publish(f"{prefix}.other", b"")
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.k.*", followed, every_s=NEVER_S)
+    assert follower.applied == 0
+    await follower.start()
+    assert followed.sequences == list(range(1, 601))
+    assert follower.applied == 600
+    await follower.stop()
+
+
+async def test_a_hint_is_enough(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.k.*", followed, every_s=NEVER_S)
+    await follower.start()
+    for i in range(1, 30):
+        await js.publish(f"{prefix}.k.{i}", b"")
+        await followed.until(list(range(1, i + 1)))
+    await follower.stop()
+
+
+async def test_of_a_key_its_last_value(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    await make_stream(max_msgs_per_subject=1, discard="new")
+    for value in (b"1", b"2", b"3"):
+        await js.publish(f"{prefix}.key", value)
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.>", followed, every_s=NEVER_S)
+    await follower.start()
+    await followed.until([3])
+    await js.publish(f"{prefix}.key", b"", {"KV-Operation": "DEL"})
+    await followed.until([3, 4])
+    await follower.stop()
+
+
+async def test_it_reads_without_a_hint(js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+    """The stream stores another subject than what is published, so that no hint comes."""
+    await make_stream(
+        subjects=[f"{prefix}.in.*"],
+        subject_transform={"src": f"{prefix}.in.*", "dest": f"{prefix}.out.{{{{wildcard(1)}}}}"},
+    )
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.out.*", followed, every_s=0.02)
+    await follower.start()
+    await js.publish(f"{prefix}.in.a", b"")
+    await js.publish(f"{prefix}.in.b", b"")
+    await followed.until([1, 2])
+    await follower.stop()
+
+
+async def test_a_hint_that_comes_to_nothing(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+    """A publish that the stream refused wakes it as well."""
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.k", followed, every_s=NEVER_S)
+    await follower.start()
+    await js.publish(f"{prefix}.k", b"", {"Nats-Expected-Last-Subject-Sequence": "9"})
+    await js.publish(f"{prefix}.k", b"")
+    await followed.until([1])
+    await follower.stop()
+
+
+async def test_start_waits_for_a_stream_that_is_still_to_come(
+    js: JetStream, make_stream: MakeStream, prefix: str
+) -> None:
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.k", followed, every_s=0.02)
+    starting = asyncio.ensure_future(follower.start())
+    assert await js.stream_info(prefix) is None
+    await make_stream()
+    await js.publish(f"{prefix}.k", b"")
+    await starting
+    await followed.until([1])
+    await follower.stop()
+
+
+async def test_two_connections(js: JetStream, server: Server, stream: StreamInfo, prefix: str) -> None:
+    wire: Wire = await server.connect("follower")
+    other = JetStream(wire)
+    await other.start()
+    followed = Followed()
+    follower = Follower(other, prefix, f"{prefix}.k", followed, every_s=NEVER_S)
+    await follower.start()
+    await js.stream_info(prefix)
+    await js.publish(f"{prefix}.k", b"")
+    await followed.until([1])
+    await follower.stop()
+    await other.stop()
+    await wire.close()
+
+
+async def test_after_stop_nothing_is_handed_on(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+    stopped, going = Followed(), Followed()
+    followers = [
+        Follower(js, prefix, f"{prefix}.k", handler, every_s=NEVER_S) for handler in (stopped, going)
+    ]
+    for follower in followers:
+        await follower.start()
+    await followers[0].stop()
+    await followers[0].stop()
+    await js.publish(f"{prefix}.k", b"")
+    await going.until([1])
+    await followers[1].stop()
+    assert stopped.sequences == []
+
+
+async def test_an_error_of_the_handler_is_not_silent(js: JetStream, stream: StreamInfo, prefix: str) -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    def fail(_: StoredMessage) -> None:
+        raise RuntimeError("the handler broke")
+
+    follower = Follower(js, prefix, f"{prefix}.k", fail, every_s=NEVER_S)
+    await follower.start()
+    await js.publish(f"{prefix}.k", b"")
+    await until(lambda: bool(reported))
+    assert str(reported[0]["exception"]) == "the handler broke"
+    assert follower.applied == 0
+    await follower.stop()

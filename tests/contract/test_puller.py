@@ -1,0 +1,238 @@
+"""What the pull loop makes of answers that no server gives on demand; they come from a script."""
+
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import pytest
+
+from streams import pull
+from streams.delivered import consumer_sequence, delivered
+from streams.jetstream import JetStream
+from streams.pull import Puller
+from streams.wire import Message
+from tests.contract.waiting import Seen, until
+
+
+class ScriptedWire:
+    """Keeps what is sent, and hands in what the test says."""
+
+    connected = True
+    max_payload = 1 << 20
+    server_version = "2.15.1"
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.handlers: dict[str, Callable[[Message], None]] = {}
+        self.listeners: list[Callable[[bool], None]] = []
+
+    def new_inbox(self) -> str:
+        return f"inbox{len(self.handlers)}"
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        self.sent.append(Message(subject, data, reply, headers))
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "ScriptedSubscription":
+        self.handlers[subject] = handler
+        return ScriptedSubscription(self, subject)
+
+    def on_change(self, listener: Callable[[bool], None]) -> None:
+        self.listeners.append(listener)
+
+    async def close(self) -> None:
+        self.connected = False
+
+
+class ScriptedSubscription:
+    def __init__(self, wire: ScriptedWire, subject: str) -> None:
+        self._wire = wire
+        self._subject = subject
+
+    async def unsubscribe(self) -> None:
+        self._wire.handlers.pop(self._subject, None)
+
+
+class Script:
+    """A puller with a batch of 10, whose first request is made."""
+
+    def __init__(self) -> None:
+        self.wire = ScriptedWire()
+        self.seen = Seen()
+        self.gaps: list[str] = []
+        self.puller = Puller(
+            JetStream(self.wire),
+            "S",
+            "c",
+            group="g",
+            batch=10,
+            on_message=self.seen,
+            on_gap=self.gaps.append,
+        )
+
+    async def request(self, number: int) -> dict[str, object]:
+        """The request of this number, counted from 1, as soon as it is made."""
+        await until(lambda: len(self.wire.sent) >= number)
+        message = self.wire.sent[number - 1]
+        assert message.subject == "$JS.API.CONSUMER.MSG.NEXT.S.c"
+        assert message.reply in self.wire.handlers
+        request: dict[str, object] = msgspec.json.decode(message.data)
+        return request
+
+    def hear(self, reply: str = "", **headers: str) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for handler in list(self.wire.handlers.values()):
+            handler(Message("any", b"", reply, named or None))
+
+    def hand_out(self, *numbers: int, pin: str = "a") -> None:
+        for number in numbers:
+            self.hear(f"$JS.ACK.S.c.1.{number + 7}.{number}.0.0", Nats_Pin_Id=pin)
+
+    def numbers(self) -> list[int]:
+        return [consumer_sequence(message.reply) for message in self.seen.messages]
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[Script]:
+    script = Script()
+    await script.puller.start()
+    await script.request(1)
+    yield script
+    await script.puller.stop()
+
+
+async def test_what_is_asked_for(script: Script) -> None:
+    assert await script.request(1) == {
+        "batch": 10,
+        "expires": 3_000_000_000,
+        "idle_heartbeat": 1_000_000_000,
+        "group": "g",
+    }
+
+
+async def test_half_a_batch_is_asked_for_again_with_the_pin(script: Script) -> None:
+    script.hand_out(1, 2, 3, 4)
+    assert len(script.wire.sent) == 1
+    script.hand_out(5)
+    request = await script.request(2)
+    assert (request["batch"], request["id"]) == (5, "a")
+    script.hear(Status="408", Nats_Pending_Messages="5")
+    assert (await script.request(3))["batch"] == 5
+    assert script.numbers() == [1, 2, 3, 4, 5]
+
+
+async def test_the_long_form_of_a_reply(script: Script) -> None:
+    for number in (1, 2):
+        script.hear(f"$JS.ACK.hub.Ab3.S.c.1.{number + 7}.{number}.0.0.rnd")
+    assert script.numbers() == [1, 2]
+    assert [delivered(message.reply).sequence for message in script.seen.messages] == [8, 9]
+
+
+@pytest.mark.parametrize("status", ["404", "408", "409", "503"])
+async def test_a_request_that_ended_is_made_again(script: Script, status: str) -> None:
+    script.hear(Status=status, Description="Leadership Change", Nats_Pending_Messages="10")
+    assert (await script.request(2))["batch"] == 10
+    assert script.gaps == []
+
+
+async def test_an_end_that_does_not_say_what_it_leaves_left_everything(script: Script) -> None:
+    script.hand_out(1)
+    script.hear(Status="409", Description="Server Shutdown")
+    assert (await script.request(2))["batch"] == 10
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [("423", "Nats-Wrong-Pin-Id"), ("400", "Bad Request"), ("409", "Consumer Deleted")]
+)
+async def test_what_ends_it(script: Script, status: str, text: str) -> None:
+    script.hear(Status=status, Description=text)
+    assert script.gaps == [f"{status} {text}"]
+
+
+async def test_a_number_that_is_not_the_next(script: Script) -> None:
+    script.hand_out(1, 2, 4)
+    assert script.gaps == ["consumer sequence 4 after 2"]
+    assert script.numbers() == [1, 2]
+
+
+async def test_the_first_number_is_one(script: Script) -> None:
+    script.hand_out(3)
+    assert script.gaps == ["consumer sequence 3 after 0"]
+
+
+async def test_another_pin_under_the_right_number(script: Script) -> None:
+    script.hand_out(1, 2)
+    script.hand_out(3, pin="b")
+    assert script.gaps == ["the pin changed"]
+    assert script.numbers() == [1, 2]
+
+
+async def test_a_heartbeat_that_knows_of_more(script: Script) -> None:
+    script.hand_out(1)
+    for last in ("0", "1"):
+        script.hear(Status="100", Nats_Last_Consumer=last)
+        assert script.gaps == []
+    script.hear(Status="100", Nats_Last_Consumer="2")
+    assert script.gaps == ["the server has handed out 2, we have 1"]
+
+
+@pytest.mark.parametrize(
+    ("connected", "reason"), [(False, "the connection was lost"), (True, "a new connection")]
+)
+async def test_another_connection(script: Script, connected: bool, reason: str) -> None:
+    for listener in script.wire.listeners:
+        listener(connected)
+    assert script.gaps == [reason]
+
+
+async def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.02)
+    script = Script()
+    await script.puller.start()
+    await until(lambda: bool(script.gaps))
+    assert script.gaps == ["no heartbeat for 0.04 s"]
+    await script.puller.stop()
+
+
+async def test_heartbeats_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.02)
+    script = Script()
+    await script.puller.start()
+    looked = 0
+
+    def look() -> bool:
+        nonlocal looked
+        looked += 1
+        script.hear(Status="100", Nats_Last_Consumer="0")
+        return looked > 20
+
+    await until(look)
+    assert script.gaps == []
+    await script.puller.stop()
+
+
+async def test_after_a_gap_it_is_quiet(script: Script) -> None:
+    script.hand_out(2)
+    script.hand_out(1)
+    script.hear(Status="423")
+    assert (script.gaps, script.seen.messages) == (["consumer sequence 2 after 0"], [])
+    assert len(script.wire.sent) == 1
+
+
+async def test_after_stop_it_is_quiet(script: Script) -> None:
+    handlers = list(script.wire.handlers.values())
+    await script.puller.stop()
+    assert script.wire.handlers == {}
+    for handler in handlers:
+        handler(Message("any", b"", "$JS.ACK.S.c.1.1.1.0.0"))
+    for listener in script.wire.listeners:
+        listener(False)
+    assert (script.gaps, script.seen.messages) == ([], [])
+
+
+def test_what_a_reply_subject_tells() -> None:
+    told = delivered("$JS.ACK.S.c.2.17.5.1795231239755360726.3")
+    assert (told.sequence, told.consumer_sequence, told.deliveries, told.pending) == (17, 5, 2, 3)
+    assert told.stored_at == 1795231239755360726 / 1e9
+    with pytest.raises(ValueError, match=r"orders\.new"):
+        delivered("orders.new")
