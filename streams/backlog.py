@@ -1,0 +1,58 @@
+"""What lies in the stream of one receiver: read by batch direct get, completed by the leader's word.
+
+A direct get may be answered by a replica that lags (ADR-31), so its end proves nothing. Where it ends below
+what is known to have been there, the leader is asked for the next message: it has one, and that is the next
+event, or it has none, and the read is complete.
+"""
+
+import asyncio
+
+from actors.event import Event
+from actors.ports import Batch
+from streams.answers import StoredMessage
+from streams.jetstream import JetStream
+from streams.messages import stored_event
+from streams.topology import Names
+
+READERS_MAX = 16
+"""Reads under way at a time, over all shards of a node: a cold message costs the server a whole block."""
+
+PAGE_BYTES_MAX = 1 << 20
+
+
+class Backlog:
+    """See `actors.ports.Backlog`; of one shard. All shards of a node share the semaphore `readers`."""
+
+    def __init__(self, js: JetStream, names: Names, shard: int, readers: asyncio.Semaphore) -> None:
+        self._js = js
+        self._stream = names.deliveries
+        self._names = names
+        self._shard = shard
+        self._readers = readers
+
+    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
+        """The next events above `after`: at most `count_max`, and about 1 MiB."""
+        subject = self._names.delivery(self._shard, receiver)
+        async with self._readers:
+            found = await self._page(subject, after, reach, count_max)
+        end = found[-1].sequence if found else reach
+        return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
+
+    async def event(self, receiver: str, position: int) -> Event | None:
+        message = await self._js.message(self._stream, position)
+        if message is None or message.subject != self._names.delivery(self._shard, receiver):
+            return None
+        return stored_event(message)
+
+    async def count(self, receiver: str, after: int) -> int:
+        subject = self._names.delivery(self._shard, receiver)
+        page = await self._js.read(self._stream, subject, after + 1, batch=1, max_bytes=1)
+        return len(page.messages) + page.pending
+
+    async def _page(self, subject: str, after: int, reach: int, count_max: int) -> list[StoredMessage]:
+        """The next messages above `after`; none where the leader has none up to `reach`."""
+        page = await self._js.read(self._stream, subject, after + 1, count_max, PAGE_BYTES_MAX)
+        if page.messages or after >= reach:
+            return page.messages
+        message = await self._js.next_message(self._stream, subject, after + 1)
+        return [message] if message is not None and message.sequence <= reach else []

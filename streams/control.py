@@ -1,0 +1,131 @@
+"""Requests about one receiver: `<prefix>.ctl.<verb>.<tenant>.<name>`, answered by whoever owns its shard.
+
+Every node hears every request, for no queue group could know the owner; all but the owner stay silent. So an
+answer always comes from the live state, and two answers would mean two owners.
+"""
+
+import asyncio
+import logging
+from typing import Any, Protocol, assert_never
+
+import msgspec
+from msgspec import Struct, field
+
+from actors.errors import InvalidName
+from actors.ids import split_receiver
+from streams.topology import Names
+from streams.wire import Message, Subscription, Wire
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 64 << 10
+UNDER_WAY_MAX = 256
+"""More requests at a time are denied: a ping may take a minute, and nobody may fill the memory with them."""
+
+
+class Request(Struct, frozen=True):
+    """What is asked: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB."""
+
+    verb: str
+    receiver: str
+    body: bytes
+
+
+class Done(Struct, frozen=True):
+    """It was done, and what it did is on record. `members` stand beside `"ok": true` in the answer."""
+
+    members: dict[str, Any] = field(default_factory=dict)
+
+
+class Denied(Struct, frozen=True):
+    """It was not done. `code` is one token for programs, `message` one sentence for people."""
+
+    code: str
+    message: str
+
+
+class Desk(Protocol):
+    """Where requests are dealt with."""
+
+    def owns(self, receiver: str) -> bool:
+        """Whether this node owns the receiver's shard now; any two tokens may be asked for."""
+
+    async def deal(self, request: Request) -> Done | Denied:
+        """Do what is asked, and return once it is recorded."""
+
+
+class Tally(Struct):
+    """What became of the requests that this node answered; `busy_s` is the time they took, added up."""
+
+    requests: int = 0
+    errors: int = 0
+    last_error: str = ""
+    busy_s: float = 0.0
+
+
+class Control:
+    """Hears the requests of one installation and answers those that are `desk`'s to answer."""
+
+    def __init__(self, wire: Wire, names: Names, desk: Desk) -> None:
+        self.subject = names.control("*", "*", "*")
+        self.tally = Tally()
+        self._wire = wire
+        self._desk = desk
+        self._under_way: dict[asyncio.Task[None], None] = {}
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        """From now on requests are answered."""
+        self._loop = asyncio.get_running_loop()
+        self._subscription = await self._wire.subscribe(self.subject, self._on_message)
+
+    async def stop(self) -> None:
+        """Hear nothing more, and give up what is under way: who asked gets no answer and may ask again."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        for task in self._under_way:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _on_message(self, message: Message) -> None:
+        _, _, verb, receiver = message.subject.split(".", 3)
+        if message.reply and self._desk.owns(receiver):
+            task = self._loop.create_task(self._answer(Request(verb, receiver, message.data), message.reply))
+            self._under_way[task] = None
+            task.add_done_callback(self._under_way.pop)
+
+    async def _answer(self, request: Request, inbox: str) -> None:
+        began_at = self._loop.time()
+        answer = self._denied_unread(request) or await self._deal(request)
+        match answer:
+            case Done(members):
+                data = msgspec.json.encode({"ok": True} | members)
+            case Denied(code, text):
+                self.tally.errors += 1
+                self.tally.last_error = f"{code}: {text}"
+                data = msgspec.json.encode({"ok": False, "error": {"code": code, "message": text}})
+            case _:
+                assert_never(answer)
+        self.tally.requests += 1
+        self.tally.busy_s += self._loop.time() - began_at
+        await self._wire.publish(inbox, data)
+
+    def _denied_unread(self, request: Request) -> Denied | None:
+        """What needs no desk to be denied."""
+        if len(self._under_way) > UNDER_WAY_MAX:
+            return Denied("busy", f"{UNDER_WAY_MAX} requests are under way on this node; ask again later")
+        if len(request.body) > BODY_BYTES_MAX:
+            return Denied("too_large", f"the body of a request has at most {BODY_BYTES_MAX} bytes")
+        try:
+            split_receiver(request.receiver)
+        except InvalidName as error:
+            return Denied("invalid_receiver", str(error))
+        return None
+
+    async def _deal(self, request: Request) -> Done | Denied:
+        try:
+            return await self._desk.deal(request)
+        except Exception as error:
+            log.exception("cannot %s %s", request.verb, request.receiver)
+            return Denied("internal", f"{type(error).__name__}; the node's log tells more")

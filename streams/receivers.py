@@ -1,0 +1,229 @@
+"""The receivers' configurations: a KV bucket, followed, and kept as what is in force.
+
+Anybody may put anything into the bucket with the nats CLI. What cannot be used is reported and leaves the
+last valid configuration in force; the bucket keeps some revisions of each key, so that a node that has just
+started finds that one, too. Two readers feed what is known here: the follower, in the order of the bucket,
+and `confirm`, which asks the leader and may be ahead of it. Therefore every receiver remembers up to which
+revision it was told what, and older news change nothing.
+"""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.errors import InvalidPolicy
+from actors.ids import split_receiver
+from actors.policy import Policy, Rate, parse
+from actors.ports import Absent, Invalid
+from streams.answers import Answer, Refused, StoredMessage, Unanswered
+from streams.errors import ApiError, Unavailable
+from streams.follow import Follower
+from streams.jetstream import JetStream
+from streams.messages import receiver_problem
+from streams.topology import Names
+
+log = logging.getLogger(__name__)
+
+OPERATION = "KV-Operation"
+MARKER = "Nats-Marker-Reason"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+WRONG_LAST_SEQUENCE = 10071
+
+
+class Configuration(Struct, frozen=True):
+    """A configuration as it lies in the bucket; `revision` is what a conditional put expects."""
+
+    raw: bytes
+    revision: int
+
+
+class _Known(Struct):
+    """What is known of one receiver.
+
+    `revision` is the newest seen and `exists` what it said; `problems` are its, if it is invalid. `policy` is
+    that of the newest that could be used (`policy_revision`), which may be an older one.
+    """
+
+    revision: int = 0
+    exists: bool = False
+    problems: tuple[str, ...] = ()
+    policy: Policy | None = None
+    policy_revision: int = 0
+
+
+class Receivers:
+    """See `actors.ports.Policies`. Without `start` nothing is followed; all with an await works anyhow."""
+
+    def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
+        self._js = js
+        self._stream = names.receivers_stream
+        self._prefix = names.receiver_key("")
+        self._default_rate = default_rate
+        self._known: dict[str, _Known] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._follower = Follower(js, self._stream, f"{self._prefix}>", self._follow)
+
+    async def start(self) -> None:
+        """Return when all configurations that there are have been read."""
+        await self._follower.start()
+
+    async def stop(self) -> None:
+        await self._follower.stop()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with a receiver whenever what is known of it has changed. It must not raise."""
+        self._listeners.append(listener)
+
+    def policy(self, receiver: str) -> Policy | None:
+        """What is in force: the last valid configuration, the installation's default rate filled in."""
+        known = self._known.get(receiver)
+        return known.policy if known else None
+
+    def known(self, receiver: str) -> bool:
+        """Whether there is a configuration, be it valid or not."""
+        known = self._known.get(receiver)
+        return known is not None and known.exists
+
+    def problems(self, receiver: str) -> tuple[str, ...]:
+        """Why the newest configuration is not in force, one sentence a field; nothing if it is."""
+        known = self._known.get(receiver)
+        return known.problems if known else ()
+
+    async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
+        """What the leader of the bucket says now, which is then known here, too. Raises `Unavailable`."""
+        before = self._known.get(receiver)
+        revision = before.revision if before else 0
+        message = await self._last(receiver)
+        if message is not None:
+            self._learn(receiver, message)
+        elif before and before.revision == revision:
+            # The key was wiped out together with its marker.
+            before.exists, before.policy, before.problems = False, None, ()
+            self._tell(receiver)
+        known = self._known.get(receiver)
+        self._forget(receiver, self._follower.applied)
+        if known is None or not known.exists:
+            return Absent()
+        return known.policy or Invalid(known.problems)
+
+    async def get(self, receiver: str) -> Configuration | None:
+        """What the bucket holds, from its leader. Raises `Unavailable`."""
+        message = await self._last(receiver)
+        if message is None or _is_removal(message):
+            return None
+        return Configuration(message.data, message.sequence)
+
+    async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
+        """Store a configuration, if given only in the place of `revision` (0: of none).
+
+        Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included.
+        """
+        split_receiver(receiver)
+        parse(raw, strict=True)
+        return await self._store(receiver, raw, revision)
+
+    async def delete(self, receiver: str) -> Answer:
+        """Remove the configuration. Raises InvalidName."""
+        split_receiver(receiver)
+        return await self._js.publish(self._prefix + receiver, b"", {OPERATION: "DEL"})
+
+    async def keys(self) -> list[str]:
+        """All receivers that there are, in alphabetical order. Raises `Unavailable`."""
+        there: dict[str, None] = {}
+        after, pending = 0, 1
+        while pending:
+            page = await self._js.read(self._stream, f"{self._prefix}>", after + 1)
+            for message in page.messages:
+                receiver, after = message.subject.removeprefix(self._prefix), message.sequence
+                there.pop(receiver, None)
+                if not _is_removal(message):
+                    there[receiver] = None
+            pending = page.pending
+        return sorted(there)
+
+    async def set_paused(self, receiver: str, paused: bool) -> Policy | Absent | Invalid:
+        """Edit the one member `paused`; the others, unknown ones included, stay. Raises `Unavailable`."""
+        while (found := await self.get(receiver)) is not None:
+            try:
+                policy, _ = parse(found.raw, strict=False)
+            except InvalidPolicy as error:
+                return Invalid(tuple(error.problems))
+            if policy.paused is not paused:
+                raw = msgspec.json.encode(msgspec.json.decode(found.raw) | {"paused": paused})
+                match await self._store(receiver, raw, found.revision):
+                    case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+                        continue
+                    case Refused(code, text):
+                        raise Unavailable(f"cannot edit {receiver}: {text} (JetStream error {code})")
+                    case Unanswered(why):
+                        raise Unavailable(f"cannot edit {receiver}: {why}")
+            return await self.confirm(receiver)
+        return Absent()
+
+    async def _last(self, receiver: str) -> StoredMessage | None:
+        try:
+            return await self._js.last_message(self._stream, self._prefix + receiver)
+        except ApiError as error:
+            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
+
+    async def _store(self, receiver: str, raw: bytes, revision: int | None) -> Answer:
+        headers = None if revision is None else {EXPECTED: str(revision)}
+        return await self._js.publish(self._prefix + receiver, raw, headers)
+
+    def _follow(self, message: StoredMessage) -> None:
+        receiver = message.subject.removeprefix(self._prefix)
+        problem = receiver_problem(receiver)
+        if problem:
+            log.warning("ignored a key in the bucket of receivers: %s", problem)
+            return
+        self._learn(receiver, message)
+        self._forget(receiver, message.sequence)
+
+    def _learn(self, receiver: str, message: StoredMessage) -> None:
+        """Take what a revision says, as far as nothing newer is known."""
+        known = self._known.setdefault(receiver, _Known())
+        revision = message.sequence
+        if revision <= known.policy_revision or revision == known.revision:
+            return
+        before = (known.exists, known.policy, known.problems)
+        exists = not _is_removal(message)
+        policy, problems = self._read(receiver, message.data) if exists else (None, ())
+        if not problems:
+            known.policy_revision = revision
+            # An equal one is the same to those who look whether theirs is still the one in force.
+            known.policy = known.policy if policy == known.policy else policy
+        if revision > known.revision:
+            known.revision, known.exists, known.problems = revision, exists, problems
+        if (known.exists, known.policy, known.problems) != before:
+            self._tell(receiver)
+
+    def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...]]:
+        """The policy, or what is wrong with it."""
+        try:
+            policy, warnings = parse(raw, strict=False)
+        except InvalidPolicy as error:
+            log.warning("the configuration of %s is not used: %s", receiver, error)
+            return None, tuple(error.problems)
+        if warnings:
+            log.warning("the configuration of %s: %s", receiver, "; ".join(warnings))
+        if policy.rate is None and self._default_rate is not None:
+            policy = replace(policy, rate=self._default_rate)
+        return policy, ()
+
+    def _forget(self, receiver: str, applied: int) -> None:
+        """Drop what is known of a receiver that is no more, once no older revision can come to light."""
+        known = self._known.get(receiver)
+        if known is not None and not known.exists and known.revision <= applied:
+            del self._known[receiver]
+
+    def _tell(self, receiver: str) -> None:
+        for listener in self._listeners:
+            listener(receiver)
+
+
+def _is_removal(message: StoredMessage) -> bool:
+    """A deletion or purge of the key, or the marker that the server leaves where a value expired."""
+    return message.headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in message.headers

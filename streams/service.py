@@ -1,0 +1,102 @@
+"""The nodes as a NATS micro service, so that `nats micro ls` and `nats micro stats angarium` list them.
+
+ADR-32: an instance answers PING, INFO and STATS on `$SRV.<verb>`, `$SRV.<verb>.<name>` and
+`$SRV.<verb>.<name>.<id>`. The one endpoint it tells of is that of the control requests, which has no queue
+group, since only the owner of a shard can answer for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from streams.control import Tally
+from streams.wire import Message, Subscription, Wire
+
+DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """One node. `name` and `id` are one subject token each, `version` is semantic, `started_at` wall time."""
+
+    name: str
+    id: str
+    version: str
+    started_at: float
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class Service:
+    """Answers for one node. `subject` is what its endpoint hears, `data` what its statistics say besides."""
+
+    def __init__(
+        self, wire: Wire, identity: Identity, subject: str, tally: Tally, data: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._wire = wire
+        self._identity = identity
+        self._endpoint = {"name": "ctl", "subject": subject, "queue_group": ""}
+        self._tally = tally
+        self._data = data
+        self._subscriptions: list[Subscription] = []
+        self._under_way: dict[asyncio.Task[None], None] = {}
+
+    async def start(self) -> None:
+        """From now on the node is listed."""
+        name, instance = self._identity.name, self._identity.id
+        for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats)):
+            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}", f"$SRV.{verb}.{name}.{instance}"):
+                self._subscriptions.append(await self._wire.subscribe(subject, self._answering(answer)))
+
+    async def stop(self) -> None:
+        """The node is not listed any more."""
+        for subscription in self._subscriptions:
+            await subscription.unsubscribe()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _answering(self, answer: Callable[[], dict[str, Any]]) -> Callable[[Message], None]:
+        def on_message(message: Message) -> None:
+            if message.reply:
+                data = msgspec.json.encode(answer())
+                task = asyncio.ensure_future(self._wire.publish(message.reply, data))
+                self._under_way[task] = None
+                task.add_done_callback(self._under_way.pop)
+
+        return on_message
+
+    def _ping(self) -> dict[str, Any]:
+        return self._answer("ping_response")
+
+    def _info(self) -> dict[str, Any]:
+        endpoint = self._endpoint | {"metadata": {}}
+        return self._answer("info_response") | {"description": DESCRIPTION, "endpoints": [endpoint]}
+
+    def _stats(self) -> dict[str, Any]:
+        """Times are in nanoseconds."""
+        tally = self._tally
+        started = datetime.fromtimestamp(self._identity.started_at, UTC).isoformat(timespec="milliseconds")
+        endpoint = self._endpoint | {
+            "num_requests": tally.requests,
+            "num_errors": tally.errors,
+            "last_error": tally.last_error,
+            "processing_time": round(tally.busy_s * 1e9),
+            "average_processing_time": round(tally.busy_s * 1e9 / max(1, tally.requests)),
+            "data": self._data(),
+        }
+        return self._answer("stats_response") | {
+            "started": started.replace("+00:00", "Z"),
+            "endpoints": [endpoint],
+        }
+
+    def _answer(self, kind: str) -> dict[str, Any]:
+        identity = self._identity
+        return {
+            "type": f"io.nats.micro.v1.{kind}",
+            "name": identity.name,
+            "id": identity.id,
+            "version": identity.version,
+            "metadata": identity.metadata,
+        }
