@@ -92,7 +92,7 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     """
     try:
         members: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
     if not isinstance(members, dict):
         raise InvalidPolicy(["configuration: must be a JSON object"])
