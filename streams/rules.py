@@ -13,7 +13,7 @@ from streams.topology import STAMP_SHARDS, STAMP_VERSION, VERSION
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is not as it must be; `has` and `wants` are the two values, `why` is what would break."""
+    """One thing that is not as it must be: the value it `has`, the one it `wants`, what would break."""
 
     where: str
     field: str

@@ -47,7 +47,7 @@ async def setup(js: JetStream, settings: Settings) -> list[str]:
     has no JetStream, or refuses; `Unavailable` where it does not answer.
     """
     found_streams, found_consumers = await _look(js, settings)
-    problems = [problem for found in (*found_streams, *found_consumers) for problem in found.problems()]
+    problems = _problems(found_streams, found_consumers)
     if problems:
         raise SetupError("; ".join(map(str, problems)))
     return await _make_streams(js, found_streams) + await _make_consumers(js, found_consumers)
@@ -56,7 +56,7 @@ async def setup(js: JetStream, settings: Settings) -> list[str]:
 async def check(js: JetStream, settings: Settings) -> list[Problem]:
     """All that `setup` would refuse or would have to make. Raises as it does, for the server itself."""
     found_streams, found_consumers = await _look(js, settings)
-    problems = [problem for found in (*found_streams, *found_consumers) for problem in found.problems()]
+    problems = _problems(found_streams, found_consumers)
     why = "run `angarium setup`"
     for stream in found_streams:
         if stream.actual is None:
@@ -96,6 +96,11 @@ async def _check_server(js: JetStream) -> None:
         raise SetupError(
             f"JetStream does not answer ({error}): enable it in nats-server (-js) and for this account"
         ) from error
+
+
+def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Problem]:
+    problems = [problem for stream in found_streams for problem in stream.problems()]
+    return problems + [problem for consumer in found_consumers for problem in consumer.problems()]
 
 
 async def _make_streams(js: JetStream, found: list[_Stream]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 VERSION = 1
-"""Of everything here; stamped on every stream. It rises when a node could not work with what an older made."""
+"""Stamped on every stream; it rises when a node could not work with what an older one made."""
 
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
@@ -20,7 +20,7 @@ GROUP = "owner"
 ACK_WAIT_S = 60.0
 """Acks follow confirmed facts within seconds, and a takeover resets; this only catches what was forgotten."""
 
-ACK_PENDING_MAX = 20_000
+MAX_ACK_PENDING = 20_000
 PIN_TIMEOUT_S = 5.0
 """After so long without a request the pin is free; longer than a request lives (`streams.pull.EXPIRES_S`)."""
 
@@ -31,6 +31,11 @@ MARKER_S = 60.0
 KIB = 1 << 10
 GIB = 1 << 30
 DAY_S = 86_400.0
+
+JOURNAL_AGE_S = 3 * DAY_S
+"""How long all nodes may be away, and still recover what they knew."""
+
+DEAD_AGE_S = 30 * DAY_S
 BYTES_DEFAULT = 4 * GIB
 HEADER_ROOM = 8 * KIB
 """What headers may take beside the body. Each copy of an event gets as much again for those it adds."""
@@ -40,8 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What an operator chooses. `shards` is fixed for the life of the installation.
 
     `max_bytes` is the room of events and of deliveries each, by default 4 GiB; the journal gets half of it,
-    dead letters a quarter. `max_age_s` of events and deliveries has to be longer than any receiver's
-    `retry.max_age_s`; that of the journal is how long all nodes may be away and still recover.
+    dead letters a quarter. `max_age_s`, of events and deliveries, is longer than any receiver's own.
     """
 
     prefix: str = "angarium"
@@ -50,8 +54,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_body: int = 256 * KIB
     max_bytes: int | None = None
     max_age_s: float = 7 * DAY_S
-    journal_max_age_s: float = 3 * DAY_S
-    dead_max_age_s: float = 30 * DAY_S
 
     @property
     def names(self) -> "Names":
@@ -59,7 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Names(Struct, frozen=True):
-    """The streams, and the subjects in them; a receiver is `<tenant>.<name>`. A bucket is named as its stream."""
+    """The streams and the subjects in them. A receiver is `<tenant>.<name>`; a bucket goes by its stream."""
 
     prefix: str = "angarium"
 
@@ -90,6 +92,17 @@ class Names(Struct, frozen=True):
     @property
     def nodes(self) -> str:
         return f"KV_{self.prefix}_nodes"
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Those whose sequences are recorded elsewhere, so that none may be made anew unnoticed."""
+        return (self.events, self.deliveries, self.journal, self.actors)
+
+    def shard_consumer(self, shard: int) -> str:
+        return f"shard-{shard}"
+
+    def route_consumer(self, partition: int) -> str:
+        return f"route-{partition}"
 
     def publish_event(self, tenant: str, type_: str) -> str:
         """Where a producer publishes an event for all receivers of a tenant."""
@@ -162,11 +175,11 @@ def consumers(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
 
 
 def shard_consumer(names: Names, shard: int) -> dict[str, Any]:
-    return _consumer(f"shard-{shard}", f"{names.prefix}.deliver.{shard}.*.*")
+    return _consumer(names.shard_consumer(shard), f"{names.prefix}.deliver.{shard}.*.*")
 
 
 def route_consumer(names: Names, partition: int) -> dict[str, Any]:
-    return _consumer(f"route-{partition}", f"{names.prefix}.events.{partition}.>")
+    return _consumer(names.route_consumer(partition), f"{names.prefix}.events.{partition}.>")
 
 
 def _events(settings: Settings) -> dict[str, Any]:
@@ -208,7 +221,7 @@ def _journal(settings: Settings) -> dict[str, Any]:
         settings,
         settings.names.journal,
         f"{settings.prefix}.journal.*",
-        max_age=_nanoseconds(settings.journal_max_age_s),
+        max_age=_nanoseconds(JOURNAL_AGE_S),
         max_bytes=_room(settings) // 2,
         compression="s2",
     )
@@ -219,14 +232,14 @@ def _dead_letters(settings: Settings) -> dict[str, Any]:
         settings,
         settings.names.dead_letters,
         f"{settings.prefix}.dead.*.*",
-        max_age=_nanoseconds(settings.dead_max_age_s),
+        max_age=_nanoseconds(DEAD_AGE_S),
         max_bytes=_room(settings) // 4,
         max_msg_size=settings.max_body + 3 * HEADER_ROOM,
     )
 
 
 def _stream(settings: Settings, name: str, subjects: str, **more: Any) -> dict[str, Any]:
-    """Kept by age and size and not by ack, so that what waits can be read again; full, it refuses what is new."""
+    """Kept by age and size and not by ack, for what waits is read again; full, it refuses what is new."""
     return {
         "name": name,
         "subjects": [subjects],
@@ -262,7 +275,7 @@ def _consumer(name: str, subjects: str) -> dict[str, Any]:
         "ack_policy": "explicit",
         "ack_wait": _nanoseconds(ACK_WAIT_S),
         "max_deliver": -1,
-        "max_ack_pending": ACK_PENDING_MAX,
+        "max_ack_pending": MAX_ACK_PENDING,
         "priority_policy": "pinned_client",
         "priority_groups": [GROUP],
         "priority_timeout": _nanoseconds(PIN_TIMEOUT_S),
