@@ -6,10 +6,12 @@ event, or it has none, and the read is complete.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from actors.event import Event
 from actors.ports import Batch
 from streams.answers import StoredMessage
+from streams.errors import ApiError, Unavailable
 from streams.jetstream import JetStream
 from streams.messages import stored_event
 from streams.topology import Names
@@ -39,7 +41,7 @@ class Backlog:
         return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
 
     async def event(self, receiver: str, position: int) -> Event | None:
-        message = await self._js.message(self._stream, position)
+        message = await _answer(self._js.message(self._stream, position))
         if message is None or message.subject != self._names.delivery(self._shard, receiver):
             return None
         return stored_event(message)
@@ -54,5 +56,13 @@ class Backlog:
         page = await self._js.read(self._stream, subject, after + 1, count_max, PAGE_BYTES_MAX)
         if page.messages or after >= reach:
             return page.messages
-        message = await self._js.next_message(self._stream, subject, after + 1)
+        message = await _answer(self._js.next_message(self._stream, subject, after + 1))
         return [message] if message is not None and message.sequence <= reach else []
+
+
+async def _answer(asked: Awaitable[StoredMessage | None]) -> StoredMessage | None:
+    """A refusal (the stream is missing, say) is no answer either: whoever asks can only ask again."""
+    try:
+        return await asked
+    except ApiError as error:
+        raise Unavailable(str(error)) from error

@@ -127,5 +127,5 @@ class Control:
         try:
             return await self._desk.deal(request)
         except Exception as error:
-            log.exception("cannot %s %s", request.verb, request.receiver)
+            log.exception("control.failed", extra={"verb": request.verb, "receiver": request.receiver})
             return Denied("internal", f"{type(error).__name__}; the node's log tells more")

@@ -44,7 +44,8 @@ class Graveyard:
         pauses, said = Pauses(), ""
         while (why := await self._try(receiver, burial)) is not None:
             if why != said:
-                log.warning("the dead letter of %s at %d waits: %s", receiver, burial.position, why)
+                place = {"receiver": receiver, "position": burial.position}
+                log.warning("dead_letter.waiting", extra=place | {"why": why})
                 said = why
             await pauses.wait()
 

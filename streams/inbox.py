@@ -28,7 +28,8 @@ class Inbox:
 
     `on_event` gets the receiver, the event and the reply subject that `ack` will want. `on_malformed` gets
     what no receiver can be called: the two tokens of the subject, position, reply subject and why. Neither
-    may raise. `floor` must not exceed what the confirmed journal says. `received` is the highest position
+    may raise. `floor` must not exceed what the confirmed journal says. `created` is when the stream was made
+    that the floor speaks of; without it, the one that is found first. `received` is the highest position
     handed on since the last RESET (the floor, if none was), `resets` counts them.
     """
 
@@ -42,19 +43,20 @@ class Inbox:
         on_malformed: Callable[[str, int, str, str], None],
         may_reset: Callable[[], bool],
         floor: Callable[[], int],
+        created: str = "",
     ) -> None:
         self.received = 0
         self.resets = 0
         self._js = js
         self._names = names
         self._shard = shard
-        self._consumer = names.shard_consumer(shard)
+        self._consumer: str = shard_consumer(names, shard)["durable_name"]
         self._on_event = on_event
         self._on_malformed = on_malformed
         self._may_reset = may_reset
         self._floor = floor
         self._prefix = len(names.delivery(shard, ""))
-        self._created = ""
+        self._created = created
         self._gapped = asyncio.Event()
         self._acks: list[str] = []
         self._acked = asyncio.Event()
@@ -64,6 +66,8 @@ class Inbox:
     async def start(self) -> None:
         """Begin. The first message comes after the first RESET, which waits for the server and the lease."""
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._send_acks())]
+        for task in self._tasks:
+            task.add_done_callback(_report)
 
     async def stop(self) -> None:
         """Hand on nothing more, and send the acks that are due. Does nothing the second time."""
@@ -113,7 +117,7 @@ class Inbox:
             if not why:
                 return floor
             if why != said:
-                log.warning("shard %d cannot be read yet: %s", self._shard, why)
+                log.warning("inbox.waiting", extra={"shard": self._shard, "why": why})
                 said = why
             await pauses.wait()
 
@@ -159,10 +163,11 @@ class Inbox:
             asyncio.get_running_loop().call_exception_handler(report)
             self._on_gap("a message could not be taken")
             return
-        self.received = position
+        # What was not acked for long comes once more, behind what is newer.
+        self.received = max(self.received, position)
 
     def _on_gap(self, reason: str) -> None:
-        log.info("shard %d is read again from its floor: %s", self._shard, reason)
+        log.info("inbox.gap", extra={"shard": self._shard, "why": reason})
         self._gapped.set()
 
     async def _send_acks(self) -> None:
@@ -179,3 +184,10 @@ class Inbox:
             with contextlib.suppress(Disconnected):
                 for reply in replies:
                     await wire.publish(reply, ACK)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "an inbox failed", "exception": error, "task": task}
+        )

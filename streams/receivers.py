@@ -59,8 +59,8 @@ class Receivers:
 
     def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
         self._js = js
-        self._stream = names.receivers_stream
-        self._prefix = names.receiver_key("")
+        self._stream = names.receivers
+        self._prefix = names.receiver("")
         self._default_rate = default_rate
         self._known: dict[str, _Known] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -177,7 +177,7 @@ class Receivers:
         receiver = message.subject.removeprefix(self._prefix)
         problem = receiver_problem(receiver)
         if problem:
-            log.warning("ignored a key in the bucket of receivers: %s", problem)
+            log.warning("receiver.misnamed", extra={"key": receiver[:160], "why": problem})
             return
         self._learn(receiver, message)
         self._forget(receiver, message.sequence)
@@ -205,10 +205,10 @@ class Receivers:
         try:
             policy, warnings = parse(raw, strict=False)
         except InvalidPolicy as error:
-            log.warning("the configuration of %s is not used: %s", receiver, error)
+            log.warning("receiver.invalid", extra={"receiver": receiver, "why": str(error)})
             return None, tuple(error.problems)
         if warnings:
-            log.warning("the configuration of %s: %s", receiver, "; ".join(warnings))
+            log.warning("receiver.doubtful", extra={"receiver": receiver, "why": "; ".join(warnings)})
         if policy.rate is None and self._default_rate is not None:
             policy = replace(policy, rate=self._default_rate)
         return policy, ()

@@ -37,7 +37,7 @@ class Service:
     ) -> None:
         self._wire = wire
         self._identity = identity
-        self._endpoint = {"name": "ctl", "subject": subject, "queue_group": ""}
+        self._endpoint: dict[str, Any] = {"name": "ctl", "subject": subject, "queue_group": ""}
         self._tally = tally
         self._data = data
         self._subscriptions: list[Subscription] = []
