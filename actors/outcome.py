@@ -6,6 +6,7 @@ turns an answer into a verdict; everything else follows from the verdict.
 
 import math
 import re
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
@@ -93,9 +94,11 @@ def retry_after_s(answer: Answered, now: float) -> float | None:
 
 
 def _date(text: str) -> float | None:
+    """An HTTP date in any of its forms (RFC 9110, 5.6.7); one that names no zone is in UTC, as asctime's is."""
     if not 20 <= len(text) <= 64:
         return None
     try:
-        return parsedate_to_datetime(text).timestamp()
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, TypeError):
         return None
