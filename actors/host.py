@@ -76,6 +76,7 @@ class Host:
         self.bindings = Bindings(floor)
         self.shells: dict[str, Shell] = {}
         self.changed: dict[str, State] = {}
+        self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
         self.stopped = False
         self.draining = False
@@ -107,6 +108,13 @@ class Host:
             task.cancel()
         for _, waiter in self._waiters:
             waiter.cancel()
+
+    def go_on(self, epoch: int, claim_position: int, unclean: Unclean | None) -> None:
+        """Another claim of the same node follows without a gap: what is in memory stays true, the clock too."""
+        self.epoch = epoch
+        self.claimed_at = self.clock.now()
+        self.claim_position = claim_position
+        self.unclean = unclean
 
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more, and wait for the attempts in flight."""
@@ -144,7 +152,8 @@ class Host:
         shell = self.shells.get(receiver)
         if shell is None:
             shell = self._shell(receiver)
-            if (state := self.changed.get(receiver)) is not None:
+            state = self.changed.get(receiver) or self.writing.get(receiver)
+            if state is not None:
                 shell.begin(state, self.policies.policy(receiver))
             else:
                 self.spawn(self._load(shell))
@@ -267,13 +276,17 @@ class Host:
     # ---- snapshots and memory
 
     def take_changed(self) -> dict[str, State]:
-        """The confirmed states that no snapshot holds yet; they count as held from now on."""
-        changed, self.changed = self.changed, {}
-        return changed
+        """The confirmed states that no snapshot holds yet; `written` or `give_back` must follow."""
+        self.changed, self.writing = {}, self.changed
+        return self.writing
 
-    def give_back(self, states: dict[str, State]) -> None:
-        """A snapshot was not written after all."""
-        self.changed = states | self.changed
+    def written(self) -> None:
+        """The snapshots hold what was taken."""
+        self.writing = {}
+
+    def give_back(self) -> None:
+        """The snapshots may not hold what was taken."""
+        self.changed, self.writing = self.writing | self.changed, {}
 
     def needed_position(self) -> int:
         """The lowest stream position that this shard still needs."""
@@ -298,7 +311,8 @@ class Host:
 
     def _passivate(self, before: float) -> None:
         for receiver, shell in list(self.shells.items()):
-            if shell.touched_at < before and shell.resting and receiver not in self.changed:
+            kept = receiver in self.changed or receiver in self.writing
+            if shell.touched_at < before and shell.resting and not kept:
                 shell.close()
                 del self.shells[receiver]
 
