@@ -14,7 +14,15 @@ No event loop here: the connection feeds bytes and asks whether the answer is ov
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
 
-from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind, Response, one_line
+from angarium.delivery.transport import (
+    BODY_MAX,
+    HEAD_MAX,
+    INTERIM_MAX,
+    FailureKind,
+    Response,
+    decoded,
+    one_line,
+)
 
 REST_MAX = 256 * 1024
 """Bytes read after the headers; cuts a body short only where it comes in chunks of a few bytes each."""
@@ -72,7 +80,7 @@ class Answer:
         """What was read so far; only once `headed`."""
         return Response(
             status=self.status,
-            headers=tuple([(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in self._headers]),
+            headers=decoded(self._headers),
             body=b"".join(self._body),
             latency_s=latency_s,
         )

@@ -126,9 +126,9 @@ class Guard:
 
     def __init__(
         self,
-        *,
         allow_http: bool = False,
         allow_networks: Iterable[Network] = (),
+        *,
         resolver: Resolver | None = None,
     ) -> None:
         self._allow_http = allow_http

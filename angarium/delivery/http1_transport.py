@@ -1,39 +1,18 @@
 """The transport that Angarium uses by default: our own HTTP/1.1, from the judged address to the answer.
- The hot way through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
+
+The hot way through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
 All else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline.
 """
 
 import asyncio
-import errno
 import ssl
 
-from angarium.delivery.guard import Allowed, Guard, Refused, Unresolved
+from angarium.delivery.guard import Allowed, Guard
 from angarium.delivery.http1 import Connection
 from angarium.delivery.pool import DEFAULT_LIMITS, Key, Limits, Pool
+from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.target import Target
-from angarium.delivery.transport import Failure, FailureKind, Request, Response, one_line, request_head
-
-ADDRESSES_MAX = 4
-"""Addresses of one name that are tried in one attempt; each gets its share of the time that is left."""
-
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-
-
-class _NotConnected(Exception):
-    """Why there is no connection to send on: a failure but for its latency."""
-
-    def __init__(self, kind: FailureKind, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
-        self.detail = detail
-
-
-def default_tls() -> ssl.SSLContext:
-    """Verification against the system's authorities, TLS 1.2 or newer."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
 
 
 class Http1Transport:
@@ -49,7 +28,6 @@ class Http1Transport:
     async def post(self, request: Request) -> Response | Failure:
         """See `Transport`."""
         started_at = self._loop.time()
-        deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
         kept = self._kept(request.target)
         if kept is not None:
@@ -57,8 +35,10 @@ class Http1Transport:
             if not kept.unanswered:
                 return outcome
         try:
-            connection = await self._open(request.target, deadline, fresh=kept is not None)
-        except _NotConnected as why:
+            connection = await self._open(
+                request.target, started_at + request.timeout_s, fresh=kept is not None
+            )
+        except NoAnswer as why:
             return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
         return await self._exchange(connection, request, wire, started_at)
 
@@ -90,58 +70,24 @@ class Http1Transport:
         return None
 
     async def _open(self, target: Target, deadline: float, *, fresh: bool) -> Connection:
-        """Judge and connect, one address after the other; raises _NotConnected."""
-        addresses = (await self._judged(target, deadline))[:ADDRESSES_MAX]
-        for i, address in enumerate(addresses):
-            now = self._loop.time()
-            share = now + (deadline - now) / (len(addresses) - i)
+        """A connection to the first address that can be reached; raises NoAnswer."""
+
+        async def connect(address: str, until: float) -> Connection:
+            key = _key(target, address)
             try:
-                return await self._connect(_key(target, address), share, fresh)
-            except _NotConnected as why:
-                failure = why
-        raise failure
+                async with asyncio.timeout_at(until):
+                    kept = await self._pool.room(key, fresh=fresh)
+            except TimeoutError:
+                raise NoAnswer(FailureKind.OVERLOAD, "no connection became free in time") from None
+            if kept is not None:
+                return kept
+            where = f"{address} port {target.port}"
+            return await connected(
+                self._pool.connect(key), where, secure=target.scheme == "https", deadline=until
+            )
 
-    async def _judged(self, target: Target, deadline: float) -> tuple[str, ...]:
-        try:
-            async with asyncio.timeout_at(deadline):
-                verdict = await self._guard.judge(target)
-        except TimeoutError:
-            raise _NotConnected(FailureKind.TIMEOUT, f"{target.host} was not resolved in time") from None
-        match verdict:
-            case Allowed():
-                return verdict.addresses
-            case Refused():
-                raise _NotConnected(FailureKind.BLOCKED, verdict.detail)
-            case Unresolved():
-                raise _NotConnected(FailureKind.RESOLVE, verdict.detail)
-
-    async def _connect(self, key: Key, deadline: float, fresh: bool) -> Connection:
-        try:
-            async with asyncio.timeout_at(deadline):
-                kept = await self._pool.room(key, fresh=fresh)
-        except TimeoutError:
-            raise _NotConnected(FailureKind.OVERLOAD, "no connection became free in time") from None
-        if kept is not None:
-            return kept
-        where = f"{key.address} port {key.port}"
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._pool.connect(key)
-        except TimeoutError:
-            raise _NotConnected(FailureKind.TIMEOUT, f"not connected to {where} in time") from None
-        except OSError as error:
-            raise _NotConnected(_kind(error, key.scheme), one_line(f"{where}: {error}")) from None
+        return await first_reached(await judged(self._guard, target, deadline), deadline, connect)
 
 
 def _key(target: Target, address: str) -> Key:
     return Key(target.scheme, target.host, target.port, address)
-
-
-def _kind(error: OSError, scheme: str) -> FailureKind:
-    """At which stage connecting failed; a handshake that the peer breaks off is a failure of TLS."""
-    if error.errno in _OURS:
-        return FailureKind.OVERLOAD
-    broken_off = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
-    if isinstance(error, ssl.SSLError) or (broken_off and scheme == "https"):
-        return FailureKind.TLS
-    return FailureKind.CONNECT

@@ -44,7 +44,7 @@ class _Prepared(Struct, frozen=True):
     headers: tuple[Header, ...]
 
 
-class WebhookSender:
+class HttpSender:
     """A `Sender` over any transport. `clock` is in seconds since the epoch; `ids` draws trace ids."""
 
     def __init__(
@@ -127,7 +127,7 @@ class WebhookSender:
 def _own_headers(headers: dict[str, str]) -> list[Header]:
     """The receiver's own headers, without any that would double or override ours."""
     return [
-        (name.lower().encode("ascii"), value.encode("latin-1"))
+        (name.lower().encode("ascii"), value.strip(" \t").encode("latin-1"))
         for name, value in headers.items()
         if name.lower() not in _OWN | _HOP_BY_HOP and not name.lower().startswith(_OWN_PREFIXES)
     ]

@@ -12,10 +12,10 @@ Every implementation keeps the same promises, and one suite of contract tests ho
   ignored.
 - A kept connection that turns out dead before one byte of an answer is replaced once, within the same
   attempt.
-- Nothing expected raises. Answers are bounded: `HEAD_MAX`, `BODY_MAX` and `INTERIM_MAX` are exact.
+- Nothing expected raises, and answers are bounded to the byte: `HEAD_MAX` counts interim answers as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Protocol
 
@@ -92,6 +92,11 @@ def one_line(text: object) -> str:
     """A foreign error's text as a detail: printable, on one line, bounded."""
     line = " ".join(str(text).split())
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)[:_DETAIL_LENGTH_MAX]
+
+
+def decoded(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+    """An answer's headers as a `Response` has them."""
+    return tuple([(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers])
 
 
 def request_head(request: Request) -> bytes:

@@ -1,0 +1,224 @@
+"""The same seam on httpx's engine, for what is rare, such as egress through a proxy; and a check on our own.
+
+It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
+environment, content decoding or default headers, so none can be forgotten to be switched off. The network
+below it is ours, since it decides what matters: it connects to the judged address and to no other, while
+name, `Host` and TLS stay the target's; it asks for the lease in the call that writes a request's first byte;
+and it counts what is read. An exchange is one task, so a context variable tells it whom it works for.
+
+HTTP/2 is left off: requests share writes there, and the lease could no longer be asked right before each.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+import httpcore
+
+from angarium.delivery.guard import Guard
+from angarium.delivery.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.transport import (
+    BODY_MAX,
+    HEAD_MAX,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    decoded,
+    one_line,
+)
+
+
+class _Exchange:
+    """One request on its way, what the network has seen of it, and its answer as far as it was read."""
+
+    __slots__ = ("addresses", "body", "deadline", "headed", "headers", "hung_up", "reached", "received",
+                 "request", "reused", "sent", "status")  # fmt: skip
+
+    def __init__(self, request: Request, addresses: tuple[str, ...], deadline: float) -> None:
+        self.request = request
+        self.addresses = addresses
+        self.deadline = deadline
+        self.reached = self.reused = self.sent = self.hung_up = self.headed = False
+        self.received = self.status = 0
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.body = b""
+
+    @property
+    def stale(self) -> bool:
+        """A kept connection had died, or was out of step: what came is no answer to what was sent."""
+        return self.reused and not self.received
+
+
+_current: ContextVar[_Exchange] = ContextVar("exchange")
+
+
+class HttpxTransport:
+    """A `Transport`. Belongs to the event loop that it is used in; of `limits` it knows no bound per host."""
+
+    def __init__(
+        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._guard = guard
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls or default_tls(),
+            max_connections=limits.connections_max,
+            keepalive_expiry=limits.idle_s,
+            network_backend=_Network(),
+        )
+
+    async def post(self, request: Request) -> Response | Failure:
+        """See `Transport`."""
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        try:
+            done = await self._deliver(request, started_at + request.timeout_s)
+        except NoAnswer as why:
+            return Failure(kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at)
+        latency_s = loop.time() - started_at
+        return Response(status=done.status, headers=done.headers, body=done.body, latency_s=latency_s)
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        await self._pool.aclose()
+
+    async def _deliver(self, request: Request, deadline: float) -> _Exchange:
+        """The exchange with its answer, a second one where the first met a dead connection."""
+        addresses = await judged(self._guard, request.target, deadline)
+        for _ in range(2):
+            exchange = _Exchange(request, addresses, deadline)
+            token = _current.set(exchange)
+            try:
+                await self._run(exchange)
+            except NoAnswer as why:
+                if not exchange.stale or why.kind not in (FailureKind.RESET, FailureKind.PROTOCOL):
+                    raise
+            else:
+                if not exchange.stale:
+                    return exchange
+            finally:
+                _current.reset(token)
+        raise NoAnswer(FailureKind.RESET, "kept connections were closed before an answer")
+
+    async def _run(self, exchange: _Exchange) -> None:
+        try:
+            async with asyncio.timeout_at(exchange.deadline):
+                await self._ask(exchange)
+        except TimeoutError:
+            if not exchange.reached:
+                raise NoAnswer(FailureKind.OVERLOAD, "no connection became free in time") from None
+            if not exchange.headed:
+                raise NoAnswer(FailureKind.TIMEOUT, "no answer came in time") from None
+        except httpcore.LocalProtocolError as error:
+            raise ValueError(f"headers: {error}") from None
+        except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+            broken = exchange.hung_up or isinstance(error, httpcore.NetworkError)
+            if not exchange.headed:
+                kind = FailureKind.RESET if broken else FailureKind.PROTOCOL
+                raise NoAnswer(kind, one_line(error)) from None
+
+    async def _ask(self, exchange: _Exchange) -> None:
+        request = exchange.request
+        target = request.target
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+        headers = [(b"host", target.authority.encode()), *request.headers]
+        async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
+            if response.status < 200 or response.extensions["http_version"] not in (b"HTTP/1.1", b"HTTP/1.0"):
+                raise NoAnswer(FailureKind.PROTOCOL, f"status {response.status} of another protocol")
+            exchange.status = response.status
+            exchange.headers = decoded(response.headers)
+            exchange.headed = True
+            async for chunk in response.aiter_stream():
+                exchange.body = (exchange.body + chunk)[:BODY_MAX]
+                if len(exchange.body) == BODY_MAX:
+                    break
+
+
+class _Network(httpcore.AsyncNetworkBackend):
+    """Connects to the judged addresses of the exchange at hand, whatever host it is asked for."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> "_Stream":
+        """See httpcore; the deadline of the exchange takes the place of `timeout`."""
+        exchange = _current.get()
+        exchange.reached = True
+
+        async def connect(address: str, until: float) -> _Stream:
+            opening = asyncio.open_connection(address, port, limit=HEAD_MAX)
+            where = f"{address} port {port}"
+            return _Stream(*await connected(opening, where, secure=False, deadline=until), where)
+
+        return await first_reached(exchange.addresses, exchange.deadline, connect)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection; whoever writes or reads is the exchange at hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, where: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._where = where
+        self._used = False
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_Stream":
+        """See httpcore."""
+        handshake = self._writer.start_tls(ssl_context, server_hostname=server_hostname)
+        try:
+            await connected(handshake, self._where, secure=True, deadline=_current.get().deadline)
+        except BaseException:
+            self._writer.transport.abort()
+            raise
+        return self
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """See httpcore. The first write of an exchange asks for the lease, and is made in the same breath."""
+        exchange = _current.get()
+        exchange.reached = True
+        if not exchange.sent and not exchange.request.may_start():
+            raise NoAnswer(FailureKind.LEASE, "the lease ended before the first byte was sent")
+        self._writer.write(buffer)
+        if not exchange.sent:
+            exchange.sent, exchange.reused, self._used = True, self._used, True
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """See httpcore. Up to the end of the headers, `HEAD_MAX` bytes can be read and no more."""
+        exchange = _current.get()
+        if not exchange.headed:
+            max_bytes = min(max_bytes, HEAD_MAX - exchange.received)
+            if not max_bytes:
+                raise NoAnswer(FailureKind.HEADERS_TOO_LARGE, f"headers over {HEAD_MAX} bytes")
+        try:
+            data = await self._reader.read(max_bytes)
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from error
+        exchange.received += len(data)
+        exchange.hung_up = not data
+        return data
+
+    async def aclose(self) -> None:
+        """See httpcore."""
+        self._writer.transport.abort()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    def get_extra_info(self, info: str) -> Any:
+        """See httpcore, which asks whether an idle connection has ended, and whether TLS chose HTTP/2."""
+        if info == "is_readable":
+            return self._reader.at_eof() or self._reader.exception() is not None
+        return self._writer.get_extra_info(info)
