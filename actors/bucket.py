@@ -1,9 +1,9 @@
 """The token bucket: real-valued, clamped, and inherited from owner to owner without ever granting too much.
 
 Promise: in any window of t seconds at most `burst + rate·t` attempts start, takeovers included. Within one
-ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is credited
-only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may have taken
-tokens that it never recorded, so whoever follows it starts empty wherever it could have posted at all.
+ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is
+credited only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may
+have taken tokens that it never recorded, so whoever follows it starts empty wherever it could have posted.
 """
 
 from msgspec import Struct
@@ -35,7 +35,7 @@ class Bucket(Struct, frozen=True):
 
 
 class Unclean(Struct, frozen=True):
-    """The last claim that did not follow a release: its epoch, the deliveries' last position then, its time."""
+    """The last claim that followed no release: its epoch, the deliveries' last position then, its time."""
 
     epoch: int
     position: int

@@ -1,4 +1,4 @@
-"""Errors of the deciding floor: what a caller can mend, in one sentence that names the field and the remedy."""
+"""Errors of the deciding floor: what a caller can mend, in one sentence that names field and remedy."""
 
 
 class AngariumError(Exception):

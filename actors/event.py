@@ -1,4 +1,4 @@
-"""An event as an actor holds it in memory: where it lies in the stream, what it is called, what it carries."""
+"""An event as an actor holds it: where it lies in the stream, what it is called, what it carries."""
 
 from msgspec import Struct
 

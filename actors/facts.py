@@ -32,7 +32,7 @@ class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
-    """The receiver did not take it; the next attempt is due at `next_at`. `rejected`: it was the event's fault."""
+    """The receiver did not take it; the next attempt is due at `next_at`. `rejected`: by the event's fault."""
 
     error: str = ""
     next_at: float = 0.0
@@ -46,7 +46,7 @@ class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="th
 
 
 class Burial(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A dead letter that is still to be published. `sequence` is None for an event that never got a number."""
+    """A dead letter that is still to be published. `sequence` is None for an event that got no number."""
 
     position: int
     reason: str
@@ -88,7 +88,7 @@ class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeat
 
 
 class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked"):
-    """The waiting events lie in the stream alone. `waiting_since`: the stream's time of the oldest, if known."""
+    """The waiting events lie in the stream alone. `waiting_since`: the oldest's time of storage, if known."""
 
     at: float
     waiting_since: float | None = None

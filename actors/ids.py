@@ -48,7 +48,7 @@ def check_type(event_type: str) -> str:
 
 
 def event_id(given: str | None, position: int, stored_at: float) -> str:
-    """The id of an event: what its producer gave, a hash of it if it is malformed, else one of the stored message.
+    """The id of an event: what its producer gave, or a hash of that, or one made of the stored message.
 
     A derived id names both the place and the time of the message, so that it stays unique when a stream is
     made anew and its positions start again.
@@ -61,7 +61,7 @@ def event_id(given: str | None, position: int, stored_at: float) -> str:
 
 
 def dedup_key(event: str, again: str) -> bytes:
-    """Eight bytes that stand for an event's id in the dedup window; a redriven event counts as another one."""
+    """Eight bytes that stand for an event's id in the dedup window; one sent again counts as another event."""
     return blake2b(f"{event}\n{again}".encode() if again else event.encode(), digest_size=KEY_BYTES).digest()
 
 
@@ -72,5 +72,5 @@ def fraction(receiver: str, sequence: int, attempt: int) -> float:
 
 
 def stable_hash(text: str) -> str:
-    """Sixteen hexadecimal digits that stand for `text` where the text itself may be secret, such as a URL."""
+    """Sixteen hexadecimal digits that stand for `text` where the text may be secret, such as a URL."""
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,8 +1,8 @@
 """Which event gets the next number: the frontier of a receiver, and the dedup window behind it.
 
-A receiver's events have one order, that of its subject in the stream, and a number goes to the next event that
-is no repeat. Nothing else decides, so whoever folds the journal numbers the same event alike, and no write has
-to precede a POST.
+A receiver's events have one order, that of its subject in the stream, and a number goes to the next event
+that is no repeat. Nothing else decides, so whoever folds the journal numbers the same event alike, and no
+write has to precede a POST.
 """
 
 from msgspec import Struct
@@ -52,7 +52,7 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
 
 
 def _holds(window: bytes, key: bytes) -> bool:
-    """Whether one of the packed keys is `key`: a scan at the speed of memchr, then a check of its alignment."""
+    """Whether one of the packed keys is `key`: a scan at the speed of memchr, then a check of alignment."""
     found = window.find(key)
     while found >= 0 and found % KEY_BYTES:
         found = window.find(key, found + 1)

@@ -19,7 +19,7 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
 
 class Answered(Struct, frozen=True, kw_only=True):
-    """The receiver answered: the status alone decides. `headers` in lower case, `body` as far as it was read."""
+    """The receiver answered; the status alone decides. Header names in lower case, `body` as far as read."""
 
     status: int
     latency_ms: float
@@ -32,7 +32,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True):
-    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked` …), `detail` one line for people."""
+    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked`), `detail` a line for people."""
 
     error: str
     detail: str
@@ -41,7 +41,7 @@ class Failed(Struct, frozen=True, kw_only=True):
 
 
 class NotSent(Struct, frozen=True, kw_only=True):
-    """Not a byte was sent, for a reason of ours (the lease had ended): nothing is recorded, the event waits."""
+    """Not a byte was sent, for a reason of ours (the lease is over): nothing is recorded, the event waits."""
 
     why: str
 
@@ -79,10 +79,10 @@ def judge(outcome: Answered | Failed, now: float) -> Verdict:
 
 
 def retry_after_s(answer: Answered, now: float) -> float | None:
-    """Seconds that the receiver asked to be left alone (RFC 9110, 10.2.3), or None where it named no valid time.
+    """Seconds that the receiver asked to be left alone (RFC 9110, 10.2.3); None where it named no valid time.
 
-    Seconds are rounded up; a fraction is not in the RFC, but some servers send one. A date is taken relative to
-    the answer's own `Date` where it has one, so that the receiver's clock need not agree with ours.
+    Seconds are rounded up; a fraction is not in the RFC, but some servers send one. A date is taken relative
+    to the answer's own `Date` where it has one, so that the receiver's clock need not agree with ours.
     """
     text = (answer.header("retry-after") or "").strip()
     if _SECONDS.match(text):
@@ -94,7 +94,7 @@ def retry_after_s(answer: Answered, now: float) -> float | None:
 
 
 def _date(text: str) -> float | None:
-    """An HTTP date in any of its forms (RFC 9110, 5.6.7); one that names no zone is in UTC, as asctime's is."""
+    """An HTTP date in any of its forms (RFC 9110, 5.6.7). One that names no zone, as asctime's, is in UTC."""
     if not 20 <= len(text) <= 64:
         return None
     try:

@@ -65,7 +65,7 @@ class Offline(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """One receiver's configuration, with every default filled in. Its repr shows nothing: it holds secrets."""
+    """One receiver's configuration, every default filled in. Its repr shows nothing, for it holds secrets."""
 
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
     events: tuple[str, ...] = (">",)

@@ -13,8 +13,8 @@ from actors.numbering import Frontier
 class Open(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event that has its number and is not settled.
 
-    `attempts` counts all that came back, `failures` those that count (not throttling), `rejections` those that
-    were the event's own fault. The next attempt is due at `next_at`.
+    `attempts` counts all that came back, `failures` those that count (not throttling), `rejections` those
+    that were the event's own fault. The next attempt is due at `next_at`.
     """
 
     sequence: int

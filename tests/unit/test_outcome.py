@@ -19,9 +19,10 @@ NOW = 1_700_000_000.0
 DAY_S = 86400.0
 
 
-def answer(status: int = 429, **headers: str) -> Answered:
-    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Answered(status=status, latency_ms=1.0, headers=named)
+def answer(status: int = 429, *, retry_after: str | None = None, date: str | None = None) -> Answered:
+    headers = (("content-type", "text/plain"), ("retry-after", retry_after), ("date", date))
+    present = tuple((name, value) for name, value in headers if value is not None)
+    return Answered(status=status, latency_ms=1.0, headers=present)
 
 
 def http_date(at: float) -> str:
@@ -53,7 +54,6 @@ def timezone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 )  # fmt: skip
 def test_the_status_alone_decides(status: int, verdict: Verdict) -> None:
     assert judge(answer(status), NOW) is verdict
-    assert judge(answer(status, content_type="text/plain"), NOW) is verdict
 
 
 def test_every_answer_that_rejects_is_in_the_table() -> None:
@@ -119,8 +119,8 @@ def test_a_date_in_every_form_of_the_rfc_is_utc(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_date_counts_from_the_answers_own(named: float, sent: float | None, seconds: float) -> None:
-    headers = {} if sent is None else {"date": http_date(sent)}
-    assert retry_after_s(answer(retry_after=http_date(named), **headers), NOW) == seconds
+    date = None if sent is None else http_date(sent)
+    assert retry_after_s(answer(retry_after=http_date(named), date=date), NOW) == seconds
 
 
 def test_a_date_header_that_is_garbage_is_as_good_as_none() -> None:
