@@ -10,33 +10,50 @@ since it makes every append of an earlier owner fail; and 2 and 3 see to it that
 rise. Who may try at all is a question of heartbeats (`streams.members`), and not asked here.
 """
 
+import asyncio
 from collections.abc import Callable
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.bucket import Unclean
+from actors.facts import Claimed
+from streams.checkpoint import read_checkpoint
 from streams.clock import Timekeeper
-from streams.jetstream import JetStream
+from streams.envelope import decode_flush, encode_fact, encode_flush, message_id
+from streams.errors import ApiError, StreamRemade
+from streams.fence import Appended, Overtaken, append
+from streams.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.repeat import until_answered
 from streams.topology import Names
+from streams.versions import read_versioned
+
+VERSION = 1
+RELEASE_S = 5.0
+"""How long a release is tried: without it the next claim is unclean, which costs time and loses nothing."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """The value of `_owner`. `released` is the epoch that the holder gave up in order; None: it still holds."""
+    """The value of `_owner`: who claimed the shard, and when by his wall clock.
 
-    v: int = 1
+    `released` is the epoch that was given up in order; None while it is held.
+    """
+
+    v: int = VERSION
     node: str
     at: float
     released: int | None = None
 
 
 class Lost(Struct, frozen=True):
-    """Somebody else owns the shard, or may: no ownership came of it. `why` is for the log."""
+    """No ownership came of it, since somebody else has one or may have one. `why` is for the log."""
 
     why: str
 
 
 class Predecessor(Struct, frozen=True):
-    """Whose message the journal's last one was before the claim, and where it lies."""
+    """Whose flush the journal's last one was before the claim, which of his, and where it lies."""
 
     node: str
     epoch: int
@@ -47,10 +64,10 @@ class Predecessor(Struct, frozen=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """The ownership of a shard, as recorded.
 
-    `at` and `boottime` are the same moment by both clocks. `clean`: the owner before released it in order, so
-    it posted nothing unrecorded. `position`: the last of the deliveries after `_owner` was put. `unclean`: the
-    last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal. `floor`:
-    the deliveries up to there are released. `predecessor`: None where the journal was empty.
+    `at` and `boottime` are the same moment by both clocks. `clean`: whoever owned it before posted nothing
+    that is not on record. `position`: the last of the deliveries, read after `_owner` was put. `unclean`:
+    the last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal.
+    `floor`: the deliveries up to there are released. `predecessor`: None where the journal was empty.
     """
 
     shard: int
@@ -65,6 +82,41 @@ class Claim(Struct, frozen=True, kw_only=True):
     predecessor: Predecessor | None
 
 
+class _Past(Struct, frozen=True, kw_only=True):
+    """What lies before a claim, by the journal's last flush, or by the checkpoint where the journal is
+    empty."""
+
+    predecessor: Predecessor | None = None
+    floor: int = 0
+    unclean: Unclean | None = None
+    blank: bool = False
+
+    @property
+    def epoch(self) -> int:
+        return self.predecessor.epoch if self.predecessor else 0
+
+
+class _Attempt(Struct, frozen=True, kw_only=True):
+    """A claim after its first step. `holder` and `revision` are what `_owner` said before."""
+
+    shard: int
+    node: str
+    epoch: int
+    holder: Owner | None
+    revision: int
+    resumes: int
+
+    def follows_cleanly(self, past: _Past) -> bool:
+        """Whether whoever owned the shard before posted nothing that is not on record."""
+        if past.predecessor is None:
+            return past.blank and not self.revision
+        released = self.holder is not None and self.holder.released == past.epoch
+        return released or (past.predecessor.node, past.epoch) == (self.node, self.resumes)
+
+
+_owner = msgspec.json.Decoder(Owner)
+
+
 async def claim(
     js: JetStream,
     names: Names,
@@ -75,14 +127,134 @@ async def claim(
     may_claim: Callable[[Owner | None], bool],
     resumes: int = 0,
 ) -> Claim | Lost:
-    """Claim the shard. Goes on until it is decided, however long NATS is away; may be cancelled at any time.
+    """Claim the shard. It goes on until that is decided, however long NATS is away, and may be cancelled.
 
-    `resumes` is the epoch of a claim of this very process whose memory is whole (`Journal.reclaim`): where the
-    journal ends with it, nobody posted anything unrecorded, and the new claim is clean.
+    `resumes` is the epoch of a claim of this process whose memory is whole (`Journal.reclaim`): where the
+    journal still ends with it, nothing was posted that is neither on record nor in memory.
+    Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` where a stream does not exist.
     """
-    raise NotImplementedError
+    holder, revision = await _read_owner(js, names, shard)
+    if not may_claim(holder):
+        return Lost(f"{holder.node} holds it" if holder else "it may not be claimed now")
+    mine = msgspec.json.encode(Owner(node=node, at=time.wall()))
+    put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
+    if isinstance(put, Overtaken):
+        return Lost("another node was faster")
+    attempt = _Attempt(
+        shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes
+    )
+    while True:
+        drafted = await _draft(js, names, attempt, time)
+        if isinstance(drafted, Lost):
+            return drafted
+        appended = await _append_claimed(js, names, node, drafted)
+        if isinstance(appended, Appended):
+            return replace(drafted, sequence=appended.sequence)
+
+
+async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | Lost:
+    """Steps 2 and 3: the claim as it will be once it is recorded."""
+    past = await _read_past(js, names, attempt.shard)
+    position = await _last_position(js, names)
+    if (await _read_owner(js, names, attempt.shard))[1] != attempt.epoch:
+        return Lost("another node claimed it meanwhile")
+    if past.epoch > attempt.epoch:
+        # Whoever wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
+        raise StreamRemade(
+            f"{names.actors} is not the bucket that the journal of shard {attempt.shard} speaks of: its last "
+            f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
+        )
+    clean = attempt.follows_cleanly(past)
+    at, boottime = time.wall(), time.boottime()
+    return Claim(
+        shard=attempt.shard,
+        epoch=attempt.epoch,
+        at=at,
+        boottime=boottime,
+        clean=clean,
+        position=position,
+        unclean=past.unclean if clean else Unclean(attempt.epoch, position, at),
+        sequence=0,
+        floor=past.floor,
+        predecessor=past.predecessor,
+    )
 
 
 async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
-    """Give the shard up, on record, once nothing is left to record. False where it is somebody else's."""
-    raise NotImplementedError
+    """Give the shard up, once nothing is left to record or to write. False where that is not on record.
+
+    It is tried for `RELEASE_S` only, since a node that stops must end: without it the next claim is unclean.
+    """
+    data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
+    try:
+        async with asyncio.timeout(RELEASE_S):
+            put = await append(js, names.actors, names.owner(claim.shard), data, expected=claim.epoch)
+    except TimeoutError:
+        return False
+    return isinstance(put, Appended)
+
+
+async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
+    """Whether `_owner` is still as this claim put it, by its leader."""
+    return (await _read_owner(js, names, claim.shard))[1] == claim.epoch
+
+
+async def _read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
+    """The value of `_owner` and its revision; a deleted one has a revision, too."""
+    subject = names.owner(shard)
+    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    if message is None:
+        return None, 0
+    owner = read_versioned(_owner, message.data, VERSION, subject) if message.data else None
+    return owner, message.sequence
+
+
+async def _read_past(js: JetStream, names: Names, shard: int) -> _Past:
+    subject = names.journal_of(shard)
+    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    if last is not None:
+        flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
+        predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
+        return _Past(predecessor=predecessor, floor=flush.floor, unclean=flush.unclean)
+    checkpoint = await read_checkpoint(js, names, shard)
+    if checkpoint is None:
+        return _Past(blank=True)
+    return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean)
+
+
+async def _last_position(js: JetStream, names: Names) -> int:
+    info = await until_answered(lambda: js.stream_info(names.deliveries))
+    if info is None:
+        raise ApiError(STREAM_NOT_FOUND, f"stream {names.deliveries} not found")
+    return info.last
+
+
+async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:
+    """Step 4: the first flush of the new epoch, numbered 0."""
+    unclean = drafted.unclean or Unclean(0, 0, 0.0)
+    fact = Claimed(
+        epoch=drafted.epoch,
+        at=drafted.at,
+        clean=drafted.clean,
+        position=drafted.position,
+        unclean_epoch=unclean.epoch,
+        unclean_position=unclean.position,
+        unclean_at=unclean.at,
+    )
+    data = encode_flush(
+        node=node,
+        epoch=drafted.epoch,
+        flush=0,
+        floor=drafted.floor,
+        at=drafted.at,
+        unclean=drafted.unclean,
+        facts=[encode_fact(fact)],
+    )
+    return await append(
+        js,
+        names.journal,
+        names.journal_of(drafted.shard),
+        data,
+        expected=drafted.predecessor.sequence if drafted.predecessor else 0,
+        message_id=message_id(drafted.shard, drafted.epoch, 0),
+    )

@@ -2,32 +2,31 @@
 
     {"v": 1, "node": …, "epoch": …, "flush": …, "floor": …, "at": …, "facts": [{"fact": "delivered", …}, …]}
 
-A flush tells whose it is and which one, so that its owner knows it again when the acknowledgement was lost. It
-also tells all that a claim must know of what lies before it, so that one read from the leader is enough: the
-floor, and `unclean`, the last claim that did not follow a release (left out while there was none).
+A flush tells whose it is and which one, so that its owner knows it again when the acknowledgement was lost.
+It also tells all that a claim must know of what lies before it, so that one read from the leader is enough:
+the floor, and `unclean`, the last claim that did not follow a release (left out while there was none).
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
 
 from actors.bucket import Unclean
-from actors.errors import AngariumError, NewerVersion
+from actors.errors import NewerVersion
 from actors.facts import AnyFact
+from streams.errors import NotOurs
+from streams.versions import read_versioned
 
 VERSION = 1
-
-
-class ForeignFlush(AngariumError):
-    """A message in the journal that no Angarium wrote."""
 
 
 class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What its writer recorded at once.
 
-    `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the facts
-    up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.
+    `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the
+    facts up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.
     """
 
     v: int
@@ -41,7 +40,7 @@ class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A flush whose facts are encoded already: each is, when it is added, to know its size."""
+    """A flush whose facts are encoded already: each is when it is added, so that its size is known."""
 
     v: int
     node: str
@@ -58,14 +57,13 @@ class _Tag(Struct):
 
 
 class _Outline(Struct):
-    v: int
     facts: list[_Tag]
 
 
 _encoder = msgspec.json.Encoder()
 _flush = msgspec.json.Decoder(Flush)
 _outline = msgspec.json.Decoder(_Outline)
-_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in AnyFact.__args__)
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyFact))
 
 
 def encode_fact(fact: AnyFact) -> bytes:
@@ -73,9 +71,16 @@ def encode_fact(fact: AnyFact) -> bytes:
 
 
 def encode_flush(
-    *, node: str, epoch: int, flush: int, floor: int, at: float, unclean: Unclean | None, facts: Sequence[bytes]
+    *,
+    node: str,
+    epoch: int,
+    flush: int,
+    floor: int,
+    at: float,
+    unclean: Unclean | None,
+    facts: Sequence[bytes],
 ) -> bytes:
-    """The message of a flush, of facts that `encode_fact` encoded."""
+    """The message of a flush, of facts as `encode_fact` gave them."""
     return _encoder.encode(
         _Written(
             v=VERSION,
@@ -90,37 +95,30 @@ def encode_flush(
     )
 
 
-def decode_flush(data: bytes) -> Flush:
-    """Read a flush.
+def message_id(shard: int, epoch: int, flush: int) -> str:
+    """What JetStream knows a flush by when it comes twice."""
+    return f"{shard}-{epoch}-{flush}"
 
-    Raises `NewerVersion` for a newer envelope or a fact of a kind unknown here, since a fact that is skipped is
-    a fact that is lost, and `ForeignFlush` for what is no flush at all.
+
+def decode_flush(data: bytes, where: str) -> Flush:
+    """Read the flush that lies at `where`.
+
+    Raises `NewerVersion` for a newer envelope and for a kind of fact that is unknown here, since a fact
+    that is skipped is a fact that is lost, and `NotOurs` for what is no flush at all.
     """
     try:
-        flush = _flush.decode(data)
-    except msgspec.MsgspecError as error:
-        raise _explained(data, error) from None
-    _check_version(flush.v)
-    return flush
+        return read_versioned(_flush, data, VERSION, where)
+    except NotOurs as error:
+        kind = _unknown_kind(data)
+        if kind is None:
+            raise
+        raise NewerVersion(f"{where} holds a fact of the unknown kind {kind!r}: upgrade this node") from error
 
 
-def _check_version(version: int) -> None:
-    if version > VERSION:
-        raise NewerVersion(
-            f"a flush of the journal has version {version}, this Angarium knows {VERSION}: upgrade this node"
-        )
-
-
-def _explained(data: bytes, error: msgspec.MsgspecError) -> AngariumError:
-    """Why this is no flush that we know."""
+def _unknown_kind(data: bytes) -> str | None:
+    """The first kind of fact, by its tag, that was written by a newer Angarium."""
     try:
         outline = _outline.decode(data)
-        _check_version(outline.v)
     except msgspec.MsgspecError:
-        return ForeignFlush(f"not a flush of the journal: {error}")
-    except NewerVersion as newer:
-        return newer
-    unknown = sorted({each.fact for each in outline.facts} - _TAGS)
-    if unknown:
-        return NewerVersion(f"the journal holds facts of the unknown kind {unknown[0]!r}: upgrade this node")
-    return ForeignFlush(f"not a flush of the journal: {error}")
+        return None
+    return next((each.fact for each in outline.facts if each.fact not in _KNOWN), None)

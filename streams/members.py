@@ -1,0 +1,255 @@
+"""The members of the fleet: who shows himself, who should own which shard, and who may be taken over.
+
+Each node renews its key at a third of the TTL, and thereby its lease. It looks at the others by reading the
+bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that shows
+no new heartbeat for the TTL and half a second *by our clock* is dead to us. That its key has expired says
+nothing: a restart of NATS, or a server's fast clock, expires the living.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from streams.answers import Stored, StoredMessage
+from streams.claim import Owner
+from streams.clock import Timekeeper
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.lease import MARGIN_S, Lease
+from streams.rendezvous import wanted
+from streams.repeat import Pauses, until_answered
+from streams.topology import Names
+from streams.wire import Message, Subscription
+
+VERSION = 1
+RENEWALS = 3
+"""In one TTL, so that two may fail."""
+RENEWAL_TIMEOUT_S = 2.0
+FORGOTTEN_S = 3600.0
+"""A dead node whose key is gone is forgotten after so long."""
+
+log = logging.getLogger(__name__)
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """What a node shows. `heartbeat` counts its renewals; `started_at` is its wall clock's."""
+
+    v: int = VERSION
+    node: str
+    started_at: float
+    version: str
+    heartbeat: int
+
+
+class _Seen(Struct, frozen=True):
+    """The revision of a node's last heartbeat, 0 for none, and when we saw it first, by our clock."""
+
+    revision: int
+    since: float
+
+
+class Members:
+    """This node's membership, and its view of the others. A node's name belongs to one process.
+
+    `lease` is the one in force. Whatever needs it takes it *before* it claims, and keeps it: after a lapse
+    there is another one, and what was claimed under the old one stays powerless. `live` are the names of
+    those who should own shards, sorted, this node always among them.
+    """
+
+    def __init__(
+        self, js: JetStream, names: Names, node: str, time: Timekeeper, *, ttl_s: float, version: str
+    ) -> None:
+        self.node = node
+        self.lease = Lease(ttl_s, time)
+        self.live: tuple[str, ...] = (node,)
+        self._js = js
+        self._names = names
+        self._time = time
+        self._ttl_s = ttl_s
+        self._version = version
+        self._heartbeat = 0
+        self._seen: dict[str, _Seen] = {}
+        self._looked_at = -math.inf
+        self._counted_from = -math.inf
+        self._hint = asyncio.Event()
+        self._on_change: list[Callable[[], None]] = []
+        self._on_lapse: list[Callable[[], None]] = []
+        self._subscription: Subscription | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Tell `listener` when `live` is another one."""
+        self._on_change.append(listener)
+
+    def on_lapse(self, listener: Callable[[], None]) -> None:
+        """Tell `listener` when the lease is over. It stops every shard before it returns."""
+        self._on_lapse.append(listener)
+
+    async def start(self) -> None:
+        """Become a member; returns when the first heartbeat is stored and the others are known."""
+        self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
+        self._js.add_listener(self._on_connection)
+        self._subscription = await self._js.wire.subscribe(self._names.node("*"), self._on_heartbeat)
+        pauses = Pauses()
+        while not await self._renew():
+            await pauses.wait()
+        await until_answered(self._look)
+        self._tasks = [
+            asyncio.ensure_future(self._keep_renewing()),
+            asyncio.ensure_future(self._keep_looking()),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_report)
+
+    async def leave(self) -> None:
+        """Say that this node is gone, once its shards are released; they should be the others' at once."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        self._js.remove_listener(self._on_connection)
+        await self._js.publish(self._names.node(self.node), b"", {"KV-Operation": "DEL", **self._expiry()})
+
+    # ---- who owns, and who may
+
+    def wanted(self, shards: int) -> list[int]:
+        """The shards that this node should own."""
+        return wanted(shards, self.node, self.live)
+
+    def may_claim(self, owner: Owner | None) -> bool:
+        """Whether a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
+        if owner is None or owner.released is not None:
+            return True
+        if owner.node != self.node:
+            return self.stale(owner.node)
+        # Held under our name from before our start: by a process that may be asleep and think it owns.
+        return owner.at >= self._started_at or self._silent(self._started_boottime, self._time.boottime())
+
+    def stale(self, node: str) -> bool:
+        """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
+
+        It is counted from the first look at it, or the last reconnect. A node never heard of is looked at
+        from now on, since it may have come after our last look.
+        """
+        seen = self._seen.get(node)
+        if seen is None:
+            seen = self._seen[node] = _Seen(0, self._time.boottime())
+        return self._silent(max(seen.since, self._counted_from), self._looked_at)
+
+    def _silent(self, since: float, until: float) -> bool:
+        return until - since >= self._ttl_s + MARGIN_S
+
+    # ---- showing ourselves
+
+    async def _keep_renewing(self) -> None:
+        pauses = Pauses()
+        while True:
+            if self.lease.over:
+                self._lapse()
+            if await self._renew():
+                pauses = Pauses()
+                await asyncio.sleep(self._ttl_s / RENEWALS)
+            else:
+                await pauses.wait()
+
+    def _lapse(self) -> None:
+        """Before anything is renewed, what was owned is stopped: a renewal must not revive it."""
+        log.warning("lease.lapsed", extra={"node": self.node})
+        for listener in self._on_lapse:
+            listener()
+        self.lease = Lease(self._ttl_s, self._time)
+
+    async def _renew(self) -> bool:
+        lease, sent_at = self.lease, self._time.boottime()
+        self._heartbeat += 1
+        member = Member(
+            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat
+        )
+        answer = await self._js.publish(
+            self._names.node(self.node),
+            msgspec.json.encode(member),
+            self._expiry(),
+            min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS),
+        )
+        return isinstance(answer, Stored) and lease.acknowledged(sent_at)
+
+    def _expiry(self) -> dict[str, str]:
+        """A key nobody renews goes away by itself; the server takes whole seconds."""
+        return {"Nats-TTL": f"{math.ceil(self._ttl_s)}s"}
+
+    # ---- looking at the others
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._ttl_s / RENEWALS):
+                    await self._hint.wait()
+            except TimeoutError:
+                log.debug("members.look", extra={"live": len(self.live)})
+            self._hint.clear()
+            try:
+                await self._look()
+            except Unavailable as error:
+                log.debug("members.unseen", extra={"why": str(error)})
+
+    async def _look(self) -> None:
+        """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""
+        began_at = self._time.boottime()
+        present: dict[str, None] = {}
+        message = await self._next(1)
+        while message is not None:
+            node = message.subject.rpartition(".")[2]
+            if message.data:
+                present[node] = None
+                self._note(node, message.sequence)
+            elif "KV-Operation" in message.headers:
+                self._seen.pop(node, None)
+            message = await self._next(message.sequence + 1)
+        self._looked_at = began_at
+        self._forget(present)
+        live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
+        if live != self.live:
+            self.live = live
+            for listener in self._on_change:
+                listener()
+
+    async def _next(self, sequence: int) -> StoredMessage | None:
+        return await self._js.next_message(self._names.nodes, self._names.node("*"), sequence)
+
+    def _note(self, node: str, revision: int) -> None:
+        seen = self._seen.get(node)
+        if seen is None or seen.revision != revision:
+            self._seen[node] = _Seen(revision, self._time.boottime())
+
+    def _is_live(self, node: str) -> bool:
+        return self._seen[node].revision > 0 and not self.stale(node)
+
+    def _forget(self, present: dict[str, None]) -> None:
+        before = self._looked_at - FORGOTTEN_S
+        gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
+        for node in gone:
+            del self._seen[node]
+
+    def _on_heartbeat(self, message: Message) -> None:
+        """Somebody new, or somebody who leaves: look at once."""
+        node = message.subject.rpartition(".")[2]
+        if node not in self._seen or not message.data:
+            self._hint.set()
+
+    def _on_connection(self, connected: bool) -> None:
+        if connected:
+            self._counted_from = self._time.boottime()
+            self._hint.set()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "the membership of this node broke", "exception": error, "task": task}
+        )

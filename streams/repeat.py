@@ -1,0 +1,33 @@
+"""Repeating what NATS could not do just now: soon at first, since most trouble is short, then in peace."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from streams.errors import Unavailable
+
+FIRST_S = 0.05
+LONGEST_S = 1.0
+
+T = TypeVar("T")
+
+
+class Pauses:
+    """The pauses between the tries of one thing, each twice as long as the one before it."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_S
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._next_s)
+        self._next_s = min(2 * self._next_s, LONGEST_S)
+
+
+async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until there is an answer, however long NATS is away; the caller bounds it where it must."""
+    pauses = Pauses()
+    while True:
+        try:
+            return await ask()
+        except Unavailable:
+            await pauses.wait()

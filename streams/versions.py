@@ -1,0 +1,32 @@
+"""Reading what bears a version `v`: a newer one is refused before its members are looked at."""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import NewerVersion
+from streams.errors import NotOurs
+
+T = TypeVar("T")
+
+
+class _Versioned(Struct):
+    v: int
+
+
+_version = msgspec.json.Decoder(_Versioned)
+
+
+def read_versioned(decoder: msgspec.json.Decoder[T], data: bytes, known: int, where: str) -> T:
+    """What `decoder` makes of `data`, the thing that lies at `where`.
+
+    Raises `NewerVersion` where its `v` is above `known`, and `NotOurs` where it is something else altogether.
+    """
+    try:
+        version = _version.decode(data).v
+        if version <= known:
+            return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise NotOurs(f"{where} was not written by Angarium: {error}") from None
+    raise NewerVersion(f"{where} has version {version}, this Angarium knows {known}: upgrade this node")
