@@ -30,8 +30,8 @@ ELECTION_S = 5.0
 REPLICATED_TTL_S = 10.0
 """What `ttl_s` is with replicas where nobody says otherwise: living nodes must outlast an election."""
 
+FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _SIZES = frozenset({"max_body", "max_bytes"})
-_FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -222,7 +222,7 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     """What no type can say, as pairs of setting and sentence."""
     found = [
         (name, f"no such file {path!r}; correct the path")
-        for name in _FILES
+        for name in FILES
         if (path := getattr(settings, name)) is not None and not Path(path).is_file()
     ]
     if not settings.nats:

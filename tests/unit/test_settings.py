@@ -1,5 +1,7 @@
 """Settings: which source wins, and that each refusal names the setting, its source and the remedy."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.policy import Rate
-from angarium.settings import Settings, SettingsError, flag_name, load
+from angarium.settings import FILES, Settings, SettingsError, load
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +136,15 @@ def test_a_file_that_was_named_must_be_there() -> None:
 def test_every_setting_says_what_it_is() -> None:
     for each in msgspec.structs.fields(Settings):
         assert any(meta.description for meta in each.type.__metadata__), each.name
+
+
+def test_the_commented_file_names_every_setting_with_its_default() -> None:
+    text = (Path(__file__).parents[2] / "deploy" / "angarium.toml").read_text()
+    shown = tomllib.loads("\n".join(re.findall(r"^#(\w+ = .*)$", text, re.MULTILINE)))
+    fields = {each.name: each for each in msgspec.structs.fields(Settings)}
+    assert shown.keys() == fields.keys()
+    settings = load({"config": _file(text.replace("\n#allow_http =", "\nallow_http ="))}, {})
+    for name in shown.keys() - {"node", *FILES}:
+        default = fields[name].default
+        if default is not None:
+            assert getattr(load({name: shown[name]}, {}), name) == default == getattr(settings, name), name

@@ -1,0 +1,111 @@
+"""The command `angarium`, from its arguments to its exit status.
+
+0: done; 1: failed; 2: wrong usage; 130: interrupted. What went wrong is one line on stderr that says what to
+do; only an error that nobody foresaw has a traceback, and shows it in the log at level `debug`.
+Commands are imported here, so they must be light: what takes long to import is imported when they run.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from angarium import __version__, house
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit status."""
+    if problems := house.strangers():
+        return _failed("; ".join(problems))
+    try:
+        outcome = _commands().main(list(arguments), prog_name="angarium", standalone_mode=False)
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, int) else 0
+    except click.ClickException as error:
+        return _refused(error)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        return _broken(error)
+
+
+def _commands() -> click.Group:
+    from angarium.console.dev import dev
+    from angarium.console.doctor import doctor
+    from angarium.console.inspection import inspect
+    from angarium.console.listen import listen
+    from angarium.console.node import node
+    from angarium.console.publish import publish
+    from angarium.console.receiver import receiver
+    from angarium.console.setup import setup
+
+    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    @click.version_option(__version__, message="angarium %(version)s")
+    def angarium() -> None:
+        """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
+
+    for command in (dev, node, setup, publish, receiver, inspect, listen, doctor):
+        angarium.add_command(command)
+    return angarium
+
+
+def _refused(error: click.ClickException) -> int:
+    """Wrong usage, in one line, with the command whose help tells more."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return WRONG_USAGE
+    text = error.format_message()
+    if not isinstance(error, click.UsageError):
+        return _failed(text)
+    path = error.ctx.command_path if error.ctx is not None else "angarium"
+    click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
+    return WRONG_USAGE
+
+
+def _broken(error: Exception) -> int:
+    """What was raised below the commands: expected, with a text for people, or not."""
+    from actors.errors import AngariumError, InvalidName, InvalidPolicy
+    from angarium.quantities import BadQuantity
+    from angarium.settings import SettingsError
+    from streams import errors
+
+    match error:
+        case ExceptionGroup(exceptions=[Exception() as only]):
+            return _broken(only)
+        case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity():
+            click.echo(f"angarium: {_sentence(str(error))}", err=True)
+            return WRONG_USAGE
+        case errors.Unavailable() | errors.ApiError():
+            return _failed(f"{error}; angarium doctor tells what is missing")
+        case AngariumError() | errors.ConnectError() | errors.SetupError() | errors.ServerError():
+            return _failed(str(error))
+    log.debug("command.broken", exc_info=error)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
+
+
+def _failed(text: str) -> int:
+    click.echo(f"angarium: {_sentence(text)}", err=True)
+    return FAILED
+
+
+def _sentence(text: str) -> str:
+    """One line without a full stop."""
+    return " ".join(text.split()).removesuffix(".")

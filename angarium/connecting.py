@@ -1,0 +1,46 @@
+"""From the settings to NATS: how to reach it, what to find there, a connection while one is needed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from angarium.settings import Settings
+from streams.connection import ConnectOptions, connect
+from streams.jetstream import JetStream
+from streams.topology import Settings as Installation
+
+
+def connect_options(settings: Settings) -> ConnectOptions:
+    """How to reach NATS, by the settings."""
+    return ConnectOptions(
+        servers=settings.nats,
+        name=settings.node,
+        credentials=settings.creds,
+        nkey=settings.nkey,
+        tls_ca=settings.tls_ca,
+        tls_certificate=settings.tls_cert,
+        tls_key=settings.tls_key,
+    )
+
+
+def installation(settings: Settings) -> Installation:
+    """What the settings say of the streams."""
+    return Installation(
+        prefix=settings.prefix,
+        shards=settings.shards,
+        replicas=settings.replicas,
+        max_body=settings.max_body,
+        max_bytes=settings.max_bytes,
+    )
+
+
+@asynccontextmanager
+async def open_jetstream(settings: Settings) -> AsyncIterator[JetStream]:
+    """JetStream over a connection of its own. Raises ConnectError."""
+    wire = await connect(connect_options(settings))
+    js = JetStream(wire)
+    try:
+        await js.start()
+        yield js
+        await js.stop()
+    finally:
+        await wire.close()

@@ -1,0 +1,1 @@
+"""The commands of `angarium`, one family a file. What is slow to import is imported where it is used."""

@@ -1,0 +1,57 @@
+"""Asking the owner of a receiver: control requests, as the commands make them."""
+
+import asyncio
+from typing import Any
+
+import click
+import msgspec
+
+from angarium.settings import Settings
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.topology import Names
+
+PASSING = "unavailable"
+"""The code of an answer that will be another one in a moment, such as while a shard changes hands."""
+PAUSE_S = 0.25
+
+
+async def ask(
+    js: JetStream, names: Names, verb: str, receiver: str, *, timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """What the owner answers, without `ok`; asks again while the shard is on its way to another node.
+
+    Raises click.ClickException where no node answers, or the owner says no.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        left_s = deadline - asyncio.get_running_loop().time()
+        answer = await _ask_once(js, names.control(verb, *receiver.split(".")), receiver, left_s)
+        if answer.pop("ok"):
+            return answer
+        error = answer["error"]
+        if error["code"] != PASSING or left_s <= PAUSE_S:
+            raise click.ClickException(error["message"])
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _ask_once(js: JetStream, subject: str, receiver: str, timeout_s: float) -> dict[str, Any]:
+    try:
+        message = await js.request(subject, b"", timeout_s)
+    except Unavailable:
+        raise click.ClickException(
+            f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
+            "or see angarium doctor"
+        ) from None
+    answer: dict[str, Any] = msgspec.json.decode(message.data)
+    return answer
+
+
+async def ask_alone(
+    settings: Settings, verb: str, receiver: str, *, timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """The same over a connection made for this one question."""
+    from angarium.connecting import installation, open_jetstream
+
+    async with open_jetstream(settings) as js:
+        return await ask(js, installation(settings).names, verb, receiver, timeout_s=timeout_s)

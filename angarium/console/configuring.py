@@ -1,0 +1,254 @@
+"""Configurations of receivers, as the command line puts and shows them.
+
+A configuration is stored as it was given, not completed: a default that is filled in today would outlive
+its own change. It is checked strictly all the same. One that replaces another does so only if that is still
+there.
+"""
+
+import base64
+import secrets
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from actors.errors import InvalidPolicy
+from actors.ids import check_tenant, split_receiver
+from actors.policy import parse
+from angarium import logs, quantities
+from angarium.connecting import installation, open_jetstream
+from angarium.console import output
+from angarium.console.asking import ask
+from angarium.console.receiver import MEMBERS, parameter
+from angarium.delivery.guard import not_public
+from angarium.delivery.target import InvalidTarget, parse_target
+from angarium.settings import Settings
+from streams.answers import Answer, Refused, Stored, Unanswered
+from streams.jetstream import JetStream
+from streams.partitions import shard_of
+from streams.receivers import WRONG_LAST_SEQUENCE, Receivers
+from streams.topology import Settings as Installation
+
+SECRET_BYTES = 32
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A configuration that is to be put. `keep`: with the secrets that are there; `renew`: with a new one."""
+
+    members: dict[str, Any]
+    keep: bool = False
+    renew: bool = False
+
+
+def draft(text: bytes | None, given: dict[str, Any]) -> Draft:
+    """The configuration that was asked for, as JSON or by flags. Raises click.UsageError, InvalidPolicy."""
+    members = _from_flags(given)
+    if text is not None:
+        if members:
+            raise click.UsageError("a configuration is given as JSON or by flags, not by both")
+        members = _object(text)
+    choices = [name for name in ("secrets", "keep_secrets", "new_secret", "unsigned") if given[name]]
+    if len(choices) + ("secrets" in members) > 1:
+        raise click.UsageError("it is said more than once which secrets to sign with; say it once")
+    if given["secrets"]:
+        members["secrets"] = list(given["secrets"])
+    elif given["unsigned"]:
+        members["secrets"] = []
+    return Draft(members=members, keep=given["keep_secrets"], renew=given["new_secret"])
+
+
+def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for _, path, _, _ in MEMBERS:
+        outer, _, inner = path.partition(".")
+        if (value := given[parameter(path)]) is not None:
+            if inner:
+                members.setdefault(outer, {})[inner] = value
+            else:
+                members[outer] = value
+    burst = members.pop("burst", None)
+    if "rate" in members:
+        rate = quantities.rate(members["rate"], burst)
+        members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
+    elif burst is not None:
+        raise click.UsageError("--burst goes with --rate; give that too")
+    if given["events"] or given["direct_only"]:
+        members["events"] = list(given["events"])
+    if given["headers"]:
+        members["headers"] = dict(map(_header, given["headers"]))
+    if given["paused"]:
+        members["paused"] = True
+    return members
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError("--header: write it as NAME=VALUE")
+    return name, value
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        members = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
+    if not isinstance(members, dict):
+        raise InvalidPolicy(["configuration: must be a JSON object"])
+    return members
+
+
+async def put(settings: Settings, name: str, draft: Draft) -> dict[str, Any]:
+    """Put it and say what was done; `secret` is the one that was made for it, or None."""
+    split_receiver(name)
+    made = None
+    async with open_jetstream(settings) as js:
+        receivers = Receivers(js, installation(settings).names)
+        before = await receivers.get(name)
+        had = [] if before is None else _secrets(before.raw)
+        members = dict(draft.members)
+        if "secrets" not in members:
+            if draft.keep and before is not None:
+                members["secrets"] = had
+            elif had and not draft.renew:
+                raise click.UsageError(f"{name} has secrets: say --keep-secrets, --new-secret or --unsigned")
+            else:
+                made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+                members["secrets"] = [made]
+        raw = msgspec.json.encode(members)
+        parse(raw, strict=True)
+        for warning in _edge(members["url"], settings):
+            output.note(f"note: {warning}")
+        answer = await receivers.put(name, raw, None if before is None else before.revision)
+    stored = _stored(name, answer)
+    return {"receiver": name, "revision": stored.sequence, "replaced": before is not None, "secret": made}
+
+
+def _secrets(raw: bytes) -> list[Any]:
+    """The secrets of a configuration, be the rest of it valid or not."""
+    try:
+        found = _object(raw).get("secrets")
+    except InvalidPolicy:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _edge(url: str, settings: Settings) -> list[str]:
+    """Why nodes with these settings would not post to the URL.
+
+    Names are not resolved, since nodes may lie where they mean something else.
+    """
+    try:
+        target = parse_target(url)
+    except InvalidTarget as error:
+        raise InvalidPolicy([str(error)]) from None
+    found = []
+    if target.scheme != "https" and not settings.allow_http:
+        found.append("nodes post to http:// only with --allow-http, as angarium dev has")
+    try:
+        address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
+    except ValueError:
+        return found
+    rule = not_public(address)
+    networks = [ip_network(each) for each in settings.allow_networks]
+    if rule is not None and not any(address in network for network in networks):
+        found.append(
+            f"nodes connect to {target.host} ({rule}) only with --allow-network; "
+            "angarium dev has it for loopback"
+        )
+    return found
+
+
+def _stored(name: str, answer: Answer) -> Stored:
+    match answer:
+        case Stored():
+            return answer
+        case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+            raise click.ClickException(
+                f"{name} was changed by somebody else just now; look at it, then try again"
+            )
+        case Refused(code, text):
+            raise click.ClickException(f"NATS refused it: {text} (JetStream error {code})")
+        case Unanswered(why):
+            raise click.ClickException(f"nobody confirmed it ({why}); look with angarium receiver get {name}")
+
+
+async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str]]:
+    """The members without what is secret, and why they are not in force, if so."""
+    split_receiver(name)
+    async with open_jetstream(settings) as js:
+        found = await Receivers(js, installation(settings).names).get(name)
+    if found is None:
+        raise click.ClickException(f"there is no receiver {name}; angarium receiver list shows all")
+    return _shown(found.raw)
+
+
+def _shown(raw: bytes) -> tuple[dict[str, Any], list[str]]:
+    try:
+        members = _object(raw)
+    except InvalidPolicy as error:
+        return {}, error.problems
+    try:
+        _, problems = parse(raw, strict=False)
+    except InvalidPolicy as error:
+        problems = error.problems
+    for name in ("secrets", "headers"):
+        if isinstance(members.get(name), dict):
+            members[name] = dict.fromkeys(members[name], logs.HIDDEN)
+        elif isinstance(members.get(name), list):
+            members[name] = [logs.HIDDEN] * len(members[name])
+    return members, problems
+
+
+async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any]]:
+    """A row for each receiver, in alphabetical order."""
+    if tenant is not None:
+        check_tenant(tenant)
+    async with open_jetstream(settings) as js:
+        receivers = Receivers(js, installation(settings).names)
+        names = [name for name in await receivers.keys() if tenant is None or name.split(".")[0] == tenant]
+        found = [(name, await receivers.get(name)) for name in names]
+    return [_row(name, each.raw) for name, each in found if each is not None]
+
+
+def _row(name: str, raw: bytes) -> dict[str, Any]:
+    members, problems = _shown(raw)
+    rate = members.get("rate")
+    return {
+        "receiver": name,
+        "url": logs.redact(str(members.get("url", ""))),
+        "order": members.get("order", "strict"),
+        "rate": f"{rate.get('limit')}/{rate.get('per', 'second')}" if isinstance(rate, dict) else None,
+        "signed": bool(members.get("secrets")),
+        "paused": members.get("paused", False),
+        "problem": "; ".join(problems) or None,
+    }
+
+
+async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> bool:
+    """Remove it; `agreed` is asked with how much waits, if anything does. False: it was not."""
+    split_receiver(name)
+    async with open_jetstream(settings) as js:
+        of = installation(settings)
+        receivers = Receivers(js, of.names)
+        if await receivers.get(name) is None:
+            raise click.ClickException(f"there is no receiver {name}; angarium receiver list shows all")
+        waiting = await _waiting(js, of, name)
+        if waiting and not agreed(waiting):
+            return False
+        _stored(name, await receivers.delete(name))
+        return True
+
+
+async def _waiting(js: JetStream, of: Installation, name: str) -> str:
+    """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
+    try:
+        count = (await ask(js, of.names, "inspect", name))["backlog"]
+    except click.ClickException:
+        subject = of.names.delivery(shard_of(*split_receiver(name), of.shards), name)
+        count = (await js.subjects(of.names.deliveries, subject)).get(subject, 0)
+        return f"up to {count} events" if count else ""
+    return f"{count} events" if count else ""

@@ -1,0 +1,39 @@
+"""`angarium dev`: everything on this machine, NATS included."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from angarium.console import flags
+
+
+@click.command(short_help="Everything on this machine, NATS included.")
+@click.option(
+    "--dir",
+    "directory",
+    default=".angarium",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where NATS keeps its store.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Port of NATS (default: 4222 or a free one).",
+)
+@flags.takes(*flags.CONNECTION, *flags.INSTALLATION, *flags.NODE)
+def dev(directory: Path, port: int | None, **given: Any) -> None:
+    """Run NATS, set it up, and run a node, in one go, until Ctrl-C. The store stays and is used again.
+
+    Receivers may be on http:// and on this machine's loopback addresses. With --nats a server that is there
+    already is used; the one in angarium.toml is not, since it may be the one in production.
+    """
+    from angarium.console.developing import develop
+    from angarium.console.looping import run
+
+    server = given["nats"]
+    settings = flags.settings_of(given)
+    run(develop(settings, None if server else directory, port))

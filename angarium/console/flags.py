@@ -1,0 +1,76 @@
+"""The flags that set settings, made from the settings themselves, so that names and texts cannot differ.
+
+A command takes them as keywords of the settings' names and hands them to `settings_of`. Values are texts
+here: the settings convert and check them, whichever way they came.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from angarium import logs, settings
+from angarium.settings import FILES, Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LOGS = ("log_format", "log_level")
+CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix")
+INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
+EDGE = ("allow_http", "allow_networks")
+NODE = ("node", "ttl_s", "drain_s", *EDGE, "default_rate", "default_burst")
+
+
+def takes(*names: str) -> Callable[[Command], Command]:
+    """Gives a command the flags of these settings, `--config` and those of the logs."""
+
+    def decorate(command: Command) -> Command:
+        options = [_option(name) for name in (*names, *LOGS)]
+        options.append(
+            click.option("--config", metavar="FILE", help="Settings file (default ./angarium.toml).")
+        )
+        return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+    return decorate
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """The settings under which a command runs; its logs look as they say from now on."""
+    names = {"config", *(each.name for each in msgspec.structs.fields(Settings))}
+    loaded = settings.load({name: value for name, value in given.items() if name in names})
+    logs.configure(loaded.log_format, loaded.log_level)
+    return loaded
+
+
+@functools.cache
+def _fields() -> dict[str, msgspec.structs.FieldInfo]:
+    return {each.name: each for each in msgspec.structs.fields(Settings)}
+
+
+def _option(name: str) -> Callable[[Command], Command]:
+    field = _fields()[name]
+    text = next(meta.description for meta in field.type.__metadata__ if meta.description)
+    text = text[0].upper() + text[1:]
+    flag = settings.flag_name(name)
+    if field.type.__origin__ is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{text}.")
+    many = settings.is_list(field.type)
+    default = field.default
+    if default not in (None, (), msgspec.NODEFAULT):
+        text += f" [{', '.join(default) if many else default}]"
+    return click.option(flag, name, multiple=many, metavar=_metavar(name, field.type), help=f"{text}.")
+
+
+def _metavar(name: str, kind: Any) -> str:
+    match msgspec.inspect.type_info(kind):
+        case (
+            msgspec.inspect.LiteralType(values=values)
+            | msgspec.inspect.Metadata(type=msgspec.inspect.LiteralType(values=values))
+        ):
+            return "|".join(map(str, values))
+        case _:
+            return {"nats": "URL", "allow_networks": "NETWORK"}.get(
+                name, "FILE" if name in FILES else "VALUE"
+            )

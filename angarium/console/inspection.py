@@ -1,0 +1,66 @@
+"""`angarium inspect`: the live state of a receiver, from the node that owns it."""
+
+from typing import Any
+
+import click
+
+from angarium.console import flags, output
+
+
+@click.command("inspect", short_help="The live state of a receiver.")
+@click.argument("receiver", metavar="TENANT.NAME")
+@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@flags.takes(*flags.CONNECTION)
+def inspect(receiver: str, as_json: bool, **given: Any) -> None:
+    """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
+
+    The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
+    """
+    import asyncio
+
+    from actors.ids import split_receiver
+    from angarium.console.asking import ask_alone
+
+    settings = flags.settings_of(given)
+    split_receiver(receiver)
+    answer = asyncio.run(ask_alone(settings, "inspect", receiver))
+    if as_json:
+        output.say_json(answer)
+        return
+    for line in lines(answer):
+        output.say(line)
+
+
+def lines(state: dict[str, Any]) -> list[str]:
+    """The state for people: a headline, what it waits for, and the rest as names and values."""
+    width = max(map(len, state))
+    shown = [f"{state['receiver']}: {_headline(state)}"]
+    for name, value in state.items():
+        if name in ("receiver", "phase") or value in (None, [], {}):
+            continue
+        shown.append(f"  {name:{width}}  {_value(name, value)}")
+    return shown
+
+
+def _headline(state: dict[str, Any]) -> str:
+    phase = str(state["phase"]).replace("_", " ")
+    until = f" until {state['resume_at']}" if state.get("resume_at") else ""
+    return f"{phase}{until}, {state['backlog']} waiting"
+
+
+def _value(name: str, value: Any) -> str:
+    match name, value:
+        case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
+            return f"{tokens:g} of {burst} tokens, {limit:g} a {per}"
+        case "last_response", {"status": status, "body": body}:
+            return f"{status} {output.first_of(body, 200)}".rstrip()
+        case _, dict():
+            return ", ".join(
+                f"{key} {output.visible(str(each))}" for key, each in value.items() if each is not None
+            )
+        case _, list():
+            return output.visible("; ".join(map(str, value)))
+        case _, bool():
+            return "yes" if value else "no"
+        case _:
+            return output.visible(str(value))

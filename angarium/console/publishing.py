@@ -1,0 +1,109 @@
+"""Publishing for `angarium publish`: one event after the other, each until its fate is known."""
+
+import asyncio
+import uuid
+from collections.abc import Iterable
+
+import click
+import msgspec
+from msgspec import Struct
+
+from angarium.connecting import installation, open_jetstream
+from angarium.console import output
+from angarium.settings import Settings
+from streams import messages
+from streams.answers import Refused, Stored, Unanswered
+from streams.jetstream import MESSAGE_TOO_LARGE, JetStream
+from streams.topology import Names
+
+TRIES = 5
+PAUSE_S = 0.5
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """What all events of one run have in common; an empty `id` means a new one each."""
+
+    receiver: str
+    type: str
+    content_type: str
+    id: str = ""
+
+    def headers(self) -> dict[str, str]:
+        """The headers of one event.
+
+        JetStream compares message ids over all tenants and receivers, so the receiver stands before the id.
+        """
+        event_id = self.id or str(uuid.uuid4())
+        return {
+            messages.ID: event_id,
+            messages.MESSAGE_ID: f"{self.receiver}:{event_id}",
+            messages.TYPE: self.type,
+            messages.CONTENT_TYPE: self.content_type,
+        }
+
+
+async def publish_all(
+    settings: Settings, draft: Draft, bodies: Iterable[bytes], *, numbered: bool, as_json: bool
+) -> None:
+    """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
+    async with open_jetstream(settings) as js:
+        names = installation(settings).names
+        subject = names.publish_to(draft.receiver)
+        for number, body in enumerate(bodies, 1):
+            headers = draft.headers()
+            try:
+                stored = await _publish(js, subject, body, headers)
+            except click.ClickException as error:
+                where = f"line {number}: " if numbered else ""
+                rest = f" ({number - 1} published before it)" if numbered else ""
+                raise click.ClickException(f"{where}{error.message}{rest}") from None
+            _show(names, stored, headers[messages.ID], as_json=as_json)
+            if draft.content_type == messages.CONTENT_TYPE_DEFAULT and not _is_json(body):
+                output.note("note: the body is not JSON; say what it is with --content-type")
+
+
+async def _publish(js: JetStream, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
+    """Repeats an unanswered one under its id, which is harmless, since JetStream drops what it has."""
+    for left in range(TRIES - 1, -1, -1):
+        match await js.publish(subject, body, headers):
+            case Stored() as stored:
+                return stored
+            case Refused(code, text):
+                raise click.ClickException(_refusal(code, text))
+            case Unanswered(why):
+                if not left:
+                    raise click.ClickException(
+                        f"nobody confirmed the event ({why}); it is stored or not: publish it again with "
+                        f"--id {headers[messages.ID]}, and see angarium doctor"
+                    )
+                await asyncio.sleep(PAUSE_S)
+    raise AssertionError
+
+
+def _refusal(code: int, text: str) -> str:
+    if code == MESSAGE_TOO_LARGE:
+        return "refused: the event is larger than max_body; send less, or a link to it"
+    return f"refused: {text} (JetStream error {code})"
+
+
+def _show(names: Names, stored: Stored, event_id: str, *, as_json: bool) -> None:
+    shown = {
+        "stream": names.deliveries,
+        "position": stored.sequence,
+        "id": event_id,
+        "duplicate": stored.duplicate,
+    }
+    if as_json:
+        output.say_json_line(shown)
+    else:
+        output.say(
+            f"{names.deliveries} {stored.sequence} {event_id}{' (duplicate: dropped)' * stored.duplicate}"
+        )
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return True

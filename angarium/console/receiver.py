@@ -1,0 +1,181 @@
+"""`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
+
+import asyncio
+from typing import Any, BinaryIO
+
+import click
+
+from angarium.console import flags, output
+
+PING_S = 75.0
+"""A ping waits for its token, then for the receiver's own time-out of at most a minute."""
+
+# Flag, member of the configuration, kind, help. A value is checked where every configuration is, so that no
+# flag can say what the bucket would not take.
+MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
+    ("--url", "url", str, "Where events are posted to."),
+    ("--order", "order", click.Choice(["strict", "relaxed"]), "One attempt in flight, or several."),
+    ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order."),
+    ("--timeout-s", "timeout_s", float, "Time for an attempt, to the end of the answer's headers."),
+    ("--base-s", "retry.base_s", float, "Longest delay of the first retry; it doubles with each."),
+    ("--cap-s", "retry.cap_s", float, "Longest delay of any retry."),
+    ("--max-age-s", "retry.max_age_s", float, "Age at which an event is given up."),
+    ("--max-attempts", "retry.max_attempts", int, "Attempts of an event; 0: until it is too old."),
+    ("--rejected-attempts", "retry.rejected_attempts", int, "Attempts of an event that is rejected."),
+    ("--offline-after-s", "offline.after_s", float, "Failing for so long is offline."),
+    ("--disable-after-s", "offline.disable_after_s", float, "Failing for so long disables."),
+    ("--dedup-window", "dedup_window", int, "Ids that are remembered, to drop repeats."),
+    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest are given up."),
+    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second."),
+    ("--burst", "burst", int, "Attempts at once."),
+)
+
+
+def parameter(member: str) -> str:
+    """The keyword under which click hands on the flag of a member."""
+    return member.replace(".", "__")
+
+
+def _members(command: Any) -> Any:
+    for flag, member, kind, text in reversed(MEMBERS):
+        command = click.option(flag, parameter(member), type=kind, help=text)(command)
+    return command
+
+
+@click.group(short_help="Configure receivers, and ask things of one.")
+def receiver() -> None:
+    """Configure receivers, and ask things of one. A receiver is named TENANT.NAME, such as acme.billing."""
+
+
+@receiver.command(short_help="Put a receiver's configuration.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.argument("policy", metavar="[JSON]", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
+@_members
+@click.option("--event", "events", multiple=True, metavar="PATTERN", help="Event types to take (repeatable).")
+@click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
+@click.option("--paused", is_flag=True, default=None, help="Let its events wait.")
+@click.option(
+    "--secret", "secrets", multiple=True, metavar="whsec_…", help="Secret to sign with (repeatable)."
+)
+@click.option("--keep-secrets", is_flag=True, help="Sign with the secrets that the receiver has.")
+@click.option("--new-secret", is_flag=True, help="Sign with a new secret alone.")
+@click.option("--unsigned", is_flag=True, help="Do not sign.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@flags.takes(*flags.CONNECTION, *flags.EDGE)
+def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
+    """Put a receiver's configuration: JSON, as the argument or from a file, or flags.
+
+    It REPLACES the one that is there; whatever is left out takes its default. Only the URL is required. A
+    receiver without secrets gets one, which is shown once; where there are some, say what becomes of them.
+    """
+    from angarium.console import configuring
+
+    settings = flags.settings_of(given)
+    if policy is not None and file is not None:
+        raise click.UsageError("the JSON is given twice; give the argument or --file")
+    text = file.read() if file is not None else policy.encode() if policy is not None else None
+    draft = configuring.draft(text, given)
+    done = asyncio.run(configuring.put(settings, name, draft))
+    if as_json:
+        output.say_json(done)
+        return
+    output.say(f"{'replaced' if done['replaced'] else 'put'} {name} (revision {done['revision']})")
+    if done["secret"]:
+        output.say(f"secret: {done['secret']} (not shown again)")
+
+
+@receiver.command(short_help="Show a receiver's configuration.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option(
+    "--json", is_flag=True, help="For the sake of order: it is JSON in any case.", expose_value=False
+)
+@flags.takes(*flags.CONNECTION)
+def get(name: str, **given: Any) -> None:
+    """Show a receiver's configuration as it was put, without secrets and values of headers."""
+    from angarium.console import configuring
+
+    members, problems = asyncio.run(configuring.get(flags.settings_of(given), name))
+    output.say_json(members)
+    if problems:
+        output.note(f"not in force: {'; '.join(problems)}")
+
+
+@receiver.command("list", short_help="List the receivers.")
+@click.argument("tenant", required=False)
+@click.option("--json", "as_json", is_flag=True, help="In JSON.")
+@flags.takes(*flags.CONNECTION)
+def list_receivers(tenant: str | None, as_json: bool, **given: Any) -> None:
+    """List all receivers, or those of a tenant, with their configurations in short."""
+    from angarium.console import configuring
+
+    rows = asyncio.run(configuring.overview(flags.settings_of(given), tenant))
+    if as_json:
+        output.say_json(rows)
+    else:
+        headings = ("receiver", "url", "order", "rate", "signed", "paused", "problem")
+        output.say_table(headings, [list(row.values()) for row in rows])
+
+
+@receiver.command(short_help="Remove a receiver.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@flags.takes(*flags.CONNECTION)
+def rm(name: str, yes: bool, **given: Any) -> None:
+    """Remove a receiver. What it has waiting is discarded, on record; it asks before."""
+    from angarium.console import configuring
+
+    def agreed(waiting: str) -> bool:
+        if not output.answers_come():
+            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
+        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
+
+    settings = flags.settings_of(given)
+    if asyncio.run(configuring.remove(settings, name, (lambda _: True) if yes else agreed)):
+        output.say(f"removed {name}")
+    else:
+        raise click.ClickException(f"{name} was not removed")
+
+
+@receiver.command(short_help="Let a receiver's events wait.")
+@click.argument("name", metavar="TENANT.NAME")
+@flags.takes(*flags.CONNECTION)
+def pause(name: str, **given: Any) -> None:
+    """Let a receiver's events wait until it is resumed. It is recorded in its configuration."""
+    _ask("pause", name, given)
+    output.say(f"{name} is paused")
+
+
+@receiver.command(short_help="Let a receiver go on.")
+@click.argument("name", metavar="TENANT.NAME")
+@flags.takes(*flags.CONNECTION)
+def resume(name: str, **given: Any) -> None:
+    """Let a receiver go on: no pause, no disablement, no backoff and no throttling any more."""
+    _ask("resume", name, given)
+    output.say(f"{name} goes on")
+
+
+@receiver.command(short_help="Send a receiver a ping.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@flags.takes(*flags.CONNECTION)
+def ping(name: str, as_json: bool, **given: Any) -> None:
+    """Post a ping to a receiver, paused or not, and show what it answers. Ends with 1 unless it is a 2xx."""
+    answer = _ask("ping", name, given, timeout_s=PING_S)
+    status, error = answer.get("status"), answer.get("error")
+    if as_json:
+        output.say_json(answer)
+    elif status is not None:
+        output.say(f"{name} answered {status} after {answer['latency_ms']:g} ms")
+    if error is not None or status is None or not 200 <= status < 300:
+        raise click.ClickException(output.visible(error or f"{name} did not take the ping ({status})"))
+
+
+def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:
+    from actors.ids import split_receiver
+    from angarium.console.asking import ask_alone
+
+    settings = flags.settings_of(given)
+    split_receiver(name)
+    return asyncio.run(ask_alone(settings, verb, name, timeout_s=timeout_s))

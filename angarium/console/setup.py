@@ -1,0 +1,37 @@
+"""`angarium setup`: makes the streams and buckets of an installation."""
+
+from typing import Any
+
+import click
+
+from angarium.console import flags, output
+
+
+@click.command(short_help="Make the streams and buckets of an installation.")
+@click.option("--json", "as_json", is_flag=True, help="What was made, in JSON.")
+@flags.takes(*flags.CONNECTION, *flags.INSTALLATION)
+def setup(as_json: bool, **given: Any) -> None:
+    """Make the streams, buckets and consumers that are missing, and print what was made.
+
+    It may run any number of times: it only adds, and refuses where what is there contradicts the settings.
+    The number of shards is fixed for the life of the installation.
+    """
+    import asyncio
+
+    settings = flags.settings_of(given)
+    made = asyncio.run(_setup(settings))
+    if as_json:
+        output.say_json({"made": made})
+        return
+    for line in made:
+        output.say(line)
+    if not made:
+        output.say("everything was there already")
+
+
+async def _setup(settings: Any) -> list[str]:
+    from angarium.connecting import installation, open_jetstream
+    from streams.setup import setup as set_up
+
+    async with open_jetstream(settings) as js:
+        return await set_up(js, installation(settings))

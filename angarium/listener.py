@@ -1,0 +1,131 @@
+"""A small HTTP/1.1 server for receivers on this machine: what `angarium listen` stands on.
+
+It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
+connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from http import HTTPStatus
+
+import httptools
+from msgspec import Struct
+
+HEAD_MAX = 64 << 10
+BODY_MAX = 16 << 20
+
+
+class Received(Struct, frozen=True):
+    """One request. Names of headers are in lower case; of repeated ones the last counts."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Reply(Struct, frozen=True):
+    """What is answered, `delay_s` after the request came."""
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    delay_s: float = 0.0
+
+
+Answer = Callable[[Received], Reply]
+
+
+async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
+    """Listen; port 0 takes a free one. Raises OSError where the address cannot be had."""
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), host, port)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Connection(asyncio.Protocol):
+    """One client. The parser calls the methods whose names begin with `on_`."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[tuple[Received, bool]] = deque()
+        self._answering = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            self._end(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._end(HTTPStatus.BAD_REQUEST)
+
+    # ---- the parser's callbacks
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._head_left, self._body_left = HEAD_MAX, BODY_MAX
+
+    def on_url(self, part: bytes) -> None:
+        self._url += part
+        self._head_left -= len(part)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_left -= len(name) + len(value)
+        if self._head_left < 0:
+            raise _TooLarge
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, part: bytes) -> None:
+        self._body_left -= len(part)
+        if self._body_left < 0:
+            raise _TooLarge
+        self._body.append(part)
+
+    def on_message_complete(self) -> None:
+        method, path = self._parser.get_method().decode("latin-1"), self._url.decode("latin-1")
+        received = Received(method, path, self._headers, b"".join(self._body))
+        self._waiting.append((received, self._parser.should_keep_alive()))
+        if not self._answering:
+            self._next()
+
+    # ---- answers, in the order of the requests
+
+    def _next(self) -> None:
+        self._answering = bool(self._waiting)
+        if self._answering:
+            received, stays = self._waiting.popleft()
+            reply = self._answer(received)
+            if reply.delay_s:
+                asyncio.get_running_loop().call_later(reply.delay_s, self._send, reply, stays)
+            else:
+                self._send(reply, stays)
+
+    def _send(self, reply: Reply, stays: bool) -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(_encode(reply))
+        if stays:
+            self._next()
+        else:
+            self._transport.close()
+
+    def _end(self, status: HTTPStatus) -> None:
+        self._transport.write(_encode(Reply(status, (("connection", "close"),))))
+        self._transport.close()
+
+
+def _encode(reply: Reply) -> bytes:
+    phrase = next((each.phrase for each in HTTPStatus if each == reply.status), "")
+    headers = (*reply.headers, ("content-length", str(len(reply.body))))
+    lines = [f"HTTP/1.1 {reply.status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + reply.body

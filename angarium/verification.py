@@ -1,0 +1,44 @@
+"""What a receiver checks before it trusts a request: both signatures, and that the first is fresh.
+
+`webhook-signature` is that of Standard Webhooks 1.0 (https://www.standardwebhooks.com): HMAC-SHA256 over
+`id.timestamp.body`. `angarium-signature` is over `id.sequence.body`; a ping has no sequence, and so none.
+"""
+
+import hmac
+from collections.abc import Mapping, Sequence
+
+from angarium.delivery.signing import Secret, sign
+
+TOLERANCE_S = 300
+"""How far the timestamp may be off, either way (Standard Webhooks)."""
+
+
+def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret], now: float) -> list[str]:
+    """Why the request must not be trusted, a phrase each; empty: it may be. Names of headers in lower case.
+
+    One of the secrets must have made each signature. `now` is in seconds since the epoch.
+    """
+    found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, secrets)
+    timestamp = headers.get("webhook-timestamp", "")
+    if timestamp.isdecimal() and abs(now - int(timestamp)) > TOLERANCE_S:
+        found.append(f"webhook-timestamp is {now - int(timestamp):.0f} s old")
+    if "angarium-sequence" in headers or "angarium-signature" in headers:
+        found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, secrets)
+    return found
+
+
+def _signature_problems(
+    name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret]
+) -> list[str]:
+    event_id, number, given = (headers.get(each, "") for each in ("webhook-id", number_name, name))
+    if not event_id or not event_id.isascii():
+        return [f"{name}: no usable webhook-id"]
+    if not (number.isascii() and number.isdecimal()):
+        return [f"{name}: no usable {number_name}"]
+    if not given:
+        return [f"{name} is missing"]
+    expected = [sign([secret], event_id, int(number), body) for secret in secrets]
+    signatures = [each.encode("latin-1") for each in given.split()]
+    if any(hmac.compare_digest(one, other) for one in expected for other in signatures):
+        return []
+    return [f"{name} is wrong"]
