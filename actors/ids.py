@@ -61,7 +61,7 @@ def event_id(given: str | None, position: int, stored_at: float) -> str:
 
 
 def dedup_key(event: str, again: str) -> bytes:
-    """Eight bytes that stand for an event's id in the dedup window; one sent again counts as another event."""
+    """Eight bytes that stand for an event's id in the dedup window; one sent again counts as another one."""
     return blake2b(f"{event}\n{again}".encode() if again else event.encode(), digest_size=KEY_BYTES).digest()
 
 
@@ -72,5 +72,5 @@ def fraction(receiver: str, sequence: int, attempt: int) -> float:
 
 
 def stable_hash(text: str) -> str:
-    """Sixteen hexadecimal digits that stand for `text` where the text may be secret, such as a URL."""
+    """Sixteen hexadecimal digits that stand for `text` where that may be secret, such as a URL."""
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -32,7 +32,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True):
-    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked`), `detail` a line for people."""
+    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked`), `detail` one for people."""
 
     error: str
     detail: str

@@ -32,7 +32,7 @@ _WILDCARD = re.compile(r"(?:(?:[A-Za-z0-9_-]+|\*)(?:\.(?:[A-Za-z0-9_-]+|\*)){0,1
 class Rate(Struct, frozen=True, kw_only=True):
     """`limit` attempts per `per`, at most `burst` at once; by default the limit per second, rounded up."""
 
-    limit: Annotated[float, Meta(gt=0, le=1e6)]
+    limit: Annotated[float, Meta(ge=1e-6, le=1e6)]
     per: Literal["second", "minute", "hour"] = "second"
     burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
@@ -99,16 +99,15 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     unknown = [_unknown(path) for path in _unknown_members(members)]
     problems = list(unknown) if strict else []
     policy = _convert(members, problems)
-    if policy is not None:
-        problems += _further_problems(policy)
-    if problems or policy is None:
+    problems += _further_problems(policy)
+    if problems:
         raise InvalidPolicy(problems)
     return policy, unknown
 
 
-def _convert(members: dict[str, Any], problems: list[str]) -> Policy | None:
-    """Convert member by member, so that one answer names every field that is wrong."""
-    good: dict[str, Any] = {}
+def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
+    """Convert member by member, so that one answer names every field; a wrong one takes its default."""
+    good: dict[str, Any] = {"url": "https://unknown.invalid"}
     for each in msgspec.structs.fields(Policy):
         if each.encode_name in members:
             try:
@@ -117,7 +116,7 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy | None:
                 problems.append(_sentence(each.encode_name, str(error)))
         elif each.required:
             problems.append(f"{each.encode_name}: required, but missing")
-    return None if problems or "url" not in good else Policy(**good)
+    return Policy(**good)
 
 
 def _sentence(name: str, message: str) -> str:

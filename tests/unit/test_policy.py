@@ -1,0 +1,232 @@
+"""What a configuration may say: the documented defaults and bounds, and a sentence for each wrong field."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from actors.errors import InvalidPolicy
+from actors.policy import RESERVED, Offline, Policy, Rate, Retry, parse
+
+URL = "https://example.com/hook"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def parsed(**members: Any) -> Policy:
+    return parse(json.dumps({"url": URL} | members).encode(), strict=True)[0]
+
+
+def problems(**members: Any) -> list[str]:
+    with pytest.raises(InvalidPolicy) as refused:
+        parsed(**members)
+    return refused.value.problems
+
+
+def test_only_the_url_is_needed_and_the_defaults_are_those_of_the_contract() -> None:
+    policy = parsed()
+    assert (policy.url, policy.events, policy.secrets, policy.order) == (URL, (">",), (), "strict")
+    assert (policy.rate, policy.concurrency, policy.timeout_s) == (None, 8, 15)
+    assert policy.retry == Retry(base_s=2, cap_s=3600, max_age_s=172800, max_attempts=0, rejected_attempts=5)
+    assert policy.offline == Offline(after_s=300, disable_after_s=432000)
+    assert (policy.dedup_window, policy.backlog_max, policy.headers, policy.paused) == (256, 10**6, {}, False)
+
+
+def test_objects_may_be_partial() -> None:
+    policy = parsed(retry={"base_s": 5}, offline={"after_s": 60}, rate={"limit": 10})
+    assert policy.retry == Retry(base_s=5)
+    assert policy.offline == Offline(after_s=60)
+    assert policy.rate == Rate(limit=10, per="second")
+
+
+@pytest.mark.parametrize(
+    ("rate", "per_second", "burst"),
+    [
+        ({"limit": 10}, 10, 10), ({"limit": 0.5}, 0.5, 1), ({"limit": 2.5}, 2.5, 3),
+        ({"limit": 30, "per": "minute"}, 0.5, 1), ({"limit": 7200, "per": "hour"}, 2, 2),
+        ({"limit": 1, "per": "hour", "burst": 4}, 1 / 3600, 4), ({"limit": 10, "burst": 1}, 10, 1),
+    ],
+)  # fmt: skip
+def test_the_burst_is_by_default_the_limit_per_second_rounded_up(
+    rate: dict[str, Any], per_second: float, burst: int
+) -> None:
+    policy = parsed(rate=rate)
+    assert policy.rate is not None
+    assert policy.rate.per_second == pytest.approx(per_second)
+    assert policy.rate.burst_max == burst
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"url": 1}, "url"), ({"url": ""}, "url"), ({"url": "https://" + "x" * 4096}, "url"),
+        ({"events": ">"}, "events"), ({"events": [1]}, "events"), ({"order": "loose"}, "order"),
+        ({"rate": {}}, "rate"), ({"rate": {"limit": 0}}, "rate.limit"),
+        ({"rate": {"limit": -1}}, "rate.limit"), ({"rate": {"limit": 1e7}}, "rate.limit"),
+        ({"rate": {"limit": 5e-324}}, "rate.limit"), ({"rate": {"limit": 1, "per": "day"}}, "rate.per"),
+        ({"rate": {"limit": 1, "burst": 0}}, "rate.burst"),
+        ({"rate": {"limit": 1, "burst": 1.5}}, "rate.burst"),
+        ({"concurrency": 0}, "concurrency"), ({"concurrency": 257}, "concurrency"),
+        ({"timeout_s": 0.05}, "timeout_s"), ({"timeout_s": 61}, "timeout_s"),
+        ({"retry": {"base_s": 0.01}}, "retry.base_s"), ({"retry": {"cap_s": 1}}, "retry.cap_s"),
+        ({"retry": {"max_age_s": 59}}, "retry.max_age_s"),
+        ({"retry": {"max_age_s": 432001}}, "retry.max_age_s"),
+        ({"retry": {"max_attempts": -1}}, "retry.max_attempts"),
+        ({"retry": {"rejected_attempts": 0}}, "retry.rejected_attempts"), ({"retry": []}, "retry"),
+        ({"offline": {"after_s": 0}}, "offline.after_s"), ({"dedup_window": 15}, "dedup_window"),
+        ({"dedup_window": 4097}, "dedup_window"), ({"backlog_max": 0}, "backlog_max"),
+        ({"paused": 1}, "paused"), ({"headers": {"a": 1}}, "headers"), ({"headers": []}, "headers"),
+        ({"secrets": "x"}, "secrets"),
+    ],
+)  # fmt: skip
+def test_what_is_out_of_bounds_is_named(members: dict[str, Any], field: str) -> None:
+    (problem,) = problems(**members)
+    assert problem.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("members"),
+    [
+        {"timeout_s": 0.1}, {"timeout_s": 60}, {"retry": {"base_s": 0.05, "cap_s": 0.05}},
+        {"retry": {"max_age_s": 60}}, {"retry": {"max_age_s": 432000}}, {"dedup_window": 16},
+        {"dedup_window": 4096}, {"concurrency": 1}, {"concurrency": 256}, {"rate": {"limit": 1e-6}},
+        {"rate": None},
+    ],
+)  # fmt: skip
+def test_the_bounds_themselves_are_allowed(members: dict[str, Any]) -> None:
+    parsed(**members)
+
+
+def test_one_answer_names_every_field_that_is_wrong() -> None:
+    wrong = problems(
+        url=1, order="loose", retry={"base_s": "x"}, nonsense=1, headers={"host": "x"}, secrets=["x"],
+        events=["a..b"],
+    )  # fmt: skip
+    assert [each.split(":")[0] for each in wrong] == [
+        "nonsense", "url", "order", "retry.base_s", "headers.host", "secrets[0]", "events[0]",
+    ]  # fmt: skip
+
+
+def test_a_missing_url_is_said() -> None:
+    with pytest.raises(InvalidPolicy, match="url: required, but missing"):
+        parse(b"{}", strict=False)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com", "ftp://example.com", "//example.com", "https://", "https:///x", "https://u:p@example.com",
+        "https://u@example.com", "https://example.com/a b", "https://example.com/\n", "https://exa\tmple.com",
+        "https://example.com:99999", "https://example.com:0", "https://[::1", "https://example.com/\x7f",
+    ],
+)  # fmt: skip
+def test_urls_that_cannot_be_called(url: str) -> None:
+    assert problems(url=url)[0].startswith("url: ")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://[::1]/x?y=1#z", "HTTPS://Example.com"])
+def test_urls_that_may_be_called_where_the_operator_allows(url: str) -> None:
+    assert parsed(url=url).url == url
+
+
+@pytest.mark.parametrize("pattern", [">", "*", "order.>", "order.*", "*.created", "a.*.c.>", "A-1._x"])
+def test_good_patterns(pattern: str) -> None:
+    assert parsed(events=[pattern]).events == (pattern,)
+
+
+def test_no_pattern_means_direct_sends_only() -> None:
+    assert parsed(events=[]).events == ()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", ".", "a.", ">.a", "a.>.b", "a*", "a b", "a..b", "a\n", ".".join("t" * 17), "x" * 201]
+)
+def test_bad_patterns(pattern: str) -> None:
+    assert problems(events=["ok", pattern])[0].startswith("events[1]: ")
+
+
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_"), ("whsk_abc", "whsec_"), ("whsec_", "24 to 64"),
+        ("whsec_$$$$", "base64"), ("whsec_" + "A" * 31, "24 to 64"), ("whsec_" + "A" * 88, "24 to 64"),
+        ("whsec_ä", "base64"), ("whsec_" + "A" * 33, "base64"),
+    ],
+)  # fmt: skip
+def test_bad_secrets_are_refused_and_not_repeated(secret: str, why: str) -> None:
+    (problem,) = problems(secrets=[SECRET, secret])
+    assert problem.startswith("secrets[1]: ")
+    assert why in problem
+    assert secret not in problem
+
+
+def test_good_secrets_padded_or_not() -> None:
+    parsed(secrets=[SECRET, "whsec_" + "A" * 34, "whsec_" + "A" * 34 + "==", "whsec_" + "A" * 86])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["webhook-id", "Webhook-X", "angarium-x", "Host", "Content-Length", "transfer-encoding", "TE"],
+)
+def test_headers_that_are_ours(name: str) -> None:
+    assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("", "x"), ("a b", "x"), ("a:", "x"), ("ä", "x"), ("a\r\n", "x"), ("x", "a\r\nb"), ("x", "\0"),
+        ("x", "€"), ("x", "y" * 4097),
+    ],
+)  # fmt: skip
+def test_headers_that_would_break_the_request(name: str, value: str) -> None:
+    (problem,) = problems(headers={name: value})
+    assert problem.startswith("headers")
+
+
+def test_reserved_members_are_refused_as_such() -> None:
+    for name in RESERVED:
+        assert problems(**{name: 1}) == [f"{name}: reserved for a later version"]
+
+
+def test_a_node_reports_unknown_members_and_goes_on() -> None:
+    raw = json.dumps({"url": URL, "colour": "red", "rate": {"limit": 1, "x": 1}, "labels": {}}).encode()
+    policy, warnings = parse(raw, strict=False)
+    assert policy == Policy(url=URL, rate=Rate(limit=1))
+    assert warnings == [
+        "colour: unknown member; check the spelling", "labels: reserved for a later version",
+        "rate.x: unknown member; check the spelling",
+    ]  # fmt: skip
+    with pytest.raises(InvalidPolicy) as refused:
+        parse(raw, strict=True)
+    assert refused.value.problems == warnings
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'"x"', b"{", b"\xff", b'{"url":"\xff"}', b"[" * 10**5])
+def test_what_is_no_object_is_refused_in_a_sentence(raw: bytes) -> None:
+    with pytest.raises(InvalidPolicy, match="configuration: "):
+        parse(raw, strict=False)
+
+
+def test_a_policy_does_not_show_its_secrets() -> None:
+    assert repr(parsed(secrets=[SECRET], headers={"authorization": "x"})) == "Policy(…)"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+MEMBERS = st.dictionaries(st.sampled_from([*Policy.__struct_fields__, "x"]), JSON, max_size=6)
+
+
+@given(MEMBERS, st.booleans())
+@example({"url": URL, "headers": {"\udcff": "x"}}, True)
+def test_whatever_is_put_it_is_a_policy_or_a_list_of_sentences(members: dict[str, Any], strict: bool) -> None:
+    raw = json.dumps({"url": URL} | members).encode()
+    try:
+        said = parse(raw, strict=strict)[1]
+    except InvalidPolicy as refused:
+        said = refused.problems or ["nothing"]
+    assert all(": " in each for each in said)
