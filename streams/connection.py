@@ -6,9 +6,12 @@ given all subscriptions, so that the wire ends only when it is closed.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import ssl
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import nats.errors
@@ -41,6 +44,14 @@ class ConnectOptions(Struct, frozen=True):
     tls_key: str | None = None
     timeout_s: float = 5.0
 
+    def files(self) -> list[str]:
+        named = (self.credentials, self.nkey, self.tls_ca, self.tls_certificate, self.tls_key)
+        return [path for path in named if path is not None]
+
+    def wants_tls(self) -> bool:
+        given = self.tls_ca is not None or self.tls_certificate is not None
+        return given or any(server.startswith("tls://") for server in self.servers)
+
 
 async def connect(options: ConnectOptions) -> "NatsWire":
     """Raises `ConnectError` when no server can be connected to, or none is within `timeout_s`."""
@@ -55,15 +66,17 @@ class NatsWire:
     def __init__(self, options: ConnectOptions) -> None:
         self.closed = False
         self._options = options
-        self._client = Client()
+        self._client = _Client(options)
         self._listeners: list[Callable[[bool], None]] = []
         self._subscriptions: list[_Subscribed] = []
         self._successor: asyncio.Task[None] | None = None
         self._errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._opened = False
+        self._told = True
 
     async def open(self) -> None:
         """Make the first connection. nats-py would try for ever, so its first round of failures ends it."""
+        _check_files(self._options)
         attempt = asyncio.ensure_future(self._connect())
         failed = asyncio.ensure_future(self._one_round_of_errors())
         try:
@@ -159,13 +172,21 @@ class NatsWire:
 
     async def _replace(self) -> None:
         """Put a new client in the place of one that gave up. It tries for ever, as often as nats-py does."""
-        self._client = Client()
+        self._client = _Client(self._options)
         await self._connect()
         for subscription in list(self._subscriptions):
             await subscription.move_to(self._client)
         self._tell(True)
 
     def _tell(self, connected: bool) -> None:
+        """A client that gives up says once more that it is not connected."""
+        if connected == self._told:
+            return
+        self._told = connected
+        if connected:
+            log.info("connected to NATS again")
+        elif not self.closed:
+            log.warning("the connection to NATS is lost; trying to make it again")
         for listener in self._listeners:
             listener(connected)
 
@@ -176,17 +197,28 @@ class NatsWire:
             self._errors.put_nowait(error)
 
     async def _on_disconnected(self) -> None:
-        if not self.closed:
-            log.warning("the connection to NATS is lost; trying to make it again")
         self._tell(False)
 
     async def _on_reconnected(self) -> None:
-        log.info("connected to NATS again")
         self._tell(True)
 
     async def _on_closed(self) -> None:
         if not self.closed:
             self._successor = asyncio.ensure_future(self._replace())
+
+
+class _Client(Client):
+    """nats-py's client, but one that never falls back to an open connection where TLS was asked for."""
+
+    def __init__(self, options: ConnectOptions) -> None:
+        super().__init__()
+        self._wants_tls = options.wants_tls()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """nats-py calls it before it sends anything, and upgrades only where the server requires it."""
+        if initial_connection and self._wants_tls and not info.get("tls_required"):
+            raise nats.errors.SecureConnRequiredError
+        await super()._process_info(info, initial_connection)
 
 
 class _Subscribed:
@@ -202,6 +234,8 @@ class _Subscribed:
     async def move_to(self, client: Client) -> None:
         if self._client is client:
             return
+        if client.is_closed:
+            return  # It gave up just now; its successor will take this subscription with all others.
         self._client = client
         # Limits of 0 mean none: a message dropped here would be a gap that only a re-read could fill.
         self._current = await client.subscribe(
@@ -219,6 +253,14 @@ class _Subscribed:
     async def _on_message(self, message: Msg) -> None:
         if self._handler is not None:
             self._handler(Message(message.subject, message.data, message.reply, message.headers))
+
+
+def _check_files(options: ConnectOptions) -> None:
+    """nats-py reads some of them only when a server asks for them."""
+    for path in options.files():
+        if not os.path.isfile(path):
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise ConnectError(_connect_error(options, missing))
 
 
 def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
@@ -239,6 +281,8 @@ def _connect_error(options: ConnectOptions, failure: BaseException) -> str:
     match failure:
         case ssl.SSLError():
             reason = f"TLS failed ({failure}); check the certificate, key and CA files"
+        case nats.errors.SecureConnRequiredError():
+            reason = "the server does not require TLS, which was asked for; enable it there, or ask for none"
         case TimeoutError():
             reason = "no answer in time; check the address and the network"
         case ConnectionRefusedError():
@@ -252,7 +296,7 @@ def _connect_error(options: ConnectOptions, failure: BaseException) -> str:
         case _ if "authorization" in str(failure).lower():
             reason = "the server refused who we are; check the credentials, the nkey, or the user in the URL"
         case _:
-            reason = f"{str(failure) or type(failure).__name__}"
+            reason = str(failure) or type(failure).__name__
     return f"cannot connect to NATS at {places}: {reason}"
 
 

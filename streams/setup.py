@@ -131,8 +131,9 @@ async def _make_consumers(js: JetStream, found: list[_Consumer]) -> list[str]:
 
 def _listed(stream: str, missing: list[_Consumer]) -> str:
     names = [consumer.wanted["durable_name"] for consumer in missing]
-    span = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    return f"{len(names)} consumers of {stream} ({span})"
+    if len(names) == 1:
+        return f"consumer {names[0]} of {stream}"
+    return f"{len(names)} consumers of {stream} ({names[0]} to {names[-1]})"
 
 
 async def _made(what: str, making: Awaitable[object]) -> None:

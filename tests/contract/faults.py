@@ -1,0 +1,96 @@
+"""A JetStream that misbehaves as told, between its caller and a server that does not."""
+
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+
+from streams.answers import Answer, Page, Refused, StoredMessage, Unanswered
+from streams.jetstream import JetStream
+from streams.wire import Wire
+
+Publish = Callable[[], Awaitable[Answer]]
+Fault = Callable[[Publish], Awaitable[Answer]]
+
+
+class FaultyJetStream(JetStream):
+    """`faults` are spent one a publish of their subject; `shown` bounds what a replica has of a stream."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self.published: defaultdict[str, list[tuple[bytes, dict[str, str]]]] = defaultdict(list)
+        self.shown: deque[int] = deque()
+        self.reads = 0
+
+    async def publish(
+        self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
+    ) -> Answer:
+        self.published[subject].append((data, headers or {}))
+
+        async def publish() -> Answer:
+            return await JetStream.publish(self, subject, data, headers, timeout_s)
+
+        if self.faults[subject]:
+            return await self.faults[subject].popleft()(publish)
+        return await publish()
+
+    async def read(
+        self,
+        stream: str,
+        subject: str,
+        sequence: int,
+        batch: int = 256,
+        max_bytes: int = 4 << 20,
+        timeout_s: float = 5.0,
+    ) -> Page:
+        page = await super().read(stream, subject, sequence, batch, max_bytes, timeout_s)
+        self.reads += 1
+        if not self.shown:
+            return page
+        end = self.shown.popleft()
+        return Page([message for message in page.messages if message.sequence <= end], 0)
+
+
+async def ack_lost(publish: Publish) -> Answer:
+    """It is stored, and nobody hears of it."""
+    await publish()
+    return Unanswered("the ack was lost")
+
+
+async def request_lost(_: Publish) -> Answer:
+    return Unanswered("the request was lost")
+
+
+async def stored_twice(publish: Publish) -> Answer:
+    """It comes twice, and the second answer is the one that is heard."""
+    await publish()
+    return await publish()
+
+
+def refused(code: int) -> Fault:
+    async def refuse(_: Publish) -> Answer:
+        return Refused(code, "refused by the test")
+
+    return refuse
+
+
+def after(action: Callable[[], Awaitable[object]]) -> Fault:
+    """Something happens before it reaches the server."""
+
+    async def act(publish: Publish) -> Answer:
+        await action()
+        return await publish()
+
+    return act
+
+
+class HookedJetStream(FaultyJetStream):
+    """Runs an action, once, before the next read of a subject's last message from the leader."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self.before_last: dict[str, deque[Callable[[], Awaitable[object]]]] = defaultdict(deque)
+
+    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
+        if self.before_last[subject]:
+            await self.before_last[subject].popleft()()
+        return await super().last_message(stream, subject)

@@ -1,0 +1,32 @@
+"""A whole installation for a test, small enough to be made in no time."""
+
+from streams.answers import Stored
+from streams.jetstream import JetStream
+from streams.partitions import shard_of
+from streams.setup import setup
+from streams.topology import Names, Settings
+
+SHARDS = 4
+
+
+def settings(prefix: str) -> Settings:
+    return Settings(prefix=prefix, shards=SHARDS, max_bytes=16 << 20)
+
+
+async def install(js: JetStream, prefix: str) -> Names:
+    await setup(js, settings(prefix))
+    return Names(prefix)
+
+
+def shard(receiver: str) -> int:
+    tenant, _, name = receiver.partition(".")
+    return shard_of(tenant, name, SHARDS)
+
+
+async def publish(
+    js: JetStream, names: Names, receiver: str, body: bytes = b"{}", headers: dict[str, str] | None = None
+) -> int:
+    """Publish to one receiver, as a producer does; returns the position."""
+    answer = await js.publish(names.publish_to(receiver), body, headers)
+    assert isinstance(answer, Stored)
+    return answer.sequence

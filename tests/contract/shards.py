@@ -1,0 +1,82 @@
+"""What the tests of a shard's memory share: clocks to turn, somebody who listens, and facts to record."""
+
+from collections.abc import Callable, Sequence
+
+from actors.facts import Repeated
+from actors.state import State
+from streams.claim import Claim, Lost, Owner, claim
+from streams.jetstream import JetStream
+from streams.journal import Entry
+from streams.topology import Names
+from tests.contract.waiting import until
+
+SHARD = 2
+RECEIVER = "acme.billing"
+
+
+class Clocks:
+    """A `Timekeeper` that stands still unless it is turned."""
+
+    def __init__(self, wall: float = 1_800_000_000.0, boottime: float = 1000.0) -> None:
+        self.now = wall
+        self.since_boot = boottime
+
+    def wall(self) -> float:
+        return self.now
+
+    def boottime(self) -> float:
+        return self.since_boot
+
+    def turn(self, seconds: float) -> None:
+        self.now += seconds
+        self.since_boot += seconds
+
+
+class Listening:
+    """A journal's listener that remembers. `released` says which floor the facts up to an index give."""
+
+    def __init__(self, released: Callable[[int], int] = lambda index: 0) -> None:
+        self.entries: list[Entry] = []
+        self.sequences: list[int] = []
+        self.fences: list[str] = []
+        self.released = released
+
+    def floor(self, index: int) -> int:
+        return self.released(index)
+
+    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+        self.entries += entries
+        self.sequences.append(sequence)
+
+    def fenced(self, why: str) -> None:
+        self.fences.append(why)
+
+    async def has(self, count: int) -> None:
+        await until(lambda: len(self.entries) >= count)
+
+    @property
+    def indices(self) -> list[int]:
+        return [entry.index for entry in self.entries]
+
+
+def anybody(_: Owner | None) -> bool:
+    return True
+
+
+async def own(
+    js: JetStream, names: Names, node: str, *, clocks: Clocks | None = None, resumes: int = 0, shard: int = SHARD
+) -> Claim:
+    """A claim that succeeds."""
+    claimed = await claim(
+        js, names, shard, node, clocks or Clocks(), may_claim=anybody, resumes=resumes
+    )
+    assert not isinstance(claimed, Lost), claimed
+    return claimed
+
+
+def repeated(position: int, receiver: str = RECEIVER) -> Repeated:
+    return Repeated(receiver=receiver, position=position)
+
+
+def blank(receiver: str = RECEIVER) -> State:
+    return State(receiver=receiver)

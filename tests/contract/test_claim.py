@@ -1,0 +1,290 @@
+"""Claiming a shard: whatever comes between two steps, the journal has one owner, and epochs only rise."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from actors.bucket import Unclean
+from actors.facts import Claimed
+from streams.checkpoint import Checkpoint
+from streams.claim import Claim, Lost, Owner, Predecessor, claim, release
+from streams.envelope import Flush, decode_flush, encode_flush
+from streams.errors import StreamRemade
+from streams.fence import EXPECTED
+from streams.jetstream import JetStream
+from streams.snapshots import Snapshots
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import HookedJetStream, ack_lost, after, refused, request_lost
+from tests.contract.installation import install, publish
+from tests.contract.shards import SHARD, Clocks, anybody, own
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def faulty(server: Server, names: Names) -> AsyncIterator[HookedJetStream]:
+    wire = await server.connect("faulty")
+    js = HookedJetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+async def journal_of(js: JetStream, names: Names) -> list[Flush]:
+    page = await js.read(names.journal, names.journal_of(SHARD), 1)
+    return [decode_flush(message.data, "the journal") for message in page.messages]
+
+
+async def owner_of(js: JetStream, names: Names) -> Owner:
+    message = await js.last_message(names.actors, names.owner(SHARD))
+    assert message is not None
+    return msgspec.json.decode(message.data, type=Owner)
+
+
+async def append_as(js: JetStream, names: Names, node: str, epoch: int, flush: int, floor: int = 0) -> None:
+    """What another owner does behind our back."""
+    data = encode_flush(node=node, epoch=epoch, flush=flush, floor=floor, at=0.0, unclean=None, facts=[])
+    await js.publish(names.journal_of(SHARD), data)
+
+
+class TestTheFirstClaim:
+    async def test_is_on_record_and_clean(self, js: JetStream, names: Names) -> None:
+        position = await publish(js, names, "acme.billing")
+        clocks = Clocks()
+        claimed = await own(js, names, "a", clocks=clocks)
+        assert claimed == Claim(
+            shard=SHARD,
+            epoch=claimed.epoch,
+            at=clocks.now,
+            boottime=clocks.since_boot,
+            clean=True,
+            position=position,
+            unclean=None,
+            sequence=claimed.sequence,
+            floor=0,
+            predecessor=None,
+        )
+        [flush] = await journal_of(js, names)
+        assert (flush.node, flush.epoch, flush.flush, flush.floor) == ("a", claimed.epoch, 0, 0)
+        assert flush.facts == (
+            Claimed(epoch=claimed.epoch, at=clocks.now, clean=True, position=position),
+        )
+        assert await owner_of(js, names) == Owner(node="a", at=clocks.now)
+
+    async def test_is_asked_for_first(self, js: JetStream, names: Names) -> None:
+        await own(js, names, "a")
+        asked: list[Owner | None] = []
+
+        def nobody(owner: Owner | None) -> bool:
+            asked.append(owner)
+            return False
+
+        lost = await claim(js, names, SHARD, "b", Clocks(), may_claim=nobody)
+        assert lost == Lost("a holds it")
+        assert [owner.node for owner in asked if owner] == ["a"]
+        assert (await owner_of(js, names)).node == "a"
+
+
+class TestClean:
+    """Clean is a claim after which nobody can have posted anything that is not on record."""
+
+    async def test_after_a_release(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        assert await release(js, names, first, "a")
+        assert (await owner_of(js, names)).released == first.epoch
+        second = await own(js, names, "b")
+        assert (second.clean, second.unclean) == (True, None)
+        assert second.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
+        assert second.epoch > first.epoch
+
+    async def test_not_without_a_release(self, js: JetStream, names: Names) -> None:
+        await own(js, names, "a")
+        position = await publish(js, names, "acme.billing")
+        clocks = Clocks()
+        second = await own(js, names, "b", clocks=clocks)
+        assert not second.clean
+        assert second.unclean == Unclean(second.epoch, position, clocks.now)
+
+    async def test_the_last_unclean_claim_is_handed_on(self, js: JetStream, names: Names) -> None:
+        await own(js, names, "a")
+        unclean = await own(js, names, "b")
+        await release(js, names, unclean, "b")
+        third = await own(js, names, "c")
+        assert (third.clean, third.unclean) == (True, unclean.unclean)
+        await release(js, names, third, "c")
+        assert (await own(js, names, "d")).unclean == unclean.unclean
+        fact = (await journal_of(js, names))[-1].facts[0]
+        assert isinstance(fact, Claimed)
+        assert (fact.clean, fact.unclean_epoch) == (True, unclean.epoch)
+
+    async def test_not_when_the_released_epoch_is_another_one_than_the_journals(
+        self, js: JetStream, names: Names
+    ) -> None:
+        """Somebody put `_owner`, gave up before he recorded it, and released that: the one before did not."""
+        first = await own(js, names, "a")
+        await js.publish(names.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
+        given_up = await js.last_message(names.actors, names.owner(SHARD))
+        assert given_up is not None
+        released = Owner(node="b", at=0.0, released=given_up.sequence)
+        await js.publish(names.owner(SHARD), msgspec.json.encode(released))
+        assert given_up.sequence != first.epoch
+        assert not (await own(js, names, "c")).clean
+
+    async def test_not_when_the_owner_is_missing_over_a_journal(self, js: JetStream, names: Names) -> None:
+        await append_as(js, names, "a", 0, 7)
+        assert not (await own(js, names, "b")).clean
+
+    async def test_not_when_the_owner_was_deleted(self, js: JetStream, names: Names) -> None:
+        """An empty journal alone does not make a shard new."""
+        await js.publish(names.owner(SHARD), b"", {"KV-Operation": "DEL"})
+        claimed = await own(js, names, "b")
+        assert not claimed.clean
+
+    async def test_for_a_process_whose_memory_is_whole(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        again = await own(js, names, "a", resumes=first.epoch)
+        assert (again.clean, again.unclean) == (True, None)
+        assert again.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
+
+    async def test_not_when_somebody_owned_in_between(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        await own(js, names, "b")
+        assert not (await own(js, names, "a", resumes=first.epoch)).clean
+
+
+class TestTheFloor:
+    async def test_is_that_of_the_last_flush(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        await append_as(js, names, "a", first.epoch, 1, floor=17)
+        assert (await own(js, names, "b")).floor == 17
+        assert (await journal_of(js, names))[-1].floor == 17
+
+    async def test_is_the_checkpoints_when_the_journal_has_aged_out(
+        self, js: JetStream, names: Names
+    ) -> None:
+        first = await own(js, names, "a")
+        unclean = Unclean(first.epoch, 3, 1.0)
+        checkpoint = Checkpoint(sequence=first.sequence, floor=17, unclean=unclean)
+        assert await Snapshots(js, names, first).write([], [], first.sequence, checkpoint)
+        await release(js, names, first, "a")
+        await js.purge(names.journal, first.sequence + 1)
+        second = await own(js, names, "b")
+        assert second.floor == 17
+        assert second.predecessor is None
+        assert second.unclean == Unclean(second.epoch, second.position, second.at)
+
+
+class TestRivals:
+    """A second claimer between any two steps."""
+
+    async def test_one_of_many_wins(self, js: JetStream, names: Names) -> None:
+        claims = await asyncio.gather(
+            *(claim(js, names, SHARD, node, Clocks(), may_claim=anybody) for node in "abcdef")
+        )
+        epochs = [flush.epoch for flush in await journal_of(js, names)]
+        assert epochs == sorted(epochs)
+        won = [each for each in claims if isinstance(each, Claim)]
+        assert max(each.epoch for each in won) == epochs[-1]
+
+    async def test_before_the_owner_is_put(
+        self, js: JetStream, names: Names, faulty: HookedJetStream
+    ) -> None:
+        faulty.faults[names.owner(SHARD)].append(after(lambda: own(js, names, "b")))
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        assert lost == Lost("another node was faster")
+        assert [flush.node for flush in await journal_of(js, names)] == ["b"]
+
+    async def test_before_the_journal_is_read(
+        self, js: JetStream, names: Names, faulty: HookedJetStream
+    ) -> None:
+        faulty.before_last[names.journal_of(SHARD)].append(lambda: own(js, names, "b"))
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        assert lost == Lost("another node claimed it meanwhile")
+        assert [flush.node for flush in await journal_of(js, names)] == ["b"]
+
+    async def test_before_the_owner_is_read_again(
+        self, js: JetStream, names: Names, faulty: HookedJetStream
+    ) -> None:
+        """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
+        rival = msgspec.json.encode(Owner(node="b", at=0.0))
+        hooks = faulty.before_last[names.owner(SHARD)]
+        hooks.append(lambda: asyncio.sleep(0))
+        hooks.append(lambda: js.publish(names.owner(SHARD), rival))
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        assert lost == Lost("another node claimed it meanwhile")
+        assert await journal_of(js, names) == []
+
+    async def test_before_the_claim_is_recorded(
+        self, js: JetStream, names: Names, faulty: HookedJetStream
+    ) -> None:
+        faulty.faults[names.journal_of(SHARD)].append(after(lambda: own(js, names, "b")))
+        lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
+        assert lost == Lost("another node claimed it meanwhile")
+        assert [flush.node for flush in await journal_of(js, names)] == ["b"]
+
+    async def test_the_owner_before_appends_once_more(
+        self, js: JetStream, names: Names, faulty: HookedJetStream
+    ) -> None:
+        """Its flush counts: the claim begins again with what that one says."""
+        first = await own(js, names, "a")
+        last_words = after(lambda: append_as(js, names, "a", first.epoch, 1, floor=5))
+        faulty.faults[names.journal_of(SHARD)].append(last_words)
+        claimed = await own(faulty, names, "b")
+        assert claimed.floor == 5
+        assert claimed.predecessor == Predecessor("a", first.epoch, 1, claimed.sequence - 1)
+
+
+class TestLostAnswers:
+    async def test_of_the_owner(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+        faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
+        claimed = await own(faulty, names, "a")
+        assert claimed.clean
+        message = await js.last_message(names.actors, names.owner(SHARD))
+        assert message is not None
+        assert claimed.epoch == message.sequence
+
+    async def test_of_the_record(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+        faulty.faults[names.journal_of(SHARD)] += [request_lost, refused(10164), refused(10158), ack_lost]
+        claimed = await own(faulty, names, "a")
+        assert len(await journal_of(js, names)) == 1
+        last = await js.last_message(names.journal, names.journal_of(SHARD))
+        assert last is not None
+        assert claimed.sequence == last.sequence
+
+    async def test_of_the_release(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+        claimed = await own(js, names, "a")
+        faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
+        assert await release(faulty, names, claimed, "a")
+        assert (await own(js, names, "b")).clean
+
+
+class TestRelease:
+    async def test_of_what_is_somebody_elses_changes_nothing(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        second = await own(js, names, "b")
+        assert not await release(js, names, first, "a")
+        assert (await owner_of(js, names)).node == "b"
+        assert await release(js, names, second, "b")
+
+    async def test_expects_the_claims_own_revision(
+        self, names: Names, faulty: HookedJetStream
+    ) -> None:
+        claimed = await own(faulty, names, "a")
+        await release(faulty, names, claimed, "a")
+        _, headers = faulty.published[names.owner(SHARD)][-1]
+        assert headers[EXPECTED] == str(claimed.epoch)
+
+
+class TestAnotherBucket:
+    async def test_is_told_from_a_rival(self, js: JetStream, names: Names) -> None:
+        """The journal bears an epoch that the bucket's revisions have not come to."""
+        await append_as(js, names, "z", 1_000_000, 3)
+        with pytest.raises(StreamRemade, match=r"_actors .* revision \d+, the journal's 1000000"):
+            await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)

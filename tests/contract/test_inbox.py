@@ -1,0 +1,336 @@
+"""What a shard's inbox hands on: everything above the floor, in order, by its owner alone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from actors.event import Event
+from streams.backlog import Backlog
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.inbox import Inbox
+from streams.jetstream import JetStream
+from streams.topology import Names, shard_consumer
+from tests.contract.conftest import Server
+from tests.contract.installation import install, publish, shard
+from tests.contract.waiting import until, until_true
+
+RECEIVER = "acme.billing"
+SHARD = shard(RECEIVER)
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+class Owner:
+    """Whoever owns the shard: it keeps what its inbox hands on."""
+
+    def __init__(self, js: JetStream, names: Names) -> None:
+        self.events: list[tuple[str, Event]] = []
+        self.malformed: list[tuple[str, int, str]] = []
+        self.replies: list[str] = []
+        self.floor = 0
+        self.within_lease = True
+        self.refuse: Callable[[Event], bool] = lambda _: False
+        self.inbox = Inbox(
+            js,
+            names,
+            SHARD,
+            on_event=self._take,
+            on_malformed=self._take_malformed,
+            may_reset=lambda: self.within_lease,
+            floor=lambda: self.floor,
+        )
+
+    def _take(self, receiver: str, event: Event, reply: str) -> None:
+        if self.refuse(event):
+            raise RuntimeError("refused")
+        self.events.append((receiver, event))
+        self.replies.append(reply)
+
+    def _take_malformed(self, receiver: str, position: int, reply: str, why: str) -> None:
+        self.malformed.append((receiver, position, why))
+        self.replies.append(reply)
+
+    @property
+    def positions(self) -> list[int]:
+        return [event.position for _, event in self.events]
+
+    async def has(self, count: int) -> None:
+        await until(lambda: len(self.events) + len(self.malformed) >= count)
+
+    async def reading(self, resets: int = 1) -> None:
+        await until(lambda: self.inbox.resets >= resets)
+
+
+@pytest.fixture
+async def owner(js: JetStream, names: Names) -> AsyncIterator[Owner]:
+    owner = Owner(js, names)
+    await owner.inbox.start()
+    yield owner
+    await owner.inbox.stop()
+
+
+async def test_events_come_in_order_with_what_was_published(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    for number in range(30):
+        await publish(js, names, RECEIVER, b"%d" % number, {"Nats-Msg-Id": f"id-{number}"})
+    await owner.has(30)
+    assert [(receiver, event.id, event.body) for receiver, event in owner.events] == [
+        (RECEIVER, f"id-{number}", b"%d" % number) for number in range(30)
+    ]
+    assert owner.positions == list(range(1, 31))
+    assert owner.inbox.received == 30
+
+
+async def test_only_the_shards_own_receivers_come(js: JetStream, names: Names, owner: Owner) -> None:
+    other = next(f"acme.r{n}" for n in range(100) if shard(f"acme.r{n}") != SHARD)
+    same = next(f"acme.r{n}" for n in range(100) if shard(f"acme.r{n}") == SHARD)
+    for receiver in (other, same, other, RECEIVER):
+        await publish(js, names, receiver)
+    await owner.has(2)
+    assert [receiver for receiver, _ in owner.events] == [same, RECEIVER]
+    assert owner.positions == [2, 4]
+
+
+async def test_nothing_comes_from_up_to_the_floor(js: JetStream, names: Names, owner: Owner) -> None:
+    await owner.inbox.stop()
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    later = Owner(js, names)
+    later.floor = 7
+    await later.inbox.start()
+    await later.has(3)
+    assert later.positions == [8, 9, 10]
+    await later.inbox.stop()
+
+
+async def test_a_name_that_no_receiver_can_have_is_malformed(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    bad = next(f"1st.r{n}" for n in range(100) if shard(f"1st.r{n}") == SHARD)
+    await publish(js, names, bad)
+    await publish(js, names, RECEIVER, headers={"Angarium-Type": "a b"})
+    await owner.has(2)
+    ((receiver, position, why),) = owner.malformed
+    assert (receiver, position) == (bad, 1)
+    assert why.startswith("tenant '1st'")
+    ((_, event),) = owner.events
+    assert event.malformed.startswith("Angarium-Type: event type 'a b'")
+    assert owner.inbox.received == 2
+
+
+NASTY: list[dict[str, str]] = [
+    {},
+    {"Nats-Msg-Id": "räksmörgås", "Content-Type": "text/plain"},
+    {"Nats-Msg-Id": "  padded  "},
+    {"Angarium-Id": "a:b: c", "Angarium-Source": "17", "traceparent": "x"},
+    {"angarium-id": "other case", "Status": "503", "Description": "No Responders"},
+    {"Nats-Stream": "forged", "Nats-Sequence": "1", "Nats-Time-Stamp": "never", "Nats-Subject": "x.y"},
+    {"Angarium-Again": "again-1", "Angarium-Id": "x" * 300},
+]
+
+
+async def test_an_event_is_the_same_by_whichever_way_it_comes(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    for headers in NASTY:
+        await publish(js, names, RECEIVER, b"\x00\xff\r\n", headers or None)
+    await owner.has(len(NASTY))
+    handed_out = [event for _, event in owner.events]
+    backlog = Backlog(js, names, SHARD, asyncio.Semaphore(1))
+    batch = await backlog.read(RECEIVER, 0, len(NASTY), 100)
+    assert batch.events == handed_out
+    assert [await backlog.event(RECEIVER, each.position) for each in handed_out] == handed_out
+
+
+ODD_BLOCKS = [
+    b"NATS/1.0\r\nNats-Msg-Id: \xff\xfe\r\n\r\n",
+    b"NATS/1.0\r\nAngarium-Id:no-blank\r\n\r\n",
+    b"NATS/1.0\r\nAngarium-Id: first\r\nAngarium-Id: last\r\n\r\n",
+    b"NATS/1.0\r\nAngarium-Id:\t tabs \t\r\n\r\n",
+    b"NATS/1.0\r\nAngarium-Id: a\nb\rc\r\n\r\n",
+    b"NATS/1.0\r\nno colon\r\n: no name\r\nA B: c\r\nAngarium-Id: ok\r\n\r\n",
+    b"NATS/1.0 503\r\nAngarium-Id: status\r\n\r\n",
+    b"NATS/1.0 503 No Responders\r\nAngarium-Id: status\r\n\r\n",
+    b"NATS/1.0\r\n Angarium-Id : folded\r\n\r\n",
+    b"NATS/1.0\r\nAngarium-Id: \xc2\x85nel\xc2\xa0\r\n\r\n",
+    b"NATS/1.0\r\n\r\n",
+]
+
+
+async def test_headers_that_no_client_would_write_make_the_same_event_by_both_ways(
+    nats_url: str, prefix: str
+) -> None:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    names = await install(js, prefix)
+    host, _, port = nats_url.removeprefix("nats://").partition(":")
+    _, raw = await asyncio.open_connection(host, int(port))
+    raw.write(b'CONNECT {"headers":true,"verbose":false}\r\n')
+    for block in ODD_BLOCKS:
+        head = f"HPUB {names.publish_to(RECEIVER)} {len(block)} {len(block) + 4}\r\n"
+        raw.write(head.encode() + block + b"body\r\n")
+    await raw.drain()
+    owner = Owner(js, names)
+    await owner.inbox.start()
+    await owner.has(len(ODD_BLOCKS))
+    batch = await Backlog(js, names, SHARD, asyncio.Semaphore(1)).read(RECEIVER, 0, len(ODD_BLOCKS), 100)
+    assert batch.events == [event for _, event in owner.events]
+    raw.close()
+    await raw.wait_closed()
+    await owner.inbox.stop()
+    await js.stop()
+    await wire.close()
+
+
+async def test_acks_reach_the_server(js: JetStream, names: Names, owner: Owner) -> None:
+    for _ in range(5):
+        await publish(js, names, RECEIVER)
+    await owner.has(5)
+    owner.inbox.ack(owner.replies[:2])
+    owner.inbox.ack(owner.replies[2:3])
+
+    async def acked() -> bool:
+        info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
+        return info is not None and (info.ack_floor, info.unacked) == (3, 2)
+
+    await until_true(acked)
+
+
+async def test_what_is_to_be_acked_when_it_stops_is_acked(js: JetStream, names: Names, owner: Owner) -> None:
+    await publish(js, names, RECEIVER)
+    await owner.has(1)
+    owner.inbox.ack(owner.replies)
+    await owner.inbox.stop()
+
+    async def acked() -> bool:
+        info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
+        return info is not None and (info.ack_floor, info.unacked) == (1, 0)
+
+    await until_true(acked)
+
+
+async def test_a_new_owner_gets_all_above_its_floor_and_the_old_one_nothing_more(
+    server: Server, js: JetStream, names: Names, owner: Owner
+) -> None:
+    for _ in range(6):
+        await publish(js, names, RECEIVER)
+    await owner.has(6)
+    owner.inbox.ack(owner.replies[3:])
+    owner.within_lease = False
+    wire = await server.connect("new owner")
+    new_js = JetStream(wire)
+    await new_js.start()
+    new = Owner(new_js, names)
+    new.floor = 2
+    await new.inbox.start()
+    await new.has(4)
+    for _ in range(20):
+        await publish(js, names, RECEIVER)
+    await new.has(24)
+    assert new.positions == list(range(3, 27))
+    assert owner.positions == list(range(1, 7))
+    await new.inbox.stop()
+    await new_js.stop()
+    await wire.close()
+
+
+async def test_without_a_lease_nothing_is_read(js: JetStream, names: Names, prefix: str) -> None:
+    owner = Owner(js, names)
+    owner.within_lease = False
+    await publish(js, names, RECEIVER)
+    await owner.inbox.start()
+    info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
+    assert info is not None
+    assert info.delivered == 0
+    assert owner.inbox.resets == 0
+    owner.within_lease = True
+    await owner.has(1)
+    await owner.inbox.stop()
+
+
+async def test_a_message_that_could_not_be_taken_comes_again_before_any_later_one(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    reports: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    await owner.reading()
+    owner.refuse = lambda event: event.position == 3 and len(reports) < 2
+    for _ in range(5):
+        await publish(js, names, RECEIVER)
+    await until(lambda: owner.positions[-1:] == [5])
+    assert owner.positions == [1, 2, 1, 2, 1, 2, 3, 4, 5]
+    assert [str(report["exception"]) for report in reports] == ["refused"] * 2
+    assert owner.inbox.resets == 3
+
+
+async def test_after_a_gap_it_goes_on_from_the_floor_of_now(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    for _ in range(4):
+        await publish(js, names, RECEIVER)
+    await owner.has(4)
+    owner.floor = 3
+    await js.consumer_reset(names.deliveries, f"shard-{SHARD}", 1)
+    await owner.reading(resets=2)
+    await publish(js, names, RECEIVER)
+    await until(lambda: owner.positions[-1] == 5)
+    assert owner.positions[4:][-2:] == [4, 5]
+    assert owner.inbox.received == 5
+
+
+async def test_a_consumer_that_is_gone_is_made_again(js: JetStream, names: Names, owner: Owner) -> None:
+    await publish(js, names, RECEIVER)
+    await owner.has(1)
+    owner.floor = 1
+    await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-{SHARD}", b"", 5.0)
+    await publish(js, names, RECEIVER)
+    await until(lambda: owner.positions == [1, 2])
+    info = await js.consumer_info(names.deliveries, f"shard-{SHARD}")
+    assert info is not None
+    assert info.config["priority_policy"] == shard_consumer(names, SHARD)["priority_policy"]
+
+
+async def test_a_stream_that_was_made_anew_is_not_read(
+    js: JetStream, names: Names, owner: Owner, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    await owner.has(3)
+    owner.floor = 3
+    await js.request(f"$JS.API.STREAM.DELETE.{names.deliveries}", b"", 5.0)
+    await install(js, prefix)
+    await publish(js, names, RECEIVER)
+    await until(lambda: any("made anew" in getattr(record, "why", "") for record in caplog.records))
+    assert owner.positions == [1, 2, 3]
+    assert owner.inbox.resets == 1
+
+
+async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path, port=0, sync_interval="always") as server:
+        wire = await connect(ConnectOptions(servers=(server.url,)))
+        js = JetStream(wire)
+        await js.start()
+        names = await install(js, "restart")
+        owner = Owner(js, names)
+        await owner.inbox.start()
+        for _ in range(5):
+            await publish(js, names, RECEIVER)
+        await owner.has(5)
+        owner.floor = 3
+        await server.kill()
+        await server.start()
+        await until(lambda: wire.connected)
+        await publish(js, names, RECEIVER)
+        await until(lambda: owner.positions[-3:] == [4, 5, 6])
+        assert owner.positions == [1, 2, 3, 4, 5, 4, 5, 6]
+        await owner.inbox.stop()
+        await js.stop()
+        await wire.close()

@@ -1,0 +1,258 @@
+"""Setting up: what is made serves, what is there is left alone, what would break a promise is refused."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from streams.answers import Refused, Stored, StreamInfo
+from streams.errors import SetupError, Unavailable
+from streams.jetstream import JetStream
+from streams.partitions import partition_of, shard_of
+from streams.setup import check, setup
+from streams.topology import STAMP_SHARDS, STAMP_VERSION, Settings, streams
+from tests.contract.conftest import Server
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def settings(prefix: str) -> Settings:
+    """Small: the tests of one server share its disk."""
+    return Settings(prefix=prefix, shards=4, max_bytes=64 * MIB)
+
+
+async def info(js: JetStream, stream: str) -> StreamInfo:
+    found = await js.stream_info(stream)
+    assert found is not None
+    return found
+
+
+async def test_everything_is_made_once(js: JetStream, settings: Settings, prefix: str) -> None:
+    names = settings.names
+    upper = prefix.upper()
+    assert await setup(js, settings) == [
+        f"stream {upper}_EVENTS of {prefix}.events.*.>",
+        f"stream {upper}_DELIVERIES of {prefix}.deliver.*.*",
+        f"stream {upper}_JOURNAL of {prefix}.journal.*",
+        f"stream {upper}_DEAD of {prefix}.dead.*.*",
+        f"stream KV_{prefix}_receivers of $KV.{prefix}_receivers.>",
+        f"stream KV_{prefix}_actors of $KV.{prefix}_actors.>",
+        f"stream KV_{prefix}_nodes of $KV.{prefix}_nodes.>",
+        f"4 consumers of {upper}_DELIVERIES (shard-0 to shard-3)",
+        f"4 consumers of {upper}_EVENTS (route-0 to route-3)",
+    ]
+    created = [(await info(js, name)).created for name in names.streams]
+    assert await setup(js, settings) == []
+    assert await check(js, settings) == []
+    assert [(await info(js, name)).created for name in names.streams] == created
+
+
+async def test_two_at_the_same_time(server: Server, js: JetStream, settings: Settings) -> None:
+    wire = await server.connect("the other")
+    other = JetStream(wire)
+    await other.start()
+    await asyncio.gather(setup(js, settings), setup(other, settings))
+    assert await check(js, settings) == []
+    await other.stop()
+    await wire.close()
+
+
+async def test_only_what_is_missing_is_made(js: JetStream, settings: Settings) -> None:
+    names = settings.names
+    await setup(js, settings)
+    await js.request(f"$JS.API.STREAM.DELETE.{names.dead_letters}", b"")
+    await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-2", b"")
+    assert [str(problem) for problem in await check(js, settings)] == [
+        f"the installation: stream {names.dead_letters} is missing, must be there: run `angarium setup`",
+        f"the installation: consumer shard-2 of {names.deliveries} is missing, must be there: "
+        "run `angarium setup`",
+    ]
+    assert await setup(js, settings) == [
+        f"stream {names.dead_letters} of {settings.prefix}.dead.*.*",
+        f"consumer shard-2 of {names.deliveries}",
+    ]
+
+
+async def test_what_is_published_comes_to_its_shard(js: JetStream, settings: Settings) -> None:
+    names = settings.names
+    await setup(js, settings)
+    for tenant, name in (("acme", "billing"), ("acme", "crm"), ("Other-1", "billing_2")):
+        receiver = f"{tenant}.{name}"
+        shard, partition = shard_of(tenant, name, 4), partition_of(tenant, 4)
+        assert isinstance(await js.publish(names.publish_to(receiver), b"d"), Stored)
+        assert isinstance(await js.publish(names.publish_event(tenant, "order.created.eu"), b"e"), Stored)
+        delivery = await js.last_message(names.deliveries, names.delivery(shard, receiver))
+        event = await js.last_message(names.events, names.event(partition, tenant, "order.created.eu"))
+        assert delivery is not None
+        assert event is not None
+        consumer = await js.consumer_info(names.deliveries, names.shard_consumer(shard))
+        router = await js.consumer_info(names.events, names.route_consumer(partition))
+        assert consumer is not None
+        assert router is not None
+        assert consumer.pending > 0
+        assert router.pending > 0
+
+
+async def test_bodies_fit_wherever_they_go(js: JetStream, settings: Settings) -> None:
+    """With the headers that a producer may set, and those that each further copy adds."""
+    names = settings.names
+    await setup(js, settings)
+    body, headers = bytes(settings.max_body), {"H": "x" * 8000}
+    assert isinstance(await js.publish(names.publish_event("a", "t"), body, headers), Stored)
+    copied = headers | {"Copy": "x" * 8000}
+    assert isinstance(await js.publish(names.publish_to("a.b"), body, copied), Stored)
+    dead = copied | {"Dead": "x" * 8000}
+    assert isinstance(await js.publish(names.dead("a.b"), body, dead), Stored)
+    for too_large in (names.publish_event("a", "t"), names.publish_to("a.b"), names.dead("a.b")):
+        assert isinstance(await js.publish(too_large, body + bytes(25_000)), Refused)
+
+
+async def test_the_journal_and_the_snapshots_can_be_fenced(js: JetStream, settings: Settings) -> None:
+    names = settings.names
+    await setup(js, settings)
+    last = "Nats-Expected-Last-Subject-Sequence"
+    assert await js.publish(names.journal_of(3), b"{}", {last: "0"}) == Stored(1)
+    assert await js.publish(names.owner(3), b"{}", {last: "0"}) == Stored(1)
+    fence = {last: "1", f"{last}-Subject": names.owner(3)}
+    assert await js.publish(names.actor(3, "a.b"), b"{}", fence) == Stored(2)
+    assert await js.publish(names.checkpoint(3), b"{}", fence) == Stored(3)
+    assert await js.subjects(names.actors, f"$KV.{settings.prefix}_actors.3.*") == {
+        names.owner(3): 1,
+        names.checkpoint(3): 1,
+    }
+
+
+async def test_a_node_shows_itself_for_a_while(js: JetStream, settings: Settings) -> None:
+    await setup(js, settings)
+    answer = await js.publish(settings.names.node("n1"), b"{}", {"Nats-TTL": "2s"})
+    assert answer == Stored(1)
+
+
+async def test_an_installation_without_a_stamp_is_stamped(js: JetStream, settings: Settings) -> None:
+    config = streams(settings)[0]
+    await js.stream_create(config | {"metadata": {"owner": "us"}})
+    made = await setup(js, settings)
+    assert f"stamp of stream {settings.names.events}" in made
+    metadata = (await info(js, settings.names.events)).config["metadata"]
+    assert (metadata[STAMP_SHARDS], metadata[STAMP_VERSION], metadata["owner"]) == ("4", "1", "us")
+    assert await setup(js, settings) == []
+
+
+async def test_limits_that_were_widened_are_left_alone(js: JetStream, settings: Settings) -> None:
+    await setup(js, settings)
+    wider = {"max_bytes": 128 * MIB, "max_age": 0, "max_msg_size": MIB, "duplicate_window": 600 * 10**9}
+    config = (await info(js, settings.names.deliveries)).config | wider
+    await js.stream_update(config)
+    assert await setup(js, settings) == []
+    after = (await info(js, settings.names.deliveries)).config
+    assert {name: after[name] for name in wider} == wider
+
+
+async def test_another_shard_count_is_refused(js: JetStream, settings: Settings) -> None:
+    await setup(js, settings)
+    with pytest.raises(SetupError) as refused:
+        await setup(js, msgspec.structs.replace(settings, shards=8))
+    assert "the number of shards is 4, must be 8" in str(refused.value)
+    assert "fixed for the life" in str(refused.value)
+
+
+async def test_a_newer_installation_is_refused(js: JetStream, settings: Settings) -> None:
+    config = streams(settings)[0]
+    await js.stream_create(config | {"metadata": {STAMP_SHARDS: "4", STAMP_VERSION: "2"}})
+    with pytest.raises(SetupError, match=r"the version is 2, must be 1 or less: .*upgrade"):
+        await setup(js, settings)
+
+
+async def test_a_refusal_makes_nothing(js: JetStream, settings: Settings) -> None:
+    config = streams(settings)[1]
+    await js.stream_create(config | {"discard": "old"})
+    with pytest.raises(SetupError, match=r"discard is old, must be new: .*drop"):
+        await setup(js, settings)
+    assert await js.stream_info(settings.names.events) is None
+
+
+@pytest.mark.parametrize(
+    ("which", "changed", "field"),
+    [
+        (0, {"subjects": ["{prefix}.events.*.*"], "subject_transform": None}, "subjects"),
+        (0, {"subject_transform": None}, "subject_transform"),
+        (1, {"retention": "workqueue", "discard": "new"}, "retention"),
+        (1, {"max_age": 3600 * 10**9}, "max_age"),
+        (1, {"max_msg_size": 1000}, "max_msg_size"),
+        (1, {"duplicate_window": 10**9}, "duplicate_window"),
+        (1, {"storage": "memory"}, "storage"),
+        (1, {"max_msgs": 1000}, "max_msgs"),
+        (2, {"max_msgs_per_subject": 10}, "max_msgs_per_subject"),
+        (2, {"allow_direct": False}, "allow_direct"),
+        (5, {"allow_direct": True}, "allow_direct"),
+        (5, {"allow_atomic": False}, "allow_atomic"),
+        (6, {"allow_msg_ttl": False, "subject_delete_marker_ttl": 0}, "allow_msg_ttl"),
+    ],
+)
+async def test_what_would_break_a_promise_is_refused(
+    js: JetStream, settings: Settings, which: int, changed: dict[str, Any], field: str
+) -> None:
+    config = streams(settings)[which] | changed
+    if field == "subjects":
+        config["subjects"] = [subject.format(prefix=settings.prefix) for subject in config["subjects"]]
+    await js.stream_create(config)
+    problems = await check(js, settings)
+    assert field in [problem.field for problem in problems]
+    with pytest.raises(SetupError, match=f"stream {config['name']}: {field} is"):
+        await setup(js, settings)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"ack_policy": "none", "ack_wait": 0, "max_ack_pending": 0}, "ack_policy"),
+        ({"max_deliver": 3}, "max_deliver"),
+        ({"ack_wait": 10**9}, "ack_wait"),
+        ({"filter_subject": "{prefix}.deliver.>"}, "filter_subject"),
+        ({"deliver_policy": "new"}, "deliver_policy"),
+        ({"priority_timeout": 10**9}, "priority_timeout"),
+    ],
+)
+async def test_a_consumer_that_would_break_a_promise_is_refused(
+    js: JetStream, settings: Settings, changed: dict[str, Any], field: str
+) -> None:
+    names = settings.names
+    await setup(js, settings)
+    made = await js.consumer_info(names.deliveries, "shard-1")
+    assert made is not None
+    await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-1", b"")
+    config = made.config | changed
+    config["filter_subject"] = config["filter_subject"].format(prefix=settings.prefix)
+    if config["ack_policy"] == "none":
+        for name in ("priority_policy", "priority_groups", "priority_timeout"):
+            del config[name]
+    await js.consumer_create(names.deliveries, config)
+    with pytest.raises(SetupError, match=f"consumer shard-1 of {names.deliveries}: {field} is"):
+        await setup(js, settings)
+
+
+async def test_what_the_server_refuses_is_said(js: JetStream, settings: Settings) -> None:
+    await js.stream_create({"name": f"{settings.prefix}thief", "subjects": [f"{settings.prefix}.journal.1"]})
+    with pytest.raises(SetupError, match=f"refuses to make stream {settings.names.journal}: .*overlap"):
+        await setup(js, settings)
+
+
+async def test_a_server_too_old_is_refused(
+    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(js.wire), "server_version", "2.12.9")
+    with pytest.raises(SetupError, match=r"nats-server is 2\.12\.9, must be 2\.14 or newer: upgrade it"):
+        await setup(js, settings)
+
+
+async def test_a_server_without_jetstream_is_refused(
+    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody() -> None:
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(js, "account", nobody)
+    with pytest.raises(SetupError, match="enable it in nats-server"):
+        await setup(js, settings)

@@ -1,0 +1,111 @@
+"""Both transports, each on both event loops, against receivers that behave as a test wants them to."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+import uvloop
+
+from angarium.delivery.guard import Guard, Resolver
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.httpx_transport import HttpxTransport
+from angarium.delivery.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.target import parse_target
+from angarium.delivery.transport import Failure, Request, Response, Transport
+from tests.contract.transport.receiver import Receiver
+
+PATIENCE_S = 10.0
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+Post = Callable[..., Awaitable[Response | Failure]]
+MakeTransport = Callable[..., Transport]
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run each test here on both loops: nodes use uvloop where there is one."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=[Http1Transport, HttpxTransport], ids=["http1", "httpx"])
+def kind(request: pytest.FixtureRequest) -> type[Http1Transport | HttpxTransport]:
+    chosen: type[Http1Transport | HttpxTransport] = request.param
+    return chosen
+
+
+@pytest.fixture
+async def make_transport(kind: type[Http1Transport | HttpxTransport]) -> AsyncIterator[MakeTransport]:
+    """Transports that may reach loopback over http, unless told otherwise; closed at the end."""
+    made: list[Transport] = []
+
+    def make(
+        guard: Guard | None = None,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Transport:
+        guard = guard or Guard(allow_http=True, allow_networks=LOOPBACK, resolver=resolver)
+        made.append(kind(guard, tls=tls, limits=limits))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        await transport.close()
+
+
+@pytest.fixture
+async def transport(make_transport: MakeTransport) -> Transport:
+    return make_transport()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    await receiver.start()
+    yield receiver
+    await receiver.stop()
+
+
+@pytest.fixture
+def post(transport: Transport, receiver: Receiver) -> Post:
+    """POST to the receiver, with `post_to`'s options."""
+
+    async def post(**options: Any) -> Response | Failure:
+        return await post_to(transport, f"http://127.0.0.1:{receiver.port}/hook", **options)
+
+    return post
+
+
+async def post_to(
+    transport: Transport,
+    url: str,
+    *,
+    headers: Sequence[tuple[bytes, bytes]] = ((b"webhook-id", b"msg_1"),),
+    body: bytes = b'{"a": 1}',
+    timeout_s: float = PATIENCE_S,
+    may_start: Callable[[], bool] = lambda: True,
+) -> Response | Failure:
+    return await transport.post(
+        Request(
+            target=parse_target(url),
+            headers=tuple(headers),
+            body=body,
+            timeout_s=timeout_s,
+            may_start=may_start,
+        )
+    )
+
+
+def answered(outcome: Response | Failure) -> Response:
+    assert isinstance(outcome, Response), outcome
+    return outcome
+
+
+def failed(outcome: Response | Failure) -> Failure:
+    assert isinstance(outcome, Failure), outcome
+    assert "\n" not in outcome.detail
+    return outcome

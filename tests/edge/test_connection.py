@@ -1,0 +1,248 @@
+"""The real connection when things go wrong: servers that die and come back, and those never there."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from streams import nats_binary
+from streams.answers import Stored, Unanswered
+from streams.connection import ConnectOptions, NatsWire, connect
+from streams.embedded import EmbeddedServer
+from streams.errors import ConnectError
+from streams.follow import Follower
+from streams.jetstream import JetStream
+from streams.pull import Puller
+from streams.topology import GROUP, Names, shard_consumer
+from tests.contract.waiting import Seen, until, until_true
+
+NEVER_S = 3600.0
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    async with EmbeddedServer(tmp_path / "nats", port=0, sync_interval="always") as server:
+        yield server
+
+
+@pytest.fixture
+async def wire(server: EmbeddedServer) -> AsyncIterator[NatsWire]:
+    wire = await connect(ConnectOptions(servers=(server.url,)))
+    yield wire
+    await wire.close()
+
+
+@pytest.fixture
+async def js(wire: NatsWire) -> AsyncIterator[JetStream]:
+    js = JetStream(wire)
+    await js.start()
+    await js.stream_create({"name": "S", "subjects": ["s.>", "angarium.deliver.*.*.*"], "allow_direct": True})
+    yield js
+    await js.stop()
+
+
+def changes(wire: NatsWire) -> list[bool]:
+    seen: list[bool] = []
+    wire.on_change(seen.append)
+    return seen
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_server_that_comes_back(
+    server: EmbeddedServer, wire: NatsWire, js: JetStream, killed: bool
+) -> None:
+    """What was asked ends at once, listeners are told, subscriptions and streams go on."""
+    seen, told = Seen(), changes(wire)
+    await wire.subscribe("asked", seen)
+    asked = asyncio.ensure_future(js.publish("asked", b"never answered", timeout_s=NEVER_S))
+    await seen.first(1)
+    await js.publish("s.a", b"before")
+    await (server.kill() if killed else server.stop())
+    assert isinstance(await asked, Unanswered)
+    await until(lambda: told == [False])
+    assert not wire.connected
+    assert isinstance(await js.publish("s.a", b"while away", timeout_s=NEVER_S), Unanswered)
+    await server.start()
+    await until(lambda: told == [False, True])
+
+    async def stored() -> bool:
+        return isinstance(await js.publish("s.a", b"after"), Stored)
+
+    await until_true(stored)
+    info = await js.stream_info("S")
+    assert info is not None
+    assert info.last == 2
+    await wire.publish("asked", b"again")
+    assert (await seen.first(2))[1].data == b"again"
+
+
+async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
+    server: EmbeddedServer, wire: NatsWire, js: JetStream
+) -> None:
+    names = Names()
+    await js.consumer_create("S", shard_consumer(names, 7))
+    taken, gaps, followed = Seen(), list[str](), list[bytes]()
+    puller = Puller(js, "S", names.shard_consumer(7), group=GROUP, on_message=taken, on_gap=gaps.append)
+    follower = Follower(js, "S", "s.key", lambda message: followed.append(message.data), every_s=NEVER_S)
+    await puller.start()
+    await follower.start()
+    await js.publish(names.delivery(7, "a.b"), b"1")
+    await js.publish("s.key", b"1")
+    await taken.first(1)
+    await until(lambda: followed == [b"1"])
+    await server.kill()
+    await until(lambda: gaps == ["the connection was lost"])
+    await server.start()
+    await until(lambda: wire.connected)
+    other = await connect(ConnectOptions(servers=(server.url,)))
+    await other.publish("s.key", b"2")
+    await other.close()
+    await until(lambda: followed == [b"1", b"2"])
+    assert len(gaps) == 1
+    await puller.stop()
+    await follower.stop()
+
+
+async def test_a_client_that_gave_up_is_replaced(wire: NatsWire, js: JetStream) -> None:
+    seen, told = Seen(), changes(wire)
+    await wire.subscribe("x", seen)
+    dropped = await wire.subscribe("x", Seen())
+    await wire._client.close()
+    await until(lambda: told == [False, True])
+    await dropped.unsubscribe()
+    await wire.publish("x", b"1")
+    await seen.first(1)
+    assert await js.publish("s.a", b"") == Stored(1)
+    assert wire.connected
+
+
+async def test_a_client_that_gave_up_is_replaced_when_there_is_a_server_again(
+    server: EmbeddedServer, wire: NatsWire
+) -> None:
+    seen, told = Seen(), changes(wire)
+    await server.stop()
+    await until(lambda: told == [False])
+    await wire._client.close()
+    late = await wire.subscribe("late", seen)
+    await wire.publish("late", b"buffered or dropped")
+    await server.start()
+    await until(lambda: told[-1])
+    seen.messages.clear()
+    await wire.publish("late", b"now")
+    await until(lambda: b"now" in [message.data for message in seen.messages])
+    assert [message.data for message in seen.messages].count(b"now") == 1
+    await late.unsubscribe()
+
+
+async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
+    wire = await connect(ConnectOptions(servers=(server.url,)))
+    await server.stop()
+    await until(lambda: not wire.connected)
+    await wire.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class TestNoConnection:
+    """Each in one sentence that says what to do."""
+
+    async def test_nobody_listens(self) -> None:
+        url = f"nats://user:secret@127.0.0.1:{free_port()}"
+        with pytest.raises(
+            ConnectError, match=r"127\.0\.0\.1.*nobody listens there; start nats-server"
+        ) as error:
+            await connect(ConnectOptions(servers=(url,)))
+        assert "secret" not in str(error.value)
+
+    async def test_one_of_two_listens(self, server: EmbeddedServer) -> None:
+        wire = await connect(ConnectOptions(servers=(f"nats://127.0.0.1:{free_port()}", server.url)))
+        assert wire.connected
+        await wire.close()
+
+    async def test_somebody_listens_who_never_speaks(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            url = f"nats://127.0.0.1:{mute.getsockname()[1]}"
+            with pytest.raises(ConnectError, match="no answer in time; check the address"):
+                await connect(ConnectOptions(servers=(url,), timeout_s=0.2))
+
+    async def test_no_such_name(self) -> None:
+        with pytest.raises(ConnectError, match=r"nowhere\.invalid.*check the address"):
+            await connect(ConnectOptions(servers=("nats://nowhere.invalid:4222",)))
+
+    async def test_no_such_file(self, server: EmbeddedServer) -> None:
+        for options in (
+            ConnectOptions(servers=(server.url,), credentials="/no/such.creds"),
+            ConnectOptions(servers=(server.url,), nkey="/no/such.nk"),
+            ConnectOptions(servers=(server.url,), tls_ca="/no/ca.pem"),
+        ):
+            with pytest.raises(ConnectError, match=r"the file /no/\S+ does not exist; check the paths"):
+                await connect(options)
+
+    async def test_tls_that_the_server_has_not(self, server: EmbeddedServer, tmp_path: Path) -> None:
+        authority = tmp_path / "ca.pem"
+        trustme.CA().cert_pem.write_to_path(authority)
+        for options in (
+            ConnectOptions(servers=(server.url,), tls_ca=str(authority)),
+            ConnectOptions(servers=(server.url.replace("nats://", "tls://"),)),
+        ):
+            with pytest.raises(ConnectError, match="does not require TLS, which was asked for"):
+                await connect(options)
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
+    """A server that wants TLS and a user: its address without either, and the file of its authority."""
+    authority = trustme.CA()
+    certificate, key, ca = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    authority.cert_pem.write_to_path(ca)
+    port = free_port()
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f"""
+        listen: "127.0.0.1:{port}"
+        tls {{ cert_file: "{certificate}", key_file: "{key}" }}
+        authorization {{ user: "us", password: "secret" }}
+        """
+    )
+    program = await asyncio.to_thread(nats_binary.find)
+    process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
+
+    async def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    await until_true(listens)
+    yield f"127.0.0.1:{port}", ca
+    process.kill()
+    await process.wait()
+
+
+class TestAGuardedServer:
+    async def test_takes_whom_it_knows(self, guarded: tuple[str, Path]) -> None:
+        place, ca = guarded
+        wire = await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",), tls_ca=str(ca)))
+        assert wire.connected
+        await wire.close()
+
+    async def test_refuses_others(self, guarded: tuple[str, Path]) -> None:
+        place, ca = guarded
+        for user in ("", "us:wrong@", "token@"):
+            with pytest.raises(ConnectError, match="refused who we are; check the credentials") as error:
+                await connect(ConnectOptions(servers=(f"tls://{user}{place}",), tls_ca=str(ca)))
+            assert "wrong" not in str(error.value)
+
+    async def test_is_not_trusted_without_its_authority(self, guarded: tuple[str, Path]) -> None:
+        place, _ = guarded
+        with pytest.raises(ConnectError, match=r"TLS failed .*check the certificate"):
+            await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",)))

@@ -1,0 +1,105 @@
+"""The installation as the contract names it, and that its figures fit one another."""
+
+import pytest
+
+from streams import pull
+from streams.topology import (
+    GROUP,
+    JOURNAL_AGE_S,
+    PIN_TIMEOUT_S,
+    Names,
+    Settings,
+    consumers,
+    shard_consumer,
+    streams,
+)
+
+SECOND = 1_000_000_000
+
+
+def by_name(settings: Settings) -> dict[str, dict[str, object]]:
+    return {config["name"]: config for config in streams(settings)}
+
+
+def test_the_names_of_the_contract() -> None:
+    names = Names()
+    assert (names.events, names.deliveries) == ("ANGARIUM_EVENTS", "ANGARIUM_DELIVERIES")
+    assert (names.journal, names.dead_letters) == ("ANGARIUM_JOURNAL", "ANGARIUM_DEAD")
+    assert names.receivers == "KV_angarium_receivers"
+    assert names.actors == "KV_angarium_actors"
+    assert names.nodes == "KV_angarium_nodes"
+    assert names.publish_event("acme", "order.created") == "angarium.events.acme.order.created"
+    assert names.publish_to("acme.billing") == "angarium.deliver.acme.billing"
+    assert names.event(3, "acme", "order.created") == "angarium.events.3.acme.order.created"
+    assert names.delivery(54, "acme.billing") == "angarium.deliver.54.acme.billing"
+    assert names.journal_of(54) == "angarium.journal.54"
+    assert names.dead("acme.billing") == "angarium.dead.acme.billing"
+    assert names.receiver("acme.billing") == "$KV.angarium_receivers.acme.billing"
+    assert names.actor(54, "acme.billing") == "$KV.angarium_actors.54.acme.billing"
+    assert names.owner(54) == "$KV.angarium_actors.54._owner"
+    assert names.checkpoint(54) == "$KV.angarium_actors.54._checkpoint"
+    assert names.node("n1") == "$KV.angarium_nodes.n1"
+    assert names.control("inspect", "acme", "billing") == "angarium.ctl.inspect.acme.billing"
+    assert (names.shard_consumer(7), names.route_consumer(7)) == ("shard-7", "route-7")
+
+
+def test_another_prefix_shares_nothing() -> None:
+    ours, theirs = by_name(Settings()), by_name(Settings(prefix="foo"))
+    assert next(iter(theirs)) == "FOO_EVENTS"
+    assert not ours.keys() & theirs.keys()
+    assert not {str(config["subjects"]) for config in ours.values()} & {
+        str(config["subjects"]) for config in theirs.values()
+    }
+
+
+def test_nothing_accepted_is_dropped_for_something_new() -> None:
+    for config in by_name(Settings()).values():
+        assert config["discard"] == "new"
+        assert config["retention"] == "limits"
+        assert config["storage"] == "file"
+
+
+def test_only_the_leader_serves_snapshots() -> None:
+    served = {name for name, config in by_name(Settings()).items() if config["allow_direct"]}
+    assert by_name(Settings()).keys() - served == {"KV_angarium_actors"}
+
+
+def test_a_copy_fits_where_the_original_did() -> None:
+    configs = by_name(Settings(max_body=1000))
+    sizes = [configs[f"ANGARIUM_{name}"]["max_msg_size"] for name in ("EVENTS", "DELIVERIES", "DEAD")]
+    assert sizes == [1000 + 8192, 1000 + 2 * 8192, 1000 + 3 * 8192]
+    assert "max_msg_size" not in configs["ANGARIUM_JOURNAL"]
+
+
+def test_the_room_of_each_stream() -> None:
+    configs = by_name(Settings(max_bytes=4096))
+    rooms = [configs[f"ANGARIUM_{name}"]["max_bytes"] for name in ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")]
+    assert rooms == [4096, 4096, 2048, 1024]
+    assert by_name(Settings())["ANGARIUM_EVENTS"]["max_bytes"] == 4 << 30
+
+
+def test_the_journal() -> None:
+    journal = by_name(Settings(replicas=3))["ANGARIUM_JOURNAL"]
+    assert journal["compression"] == "s2"
+    assert journal["max_age"] == JOURNAL_AGE_S * SECOND
+    assert journal["num_replicas"] == 3
+
+
+@pytest.mark.parametrize("shards", [1, 64])
+def test_a_consumer_for_each_shard_and_partition(shards: int) -> None:
+    names = Names()
+    made = consumers(Settings(shards=shards))
+    assert [stream for stream, _ in made] == [names.deliveries] * shards + [names.events] * shards
+    assert [config["durable_name"] for _, config in made] == [
+        *(names.shard_consumer(n) for n in range(shards)),
+        *(names.route_consumer(n) for n in range(shards)),
+    ]
+    assert made[0][1] == shard_consumer(names, 0)
+    assert made[0][1]["filter_subject"] == "angarium.deliver.0.*.*"
+    assert made[shards][1]["filter_subject"] == "angarium.events.0.>"
+    assert {tuple(config["priority_groups"]) for _, config in made} == {(GROUP,)}
+
+
+def test_who_waits_for_messages_keeps_the_pin() -> None:
+    """It counts from the last request, and a request is made again when the one before has expired."""
+    assert pull.EXPIRES_S + pull.HEARTBEAT_S < PIN_TIMEOUT_S
