@@ -1,0 +1,116 @@
+"""The wiring of a node: settings in, a running member of the fleet out, and everything closed in order."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+import angarium
+from actors.ports import Sender
+from angarium.connecting import connect_options
+from angarium.delivery.guard import Guard
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.sender import HttpSender
+from angarium.desk import ReceiverDesk
+from angarium.node import Node
+from angarium.settings import Settings
+from angarium.shard import Surroundings
+from streams.backlog import READERS_MAX
+from streams.clock import SystemTime, Timekeeper
+from streams.connection import connect
+from streams.control import Control
+from streams.jetstream import JetStream
+from streams.members import Members
+from streams.receivers import Receivers
+from streams.service import Identity, Service
+from streams.topology import Names
+from streams.wire import Wire
+
+log = logging.getLogger(__name__)
+
+
+async def run_node(settings: Settings, *, ready: Callable[[], None] | None = None) -> None:
+    """Run a node until SIGTERM or SIGINT, then hand its shards over. `ready` is called when all are claimed."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with open_node(settings) as node:
+        claimed = asyncio.ensure_future(node.until_ready())
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((claimed, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if claimed.done() and not stop.is_set():
+            log.info("node.ready", extra={"node": node.around.node, "shards": len(node.owned)})
+            if ready is not None:
+                ready()
+        await stopped
+        claimed.cancel()
+        log.info("node.stopping", extra={"node": node.around.node})
+
+
+@asynccontextmanager
+async def open_node(settings: Settings) -> AsyncIterator[Node]:
+    """A member of the fleet over a connection and a transport of its own."""
+    wire = await connect(connect_options(settings))
+    networks = [ip_network(each) for each in settings.allow_networks]
+    guard = Guard(allow_http=settings.allow_http, allow_networks=networks)
+    transport = Http1Transport(guard)
+    try:
+        async with member(wire, settings, SystemTime(), HttpSender(transport)) as node:
+            yield node
+    finally:
+        await transport.close()
+        await wire.close()
+
+
+@asynccontextmanager
+async def member(
+    wire: Wire, settings: Settings, time: Timekeeper, sender: Sender
+) -> AsyncIterator[Node]:
+    """A member of the fleet over given ports; leaving hands its shards over."""
+    js = JetStream(wire)
+    await js.start()
+    names = Names(settings.prefix)
+    receivers = Receivers(js, names, settings.rate)
+    members = Members(
+        js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__
+    )
+    around = Surroundings(
+        js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
+        sender=sender, readers=asyncio.Semaphore(READERS_MAX), drain_s=settings.drain_s,
+    )  # fmt: skip
+    node = Node(around, settings.shards)
+    control = Control(wire, names, ReceiverDesk(node))
+    service = Service(
+        wire, _identity(settings, time.wall()), control.subject, control.tally, lambda: _statistics(node)
+    )
+    await receivers.start()
+    await node.start()
+    await control.start()
+    await service.start()
+    try:
+        yield node
+    finally:
+        await service.stop()
+        await node.stop()
+        await control.stop()
+        await receivers.stop()
+        await js.stop()
+
+
+def _identity(settings: Settings, started_at: float) -> Identity:
+    return Identity(
+        name=settings.prefix, id=settings.node, version=angarium.__version__, started_at=started_at
+    )
+
+
+def _statistics(node: Node) -> dict[str, object]:
+    hosts = [shard.host for shard in node.owned.values()]
+    return {
+        "shards": len(hosts),
+        "actors": sum(len(host.shells) for host in hosts),
+        "parked": sum(len(host.parked) for host in hosts),
+        "in_flight": sum(host.in_flight for host in hosts),
+    }

@@ -1,0 +1,194 @@
+"""A member of the fleet: it shows itself, owns its share of the shards, and answers for their receivers.
+
+Membership says who should own a shard, the claim says who may, the journal's fence says who does. This file
+only brings the first two together, again and again, until what is owned is what is wanted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from actors.errors import AngariumError
+from actors.host import Host
+from actors.policy import Policy
+from angarium.shard import Shard, Surroundings, recovered, take_over
+from streams.claim import Claim, Lost, claim
+from streams.errors import ApiError, Unavailable
+from streams.partitions import shard_of
+
+LOOK_EVERY_S = 0.5
+CLAIMS_AT_ONCE = 8
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Node:
+    """One process of the fleet. `start` returns when it is a member; `stop` hands everything over."""
+
+    def __init__(self, around: Surroundings, shards: int) -> None:
+        self.around = around
+        self.shards = shards
+        self.owned: dict[int, Shard] = {}
+        self.refused: dict[int, str] = {}
+        self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: set[int] = set()
+
+    async def start(self) -> None:
+        """Become a member and begin to claim."""
+        around = self.around
+        around.receivers.on_change(self._configured)
+        around.members.on_change(self._changed.set)
+        around.members.on_lapse(self._lapsed)
+        await around.members.start()
+        self._spawn(self._reconcile())
+
+    async def stop(self) -> None:
+        """Hand over every shard, then leave."""
+        self._stopping = True
+        self._changed.set()
+        await asyncio.gather(*(shard.hand_over() for shard in list(self.owned.values())))
+        await self.around.members.leave()
+        for task in list(self._tasks):
+            task.cancel()
+
+    @property
+    def ready(self) -> bool:
+        """Every shard that should be this node's is."""
+        return set(self.around.members.wanted(self.shards)) <= self.owned.keys()
+
+    async def until_ready(self) -> None:
+        """Return once every wanted shard is owned."""
+        while not self.ready:
+            await asyncio.sleep(LOOK_EVERY_S / 10)
+
+    def shard_of(self, receiver: str) -> int:
+        """The number of the receiver's shard, whoever owns it."""
+        tenant, _, name = receiver.partition(".")
+        return shard_of(tenant, name, self.shards)
+
+    def host_of(self, receiver: str) -> Host | None:
+        """The host of the receiver's shard, if this node owns it."""
+        shard = self.owned.get(self.shard_of(receiver))
+        return None if shard is None or shard.ended.is_set() else shard.host
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- what should be owned
+
+    async def _reconcile(self) -> None:
+        while not self._stopping:
+            wanted = set(self.around.members.wanted(self.shards))
+            alive = self.around.members.lease.valid()
+            for number, shard in list(self.owned.items()):
+                if shard.ended.is_set():
+                    self._begin(number, self._drop(number, shard))
+                elif shard.suspended:
+                    if alive:
+                        self._begin(number, self._resume(number, shard))
+                elif number not in wanted:
+                    self._begin(number, self._hand_over(number, shard))
+            if alive:
+                for number in sorted(wanted - self.owned.keys()):
+                    self._begin(number, self._claim(number))
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
+            except TimeoutError:
+                continue
+
+    def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        """One thing at a time for each shard."""
+        if number in self._busy:
+            work.close()
+            return
+        self._busy.add(number)
+        self._spawn(self._finish(number, work))
+
+    async def _finish(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            self._busy.discard(number)
+
+    async def _claim(self, number: int) -> None:
+        async with self._claiming:
+            if not self._stopping:
+                await self._take(number, await self._attempt(number, take_over(number, self.around)))
+
+    async def _resume(self, number: int, shard: Shard) -> None:
+        """Claim again what was suspended: it goes on from memory, or comes back from its journal."""
+        around = self.around
+        await shard.suspend()
+        async with self._claiming:
+            lease = around.members.lease
+            claimed = await self._attempt(number, claim(
+                around.js, around.names, number, around.node, around.time,
+                may_claim=around.members.may_claim, resumes=shard.claim.epoch,
+            ))  # fmt: skip
+            if claimed is None:
+                return
+            if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
+                log.info("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
+                return
+            await self._drop(number, shard)
+            if isinstance(claimed, Claim):
+                back = recovered(number, around, lease, claimed)
+                await self._take(number, await self._attempt(number, back))
+
+    async def _attempt(self, number: int, work: Coroutine[Any, Any, T | Lost]) -> T | Lost | None:
+        """Claim or recover; None where it has to be tried again."""
+        try:
+            return await work
+        except (Unavailable, ApiError) as error:
+            log.warning("shard.claim_failed", extra={"shard": number, "why": str(error)})
+        except AngariumError as error:
+            if self.refused.get(number) != str(error):
+                self.refused[number] = str(error)
+                log.error("shard.refused", extra={"shard": number, "why": str(error)})
+        return None
+
+    async def _take(self, number: int, taken: Shard | Lost | None) -> None:
+        if isinstance(taken, Lost):
+            log.debug("shard.not_claimed", extra={"shard": number, "why": taken.why})
+        elif taken is not None:
+            self.refused.pop(number, None)
+            self.owned[number] = taken
+            log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
+            await taken.start()
+            self._spawn(self._watch(taken))
+
+    async def _watch(self, shard: Shard) -> None:
+        await shard.ended.wait()
+        self._changed.set()
+
+    async def _drop(self, number: int, shard: Shard) -> None:
+        await shard.stop("claimed by another node")
+        log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+        self.owned.pop(number, None)
+
+    async def _hand_over(self, number: int, shard: Shard) -> None:
+        await shard.hand_over()
+        log.info("shard.handed_over", extra={"shard": number})
+        self.owned.pop(number, None)
+
+    def _lapsed(self) -> None:
+        """The lease is over: what was owned may be somebody else's by now. Called before it is renewed."""
+        for shard in self.owned.values():
+            shard.lapse()
+        self._changed.set()
+
+    # ---- configurations
+
+    def _configured(self, receiver: str) -> None:
+        host = self.host_of(receiver)
+        if host is not None:
+            policy: Policy | None = self.around.receivers.policy(receiver)
+            host.configured(receiver, policy)

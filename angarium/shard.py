@@ -1,0 +1,254 @@
+"""One shard under this node: claimed, recovered, run, and handed over or lost.
+
+This is where the two floors meet: the host of the actors (which decides) is tied to the journal, the inbox and
+the snapshots of the shard (which remember). Whatever ends the ownership ends everything that belongs to it;
+what comes after begins with a claim.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from actors.event import Event
+from actors.host import Host
+from actors.ids import event_id
+from actors.ports import Sender, Unavailable
+from streams.backlog import Backlog
+from streams.claim import Claim, Lost, claim, release
+from streams.clock import Timekeeper
+from streams.graveyard import Graveyard
+from streams.inbox import Inbox
+from streams.jetstream import JetStream
+from streams.journal import Entry, Journal
+from streams.lease import Lease
+from streams.members import Members
+from streams.receivers import Receivers
+from streams.recovery import Recovery, recover
+from streams.snapshots import Checkpoint, Snapshots
+from streams.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
+
+SNAPSHOT_EVERY_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class Surroundings(Struct, frozen=True):
+    """What all shards of a node share."""
+
+    js: JetStream
+    names: Names
+    node: str
+    time: Timekeeper
+    members: Members
+    receivers: Receivers
+    sender: Sender
+    readers: asyncio.Semaphore
+    drain_s: float
+
+
+class OwnershipClock:
+    """Wall time at the claim plus the machine's own time since: no step of the wall clock matters."""
+
+    def __init__(self, claimed: Claim, time: Timekeeper) -> None:
+        self._offset = claimed.at - claimed.boottime
+        self._time = time
+
+    def now(self) -> float:
+        return self._time.boottime() + self._offset
+
+
+class Shard:
+    """The ownership of one shard, from its claim on. `ended` is set when it is over, whatever ended it.
+
+    A lease that lapses only suspends it: if nobody else owned the shard when it is claimed again, it goes on
+    from memory, so that a restart of NATS repeats nothing.
+    """
+
+    def __init__(
+        self, number: int, around: Surroundings, lease: Lease, claimed: Claim, recovery: Recovery
+    ) -> None:
+        self.number = number
+        self.ended = asyncio.Event()
+        self.suspended = False
+        self.why = ""
+        self.claim = claimed
+        self._around = around
+        self._recovery = recovery
+        self._lease = lease
+        js, names = around.js, around.names
+        self.journal = Journal(
+            js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S
+        )
+        self._snapshots = Snapshots(js, names, claimed)
+        self._snapshot_sequence = 0
+        self.host = Host(
+            epoch=claimed.epoch,
+            claimed_at=claimed.at,
+            claim_position=claimed.position,
+            unclean=claimed.unclean,
+            floor=recovery.floor,
+            unacked_max=MAX_ACK_PENDING,
+            clock=OwnershipClock(claimed, around.time),
+            recorder=self.journal,
+            sender=around.sender,
+            backlog=Backlog(js, names, number, around.readers),
+            graveyard=Graveyard(js, names),
+            snapshots=self._snapshots,
+            policies=around.receivers,
+            within_lease=self._within_lease,
+            ack=self._ack,
+        )
+        self._inbox = self._new_inbox()
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin with the actors that the journal speaks of, then read the work."""
+        self.journal.start()
+        self.host.begin(self._recovery.states, self._recovery.parked)
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
+        await self._inbox.start()
+
+    def _new_inbox(self) -> Inbox:
+        return Inbox(
+            self._around.js, self._around.names, self.number,
+            on_event=self.host.arrive, on_malformed=self._misaddressed,
+            may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
+        )  # fmt: skip
+
+    def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
+        """Nobody can be called that: it goes the way of every unknown receiver."""
+        log.warning("event.misaddressed", extra={"position": position, "why": why})
+        now = self.host.clock.now()
+        event = Event(
+            position=position, id=event_id(None, position, now), stored_at=now, body=b"", malformed=why
+        )
+        self.host.arrive(receiver, event, reply)
+
+    def _within_lease(self) -> bool:
+        return self._lease.valid()
+
+    def _ack(self, replies: list[str]) -> None:
+        self._inbox.ack(replies)
+
+    # ---- the journal's listener
+
+    def floor(self, index: int) -> int:
+        """The end of the unbroken run of messages released by the facts up to `index`."""
+        return self.host.floor(index)
+
+    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+        """The journal holds these facts."""
+        self.host.confirmed(entries)
+
+    def fenced(self, why: str) -> None:
+        """Somebody else owns the shard: stop at once, ack nothing more."""
+        self._end(f"fenced: {why}")
+
+    # ---- a lease that lapsed
+
+    def lapse(self) -> None:
+        """The lease is over: from now on nothing starts."""
+        self.suspended = True
+
+    async def suspend(self) -> None:
+        """After a lapse: append nothing, read nothing, and keep the memory."""
+        await self.journal.suspend()
+        await self._inbox.stop()
+
+    async def resume(self, lease: Lease, claimed: Claim) -> bool:
+        """Go on from memory under a new claim; False where somebody else owned the shard in between."""
+        if self.ended.is_set() or not self.journal.reclaim(claimed):
+            return False
+        host, around = self.host, self._around
+        self.claim, self._lease = claimed, lease
+        self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed)
+        host.go_on(claimed.epoch, claimed.position, claimed.unclean)
+        self._inbox = self._new_inbox()
+        self.suspended = False
+        await self._inbox.start()
+        host.poke_all()
+        return True
+
+    # ---- the end
+
+    def _end(self, why: str) -> None:
+        if not self.ended.is_set():
+            self.why = why
+            self.host.stop()
+            self.ended.set()
+
+    async def stop(self, why: str) -> None:
+        """End without a handover: nothing more is started, recorded or acked."""
+        self._end(why)
+        if self._keeper is not None:
+            self._keeper.cancel()
+        await self._inbox.stop()
+        await self.journal.stop()
+
+    async def hand_over(self) -> None:
+        """The planned end: no new attempts, those in flight finished, everything recorded, acked, released."""
+        around, host = self._around, self.host
+        await host.drain(around.drain_s)
+        recorded = not self.suspended and await self.journal.drain(around.drain_s)
+        if self.ended.is_set() or not recorded or host.in_flight:
+            await self.stop("stopped before everything was settled")
+            return
+        host.acknowledge()
+        await self._snapshot()
+        if not self.ended.is_set():
+            await self.stop("handed over")
+            await release(around.js, around.names, self.claim, around.node)
+
+    # ---- snapshots
+
+    async def _keep_snapshots(self) -> None:
+        while not self.ended.is_set():
+            await asyncio.sleep(SNAPSHOT_EVERY_S)
+            if not self.suspended:
+                await self._snapshot()
+
+    async def _snapshot(self) -> None:
+        """Write the changed actors and the checkpoint, true as of the last confirmed flush."""
+        host, journal = self.host, self.journal
+        if journal.sequence == self._snapshot_sequence:
+            return
+        states = host.take_changed()
+        checkpoint = Checkpoint(
+            sequence=journal.sequence,
+            floor=journal.floor,
+            needed=host.needed_position(),
+            parked=dict(host.parked),
+            unclean=self.claim.unclean,
+            created=self._recovery.created,
+        )
+        written: bool | None
+        try:
+            written = await self._snapshots.write(list(states.values()), [], checkpoint.sequence, checkpoint)
+        except Unavailable:
+            written = None
+        if written:
+            host.written()
+            self._snapshot_sequence = checkpoint.sequence
+            return
+        host.give_back()
+        if written is False and not self.suspended:
+            self._end("fenced: another node owns the shard's snapshots")
+
+
+async def take_over(number: int, around: Surroundings) -> Shard | Lost:
+    """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
+    lease = around.members.lease
+    claimed = await claim(
+        around.js, around.names, number, around.node, around.time, may_claim=around.members.may_claim
+    )
+    return claimed if isinstance(claimed, Lost) else await recovered(number, around, lease, claimed)
+
+
+async def recovered(number: int, around: Surroundings, lease: Lease, claimed: Claim) -> Shard | Lost:
+    """The shard under a claim that was just made, from its snapshots and its journal.
+
+    `lease` is the one that was in force before the claim was made.
+    """
+    recovery = await recover(around.js, around.names, claimed, around.node)
+    return recovery if isinstance(recovery, Lost) else Shard(number, around, lease, claimed, recovery)
