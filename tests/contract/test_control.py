@@ -1,0 +1,184 @@
+"""Requests about one receiver, and the nodes as a micro service."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
+
+from streams.control import BODY_BYTES_MAX, Control, Denied, Done, Request
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.service import Identity, Service
+from streams.topology import Names
+from streams.wire import Wire
+from tests.contract.waiting import Seen, until
+
+RECEIVER = "acme.billing"
+
+
+class Desk:
+    """Owns what belongs to acme."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.waiting: asyncio.Event | None = None
+
+    def owns(self, receiver: str) -> bool:
+        return receiver.startswith("acme.")
+
+    async def deal(self, request: Request) -> Done | Denied:
+        self.requests.append(request)
+        if self.waiting is not None:
+            await self.waiting.wait()
+        match request.verb:
+            case "inspect":
+                return Done({"receiver": request.receiver, "queued": 3})
+            case "break":
+                raise RuntimeError("whsec_secret")
+            case _:
+                return Denied("unknown_verb", "there is no such verb")
+
+
+@pytest.fixture
+def names(prefix: str) -> Names:
+    return Names(prefix)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def control(wire: Wire, names: Names, desk: Desk) -> AsyncIterator[Control]:
+    control = Control(wire, names, desk)
+    await control.start()
+    yield control
+    await control.stop()
+
+
+async def ask(js: JetStream, subject: str, body: bytes = b"") -> Any:
+    return msgspec.json.decode((await js.request(subject, body)).data)
+
+
+async def test_the_owner_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
+    answer = await ask(js, names.control("inspect", "acme", "billing"), b"body")
+    assert answer == {"ok": True, "receiver": RECEIVER, "queued": 3}
+    assert desk.requests == [Request("inspect", RECEIVER, b"body")]
+
+
+async def test_everybody_else_is_silent(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
+    with pytest.raises(Unavailable):
+        await js.request(names.control("inspect", "other", "billing"), b"", timeout_s=0.2)
+    assert desk.requests == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "body", "code"),
+    [
+        ("dance", "billing", b"", "unknown_verb"),
+        ("inspect", "_x", b"", "invalid_receiver"),
+        ("inspect", "billing", bytes(BODY_BYTES_MAX + 1), "too_large"),
+        ("break", "billing", b"", "internal"),
+    ],
+)
+async def test_what_is_not_done_is_denied_in_words(
+    js: JetStream, names: Names, control: Control, verb: str, name: str, body: bytes, code: str
+) -> None:
+    answer = await ask(js, names.control(verb, "acme", name), body)
+    assert answer["ok"] is False
+    assert answer["error"]["code"] == code
+    assert answer["error"]["message"]
+    assert "whsec_" not in json.dumps(answer)
+    assert (control.tally.requests, control.tally.errors) == (1, 1)
+    assert control.tally.last_error.startswith(f"{code}: ")
+
+
+async def test_more_than_can_be_under_way_is_denied(
+    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.control.UNDER_WAY_MAX", 2)
+    desk.waiting = asyncio.Event()
+    seen, inbox = Seen(), wire.new_inbox()
+    await wire.subscribe(inbox, seen)
+    for _ in range(2):
+        await wire.publish(names.control("inspect", "acme", "billing"), b"", inbox)
+    await until(lambda: len(desk.requests) == 2)
+    answer = await ask(js, names.control("inspect", "acme", "billing"))
+    assert answer["error"]["code"] == "busy"
+    desk.waiting.set()
+    answers = [msgspec.json.decode(message.data) for message in await seen.first(2)]
+    assert [answer["ok"] for answer in answers] == [True, True]
+
+
+async def test_after_stop_nobody_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
+    desk.waiting = asyncio.Event()
+    subject = names.control("inspect", "acme", "billing")
+    asked = asyncio.ensure_future(js.request(subject, b"", timeout_s=0.5))
+    await until(lambda: len(desk.requests) == 1)
+    await control.stop()
+    with pytest.raises(Unavailable):
+        await asked
+    with pytest.raises(Unavailable):
+        await js.request(subject, b"", timeout_s=0.5)
+    assert len(desk.requests) == 1
+
+
+@pytest.fixture
+async def service(wire: Wire, prefix: str, control: Control) -> AsyncIterator[Service]:
+    identity = Identity(
+        name=prefix, id="node-1", version="1.2.3", started_at=1700000000.25, metadata={"shards": "64"}
+    )
+    service = Service(wire, identity, control.subject, control.tally, lambda: {"owned": 7})
+    await service.start()
+    yield service
+    await service.stop()
+
+
+@pytest.mark.parametrize("tail", ["", ".{name}", ".{name}.node-1"])
+async def test_a_node_is_found_by_any_who_look_for_it(
+    js: JetStream, prefix: str, service: Service, tail: str
+) -> None:
+    asked = tail.format(name=prefix)
+    ping = await ask(js, f"$SRV.PING{asked}")
+    assert ping == {
+        "type": "io.nats.micro.v1.ping_response",
+        "name": prefix,
+        "id": "node-1",
+        "version": "1.2.3",
+        "metadata": {"shards": "64"},
+    }
+    assert (await ask(js, f"$SRV.INFO{asked}"))["type"] == "io.nats.micro.v1.info_response"
+    assert (await ask(js, f"$SRV.STATS{asked}"))["type"] == "io.nats.micro.v1.stats_response"
+
+
+async def test_its_answers_are_those_of_a_micro_service(
+    js: JetStream, prefix: str, names: Names, service: Service
+) -> None:
+    await ask(js, names.control("inspect", "acme", "billing"))
+    await ask(js, names.control("dance", "acme", "billing"))
+    ping = ServicePing.from_dict(await ask(js, f"$SRV.PING.{prefix}"))
+    info = ServiceInfo.from_dict(await ask(js, f"$SRV.INFO.{prefix}"))
+    stats = ServiceStats.from_dict(await ask(js, f"$SRV.STATS.{prefix}"))
+    assert (ping.id, info.id, stats.id) == ("node-1",) * 3
+    assert info.description
+    assert [(each.name, each.subject) for each in info.endpoints] == [("ctl", f"{prefix}.ctl.*.*.*")]
+    (endpoint,) = stats.endpoints
+    assert (endpoint.num_requests, endpoint.num_errors) == (2, 1)
+    assert endpoint.last_error == "unknown_verb: there is no such verb"
+    assert 0 <= endpoint.average_processing_time <= endpoint.processing_time
+    assert endpoint.data == {"owned": 7}
+
+
+async def test_when_it_started_is_an_instant(js: JetStream, prefix: str, service: Service) -> None:
+    assert (await ask(js, f"$SRV.STATS.{prefix}"))["started"] == "2023-11-14T22:13:20.250Z"
+
+
+async def test_a_service_that_stopped_is_not_found(js: JetStream, prefix: str, service: Service) -> None:
+    await service.stop()
+    with pytest.raises(Unavailable):
+        await js.request(f"$SRV.PING.{prefix}", b"", timeout_s=0.2)
