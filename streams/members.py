@@ -166,7 +166,8 @@ class Members:
         self.lease = Lease(self._ttl_s, self._time)
 
     async def _renew(self) -> bool:
-        lease, sent_at = self.lease, self._time.boottime()
+        lease = self.lease
+        sent_at = lease.sending()
         self._heartbeat += 1
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat

@@ -1,25 +1,32 @@
 """A JetStream that misbehaves as told, between its caller and a server that does not."""
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from streams.answers import Answer, Page, Refused, StoredMessage, Unanswered
 from streams.jetstream import JetStream
 from streams.wire import Wire
+from tests.contract.conftest import Server
 
+Action = Callable[[], Awaitable[object]]
 Publish = Callable[[], Awaitable[Answer]]
 Fault = Callable[[Publish], Awaitable[Answer]]
 
 
 class FaultyJetStream(JetStream):
-    """`faults` are spent one a publish of their subject; `shown` bounds what a replica has of a stream."""
+    """What is told it, by subject, is spent one by one.
+
+    `faults`: what becomes of a publish. `before_last`: what happens before the last message is read from the
+    leader. `shown`: the last sequence that the replica has which answers a read.
+    """
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self.before_last: defaultdict[str, deque[Action]] = defaultdict(deque)
+        self.shown: defaultdict[str, deque[int]] = defaultdict(deque)
         self.published: defaultdict[str, list[tuple[bytes, dict[str, str]]]] = defaultdict(list)
-        self.shown: deque[int] = deque()
-        self.reads = 0
 
     async def publish(
         self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
@@ -43,11 +50,15 @@ class FaultyJetStream(JetStream):
         timeout_s: float = 5.0,
     ) -> Page:
         page = await super().read(stream, subject, sequence, batch, max_bytes, timeout_s)
-        self.reads += 1
-        if not self.shown:
+        if not self.shown[subject]:
             return page
-        end = self.shown.popleft()
+        end = self.shown[subject].popleft()
         return Page([message for message in page.messages if message.sequence <= end], 0)
+
+    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
+        if self.before_last[subject]:
+            await self.before_last[subject].popleft()()
+        return await super().last_message(stream, subject)
 
 
 async def ack_lost(publish: Publish) -> Answer:
@@ -73,7 +84,7 @@ def refused(code: int) -> Fault:
     return refuse
 
 
-def after(action: Callable[[], Awaitable[object]]) -> Fault:
+def after(action: Action) -> Fault:
     """Something happens before it reaches the server."""
 
     async def act(publish: Publish) -> Answer:
@@ -83,14 +94,12 @@ def after(action: Callable[[], Awaitable[object]]) -> Fault:
     return act
 
 
-class HookedJetStream(FaultyJetStream):
-    """Runs an action, once, before the next read of a subject's last message from the leader."""
-
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(wire)
-        self.before_last: dict[str, deque[Callable[[], Awaitable[object]]]] = defaultdict(deque)
-
-    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
-        if self.before_last[subject]:
-            await self.before_last[subject].popleft()()
-        return await super().last_message(stream, subject)
+@asynccontextmanager
+async def misbehaving(server: Server) -> AsyncIterator[FaultyJetStream]:
+    """One over a connection of its own."""
+    wire = await server.connect("misbehaving")
+    js = FaultyJetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()

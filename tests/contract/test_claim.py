@@ -17,7 +17,7 @@ from streams.jetstream import JetStream
 from streams.snapshots import Snapshots
 from streams.topology import Names
 from tests.contract.conftest import Server
-from tests.contract.faults import HookedJetStream, ack_lost, after, refused, request_lost
+from tests.contract.faults import FaultyJetStream, ack_lost, after, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish
 from tests.contract.shards import SHARD, Clocks, anybody, own
 
@@ -28,13 +28,9 @@ async def names(js: JetStream, prefix: str) -> Names:
 
 
 @pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[HookedJetStream]:
-    wire = await server.connect("faulty")
-    js = HookedJetStream(wire)
-    await js.start()
-    yield js
-    await js.stop()
-    await wire.close()
+async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
+    async with misbehaving(server) as js:
+        yield js
 
 
 async def journal_of(js: JetStream, names: Names) -> list[Flush]:
@@ -73,9 +69,7 @@ class TestTheFirstClaim:
         )
         [flush] = await journal_of(js, names)
         assert (flush.node, flush.epoch, flush.flush, flush.floor) == ("a", claimed.epoch, 0, 0)
-        assert flush.facts == (
-            Claimed(epoch=claimed.epoch, at=clocks.now, clean=True, position=position),
-        )
+        assert flush.facts == (Claimed(epoch=claimed.epoch, at=clocks.now, clean=True, position=position),)
         assert await owner_of(js, names) == Owner(node="a", at=clocks.now)
 
     async def test_is_asked_for_first(self, js: JetStream, names: Names) -> None:
@@ -194,7 +188,7 @@ class TestRivals:
         assert max(each.epoch for each in won) == epochs[-1]
 
     async def test_before_the_owner_is_put(
-        self, js: JetStream, names: Names, faulty: HookedJetStream
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.faults[names.owner(SHARD)].append(after(lambda: own(js, names, "b")))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
@@ -202,7 +196,7 @@ class TestRivals:
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_before_the_journal_is_read(
-        self, js: JetStream, names: Names, faulty: HookedJetStream
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.before_last[names.journal_of(SHARD)].append(lambda: own(js, names, "b"))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
@@ -210,7 +204,7 @@ class TestRivals:
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_before_the_owner_is_read_again(
-        self, js: JetStream, names: Names, faulty: HookedJetStream
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """The rival has put `_owner` and not recorded it yet: the journal alone would not tell."""
         rival = msgspec.json.encode(Owner(node="b", at=0.0))
@@ -222,7 +216,7 @@ class TestRivals:
         assert await journal_of(js, names) == []
 
     async def test_before_the_claim_is_recorded(
-        self, js: JetStream, names: Names, faulty: HookedJetStream
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         faulty.faults[names.journal_of(SHARD)].append(after(lambda: own(js, names, "b")))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
@@ -230,7 +224,7 @@ class TestRivals:
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_the_owner_before_appends_once_more(
-        self, js: JetStream, names: Names, faulty: HookedJetStream
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
         """Its flush counts: the claim begins again with what that one says."""
         first = await own(js, names, "a")
@@ -242,7 +236,7 @@ class TestRivals:
 
 
 class TestLostAnswers:
-    async def test_of_the_owner(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+    async def test_of_the_owner(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
         faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
         claimed = await own(faulty, names, "a")
         assert claimed.clean
@@ -250,7 +244,7 @@ class TestLostAnswers:
         assert message is not None
         assert claimed.epoch == message.sequence
 
-    async def test_of_the_record(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+    async def test_of_the_record(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
         faulty.faults[names.journal_of(SHARD)] += [request_lost, refused(10164), refused(10158), ack_lost]
         claimed = await own(faulty, names, "a")
         assert len(await journal_of(js, names)) == 1
@@ -258,7 +252,7 @@ class TestLostAnswers:
         assert last is not None
         assert claimed.sequence == last.sequence
 
-    async def test_of_the_release(self, js: JetStream, names: Names, faulty: HookedJetStream) -> None:
+    async def test_of_the_release(self, js: JetStream, names: Names, faulty: FaultyJetStream) -> None:
         claimed = await own(js, names, "a")
         faulty.faults[names.owner(SHARD)] += [request_lost, ack_lost]
         assert await release(faulty, names, claimed, "a")
@@ -273,9 +267,7 @@ class TestRelease:
         assert (await owner_of(js, names)).node == "b"
         assert await release(js, names, second, "b")
 
-    async def test_expects_the_claims_own_revision(
-        self, names: Names, faulty: HookedJetStream
-    ) -> None:
+    async def test_expects_the_claims_own_revision(self, names: Names, faulty: FaultyJetStream) -> None:
         claimed = await own(faulty, names, "a")
         await release(faulty, names, claimed, "a")
         _, headers = faulty.published[names.owner(SHARD)][-1]
