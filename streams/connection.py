@@ -21,6 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from streams.errors import ConnectError, Disconnected
+from streams.protocol import parse_headers
 from streams.wire import Message
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,13 @@ class NatsWire:
 
 
 class _Client(Client):
-    """nats-py's client, but one that never falls back to an open connection where TLS was asked for."""
+    """nats-py's client, but one that never falls back to an open connection where TLS was asked for.
+
+    It reads headers as we do elsewhere, so that a message has the same ones whichever way it came; nats-py's
+    own way also takes three times as long, a tenth of all that a pulled message costs.
+    """
+
+    _parse_header_lines = staticmethod(parse_headers)
 
     def __init__(self, options: ConnectOptions) -> None:
         super().__init__()

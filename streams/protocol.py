@@ -160,7 +160,8 @@ def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
 
 def stored_message(raw: RawMessage) -> StoredMessage:
     """A message that the leader was asked for by `STREAM.MSG.GET`."""
-    headers = parse_headers(raw.hdrs)
+    _, _, lines = raw.hdrs.partition(b"\r\n")  # The first is NATS/1.0.
+    headers = parse_headers(lines)
     for name in _ADDED:
         headers.pop(name, None)
     return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
@@ -205,13 +206,13 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
     return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
 
 
-def parse_headers(block: bytes) -> dict[str, str]:
-    """Read `NATS/1.0`, then lines `Name: value`; of a repeated name the last value counts."""
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """Read lines `Name: value`; of a repeated name the last value counts."""
     headers: dict[str, str] = {}
-    for line in block.split(b"\r\n")[1:]:
-        name, colon, value = line.partition(b":")
+    for line in raw.decode("utf-8", "replace").split("\r\n"):
+        name, colon, value = line.partition(":")
         if colon:
-            headers[name.strip().decode("utf-8", "replace")] = value.strip().decode("utf-8", "replace")
+            headers[name.strip()] = value.strip()
     return headers
 
 
