@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 OPERATION = "KV-Operation"
 MARKER = "Nats-Marker-Reason"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+ROLLUP = {"Nats-Rollup": "sub"}
+"""Drops the older values of the key: what is known to be valid needs none, and they may hold old secrets."""
 WRONG_LAST_SEQUENCE = 10071
 
 
@@ -128,21 +130,28 @@ class Receivers:
     async def delete(self, receiver: str) -> Answer:
         """Remove the configuration. Raises InvalidName."""
         split_receiver(receiver)
-        return await self._js.publish(self._prefix + receiver, b"", {OPERATION: "DEL"})
+        return await self._js.publish(self._prefix + receiver, b"", ROLLUP | {OPERATION: "PURGE"})
 
     async def keys(self) -> list[str]:
         """All receivers that there are, in alphabetical order. Raises `Unavailable`."""
-        there: dict[str, None] = {}
+        return list(await self.all())
+
+    async def all(self, tenant: str = "*") -> dict[str, Configuration]:
+        """What the bucket holds of all receivers, or of a tenant's, in alphabetical order.
+
+        Raises `Unavailable`.
+        """
+        there: dict[str, Configuration] = {}
         after, pending = 0, 1
         while pending:
-            page = await self._js.read(self._stream, f"{self._prefix}>", after + 1)
+            page = await self._js.read(self._stream, f"{self._prefix}{tenant}.>", after + 1)
             for message in page.messages:
                 receiver, after = message.subject.removeprefix(self._prefix), message.sequence
                 there.pop(receiver, None)
                 if not _is_removal(message):
-                    there[receiver] = None
+                    there[receiver] = Configuration(message.data, message.sequence)
             pending = page.pending
-        return sorted(there)
+        return dict(sorted(there.items()))
 
     async def set_paused(self, receiver: str, paused: bool) -> Policy | Absent | Invalid:
         """Edit the one member `paused`; the others, unknown ones included, stay. Raises `Unavailable`."""
@@ -170,7 +179,7 @@ class Receivers:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def _store(self, receiver: str, raw: bytes, revision: int | None) -> Answer:
-        headers = None if revision is None else {EXPECTED: str(revision)}
+        headers = ROLLUP if revision is None else ROLLUP | {EXPECTED: str(revision)}
         return await self._js.publish(self._prefix + receiver, raw, headers)
 
     def _follow(self, message: StoredMessage) -> None:

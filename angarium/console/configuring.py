@@ -29,7 +29,7 @@ from angarium.settings import Settings
 from streams.answers import Answer, Refused, Stored, Unanswered
 from streams.jetstream import JetStream
 from streams.partitions import shard_of
-from streams.receivers import WRONG_LAST_SEQUENCE, Receivers
+from streams.receivers import WRONG_LAST_SEQUENCE, Configuration, Receivers
 from streams.topology import Settings as Installation
 
 SECRET_BYTES = 32
@@ -104,20 +104,10 @@ def _object(text: bytes) -> dict[str, Any]:
 async def put(settings: Settings, name: str, draft: Draft) -> dict[str, Any]:
     """Put it and say what was done; `secret` is the one that was made for it, or None."""
     split_receiver(name)
-    made = None
     async with open_jetstream(settings) as js:
         receivers = Receivers(js, installation(settings).names)
         before = await receivers.get(name)
-        had = [] if before is None else _secrets(before.raw)
-        members = dict(draft.members)
-        if "secrets" not in members:
-            if draft.keep and before is not None:
-                members["secrets"] = had
-            elif had and not draft.renew:
-                raise click.UsageError(f"{name} has secrets: say --keep-secrets, --new-secret or --unsigned")
-            else:
-                made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
-                members["secrets"] = [made]
+        members, made = _signed(name, draft, before)
         raw = msgspec.json.encode(members)
         parse(raw, strict=True)
         for warning in _edge(members["url"], settings):
@@ -125,6 +115,21 @@ async def put(settings: Settings, name: str, draft: Draft) -> dict[str, Any]:
         answer = await receivers.put(name, raw, None if before is None else before.revision)
     stored = _stored(name, answer)
     return {"receiver": name, "revision": stored.sequence, "replaced": before is not None, "secret": made}
+
+
+def _signed(name: str, draft: Draft, before: Configuration | None) -> tuple[dict[str, Any], str | None]:
+    """The members with the secrets to sign with, and the secret that was made for it, if one was."""
+    if "secrets" in draft.members:
+        return draft.members, None
+    had = [] if before is None else _secrets(before.raw)
+    if draft.keep and before is not None:
+        return draft.members | {"secrets": had}, None
+    if had and not draft.renew:
+        raise click.UsageError(
+            f"{name} has secrets: say --keep-secrets, --new-secret, --secret or --unsigned"
+        )
+    made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    return draft.members | {"secrets": [made]}, made
 
 
 def _secrets(raw: bytes) -> list[Any]:
@@ -208,10 +213,8 @@ async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any
     if tenant is not None:
         check_tenant(tenant)
     async with open_jetstream(settings) as js:
-        receivers = Receivers(js, installation(settings).names)
-        names = [name for name in await receivers.keys() if tenant is None or name.split(".")[0] == tenant]
-        found = [(name, await receivers.get(name)) for name in names]
-    return [_row(name, each.raw) for name, each in found if each is not None]
+        found = await Receivers(js, installation(settings).names).all(tenant or "*")
+    return [_row(name, each.raw) for name, each in found.items()]
 
 
 def _row(name: str, raw: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from angarium.console import flags
+from angarium.console.looping import run_long
 
 
 @click.command(short_help="Everything on this machine, NATS included.")
@@ -32,8 +33,7 @@ def dev(directory: Path, port: int | None, **given: Any) -> None:
     already is used; the one in angarium.toml is not, since it may be the one in production.
     """
     from angarium.console.developing import develop
-    from angarium.console.looping import run
 
     server = given["nats"]
     settings = flags.settings_of(given)
-    run(develop(settings, None if server else directory, port))
+    run_long(develop(settings, None if server else directory, port))

@@ -5,10 +5,26 @@ from typing import Any
 import click
 
 from angarium.console import flags, output
+from angarium.console.looping import run
 
 
 @click.command(short_help="Say what is wrong, and what to do about it.")
 @click.option("--json", "as_json", is_flag=True, help="The findings in JSON.")
 @flags.takes(*flags.CONNECTION, *flags.INSTALLATION)
 def doctor(as_json: bool, **given: Any) -> None:
-    """Look at the installation and say what is wrong, with the remedy; ends with 1 if anything is."""
+    """Look at the installation and say what is wrong, with the remedy. Ends with 1 if anything is."""
+    from msgspec import to_builtins
+
+    from angarium.console.checkup import examine
+
+    findings = run(examine(flags.settings_of(given)))
+    if as_json:
+        output.say_json(to_builtins(findings))
+    else:
+        for finding in findings:
+            word = click.style("ok     ", fg="green") if finding.ok else click.style("problem", fg="red")
+            remedy = f": {finding.remedy}" if finding.remedy else ""
+            output.say(f"{word}  {finding.subject:12}  {output.visible(finding.text + remedy)}")
+    problems = sum(not finding.ok for finding in findings)
+    if problems:
+        raise click.ClickException(f"{problems} problem{'s' * (problems > 1)} found")

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from angarium.console import flags, output
+from angarium.console.looping import run
 
 
 @click.command("inspect", short_help="The live state of a receiver.")
@@ -16,14 +17,12 @@ def inspect(receiver: str, as_json: bool, **given: Any) -> None:
 
     The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
     """
-    import asyncio
-
     from actors.ids import split_receiver
     from angarium.console.asking import ask_alone
 
     settings = flags.settings_of(given)
     split_receiver(receiver)
-    answer = asyncio.run(ask_alone(settings, "inspect", receiver))
+    answer = run(ask_alone(settings, "inspect", receiver))
     if as_json:
         output.say_json(answer)
         return

@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from angarium.console.looping import run
+
 USUAL_PORT = 9000
 
 
@@ -41,8 +43,6 @@ def listen(
     Repeats (a number seen before) and gaps in the numbers are marked, each path on its own. With --secret it
     ends with status 1 if a signature was wrong.
     """
-    import asyncio
-
     from angarium.console.listening import Listening, Manners
     from angarium.delivery.signing import InvalidSecret, parse_secret
 
@@ -51,7 +51,7 @@ def listen(
     except InvalidSecret as error:
         raise click.UsageError(str(error)) from None
     listening = Listening(Manners(**manners), keys, whole_body=whole_body, as_json=as_json)
-    asyncio.run(listening.run(host, port, count_max))
+    run(listening.run(host, port, count_max))
     if listening.wrong:
         raise click.ClickException(
             f"{listening.wrong} of {listening.count} requests were not signed by --secret"

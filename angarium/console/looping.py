@@ -1,6 +1,5 @@
-"""The event loop for what runs long: uvloop, where there is one."""
+"""The event loop of a command; asyncio is imported only once there is something to run."""
 
-import asyncio
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -9,9 +8,16 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end and return its result."""
+    """Run what is over soon."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def run_long(work: Coroutine[Any, Any, T]) -> T:
+    """Run what stays: on uvloop, where there is one."""
     if sys.platform == "win32":
-        return asyncio.run(work)
+        return run(work)
     import uvloop
 
     return uvloop.run(work)

@@ -5,6 +5,8 @@ from typing import Any
 import click
 
 from angarium.console import flags
+from angarium.console.looping import run_long
+from angarium.settings import Settings
 
 
 @click.command(short_help="Run a node: a member of a fleet.")
@@ -14,9 +16,18 @@ def node(**given: Any) -> None:
 
     `angarium setup` must have run. Any number of nodes may run; each takes its share of the shards.
     """
-    settings = flags.settings_of(given)
+    run_long(_serve(flags.settings_of(given)))
 
+
+async def _serve(settings: Settings) -> None:
+    """Look at the installation, for a node on a wrong one would wait for ever or worse, then run."""
     from angarium.app import run_node
-    from angarium.console.looping import run
+    from angarium.connecting import installation, open_jetstream
+    from streams.setup import check
 
-    run(run_node(settings))
+    async with open_jetstream(settings) as js:
+        problems = await check(js, installation(settings))
+    if problems:
+        more = f" (and {len(problems) - 1} more; see angarium doctor)" if len(problems) > 1 else ""
+        raise click.ClickException(f"{problems[0]}{more}")
+    await run_node(settings)

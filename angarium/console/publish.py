@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from angarium.console import flags
+from angarium.console.looping import run
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -40,15 +41,13 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
     other, and the first that is refused ends the command, so that none overtakes it.
     """
-    import asyncio
-
     from angarium.console.publishing import Draft, publish_all
 
     settings = flags.settings_of(given)
     _check(target, event_type, event_id, lines)
     draft = Draft(receiver=target, type=event_type, id=event_id or "", content_type=content_type)
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
-    asyncio.run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
+    run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
 
 
 def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> None:

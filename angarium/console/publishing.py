@@ -13,11 +13,14 @@ from angarium.console import output
 from angarium.settings import Settings
 from streams import messages
 from streams.answers import Refused, Stored, Unanswered
+from streams.errors import Unavailable
 from streams.jetstream import MESSAGE_TOO_LARGE, JetStream
+from streams.receivers import Receivers
 from streams.topology import Names
 
 TRIES = 5
 PAUSE_S = 0.5
+LOOK_S = 1.0
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -60,6 +63,8 @@ async def publish_all(
             _show(names, stored, headers[messages.ID], as_json=as_json)
             if draft.content_type == messages.CONTENT_TYPE_DEFAULT and not _is_json(body):
                 output.note("note: the body is not JSON; say what it is with --content-type")
+        if output.on_terminal():
+            await _note_unknown(Receivers(js, names), draft.receiver)
 
 
 async def _publish(js: JetStream, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
@@ -99,6 +104,17 @@ def _show(names: Names, stored: Stored, event_id: str, *, as_json: bool) -> None
         output.say(
             f"{names.deliveries} {stored.sequence} {event_id}{' (duplicate: dropped)' * stored.duplicate}"
         )
+
+
+async def _note_unknown(receivers: Receivers, receiver: str) -> None:
+    """Tell somebody who mistyped a name; producers need not be allowed to look, and are told nothing."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            known = await receivers.get(receiver) is not None
+    except (TimeoutError, Unavailable):
+        known = True
+    if not known:
+        output.note(f"note: there is no receiver {receiver} yet; its events become dead letters")
 
 
 def _is_json(body: bytes) -> bool:

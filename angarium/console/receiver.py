@@ -1,11 +1,11 @@
 """`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
 
-import asyncio
 from typing import Any, BinaryIO
 
 import click
 
 from angarium.console import flags, output
+from angarium.console.looping import run
 
 PING_S = 75.0
 """A ping waits for its token, then for the receiver's own time-out of at most a minute."""
@@ -77,7 +77,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
         raise click.UsageError("the JSON is given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
     draft = configuring.draft(text, given)
-    done = asyncio.run(configuring.put(settings, name, draft))
+    done = run(configuring.put(settings, name, draft))
     if as_json:
         output.say_json(done)
         return
@@ -96,7 +96,7 @@ def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, without secrets and values of headers."""
     from angarium.console import configuring
 
-    members, problems = asyncio.run(configuring.get(flags.settings_of(given), name))
+    members, problems = run(configuring.get(flags.settings_of(given), name))
     output.say_json(members)
     if problems:
         output.note(f"not in force: {'; '.join(problems)}")
@@ -110,7 +110,7 @@ def list_receivers(tenant: str | None, as_json: bool, **given: Any) -> None:
     """List all receivers, or those of a tenant, with their configurations in short."""
     from angarium.console import configuring
 
-    rows = asyncio.run(configuring.overview(flags.settings_of(given), tenant))
+    rows = run(configuring.overview(flags.settings_of(given), tenant))
     if as_json:
         output.say_json(rows)
     else:
@@ -132,7 +132,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
         return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
 
     settings = flags.settings_of(given)
-    if asyncio.run(configuring.remove(settings, name, (lambda _: True) if yes else agreed)):
+    if run(configuring.remove(settings, name, (lambda _: True) if yes else agreed)):
         output.say(f"removed {name}")
     else:
         raise click.ClickException(f"{name} was not removed")
@@ -178,4 +178,4 @@ def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0)
 
     settings = flags.settings_of(given)
     split_receiver(name)
-    return asyncio.run(ask_alone(settings, verb, name, timeout_s=timeout_s))
+    return run(ask_alone(settings, verb, name, timeout_s=timeout_s))

@@ -5,6 +5,8 @@ from typing import Any
 import click
 
 from angarium.console import flags, output
+from angarium.console.looping import run
+from angarium.settings import Settings
 
 
 @click.command(short_help="Make the streams and buckets of an installation.")
@@ -16,10 +18,8 @@ def setup(as_json: bool, **given: Any) -> None:
     It may run any number of times: it only adds, and refuses where what is there contradicts the settings.
     The number of shards is fixed for the life of the installation.
     """
-    import asyncio
-
     settings = flags.settings_of(given)
-    made = asyncio.run(_setup(settings))
+    made = run(_setup(settings))
     if as_json:
         output.say_json({"made": made})
         return
@@ -29,7 +29,7 @@ def setup(as_json: bool, **given: Any) -> None:
         output.say("everything was there already")
 
 
-async def _setup(settings: Any) -> list[str]:
+async def _setup(settings: Settings) -> list[str]:
     from angarium.connecting import installation, open_jetstream
     from streams.setup import setup as set_up
 

@@ -1,0 +1,129 @@
+"""The checks of `angarium doctor`, each a line: what was looked at, whether it is well, and the remedy."""
+
+import time
+
+from msgspec import Struct
+
+from actors.errors import InvalidPolicy
+from actors.policy import parse
+from angarium import house, quantities
+from angarium.connecting import installation, open_jetstream
+from angarium.settings import Settings
+from streams.errors import ApiError, ConnectError, SetupError, Unavailable
+from streams.jetstream import JetStream
+from streams.receivers import Receivers
+from streams.setup import check
+from streams.survey import owners, seen_members, server_time
+from streams.topology import Settings as Installation
+
+CLOCK_OFF_MAX_S = 2.0
+"""Verifiers allow five minutes, so seconds do no harm; but they say that nobody keeps the clocks."""
+FULL = 0.8
+SHOWN_MAX = 8
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What was seen of one subject; `remedy` says what to do where it is not `ok`."""
+
+    subject: str
+    ok: bool
+    text: str
+    remedy: str = ""
+
+
+def _well(subject: str, text: str) -> Finding:
+    return Finding(subject=subject, ok=True, text=text)
+
+
+def _ill(subject: str, text: str, remedy: str = "") -> Finding:
+    return Finding(subject=subject, ok=False, text=text, remedy=remedy)
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """All checks, in the order in which one rests on the other; ends early where the next have no ground."""
+    findings = [_ill("packages", sentence) for sentence in house.strangers()]
+    findings = findings or [_well("packages", "actors and streams are Angarium's own")]
+    try:
+        async with open_jetstream(settings) as js:
+            findings.append(_well("nats", f"nats-server {js.wire.server_version}"))
+            findings += await _topology(js, settings)
+            if findings[-1].ok:
+                findings += await _running(js, settings)
+    except ConnectError as error:
+        findings.append(_ill("nats", str(error)))
+    except (Unavailable, ApiError) as error:
+        findings.append(
+            _ill("nats", f"it stopped answering ({error})", "look at nats-server, then ask again")
+        )
+    return findings
+
+
+async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
+    try:
+        problems = await check(js, installation(settings))
+    except SetupError as error:
+        return [_ill("topology", str(error))]
+    if problems:
+        return [_ill("topology", str(problem)) for problem in problems]
+    return [
+        _well(
+            "topology", f"all streams, buckets and consumers of {settings.prefix}, {settings.shards} shards"
+        )
+    ]
+
+
+async def _running(js: JetStream, settings: Settings) -> list[Finding]:
+    of = installation(settings)
+    return [
+        await _clock(js, of),
+        *[await _room(js, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
+        *await _fleet(js, of),
+        *await _receivers(js, of),
+    ]
+
+
+async def _clock(js: JetStream, of: Installation) -> Finding:
+    before = time.time()
+    server = await server_time(js, of.names.deliveries)
+    off_s = max(before - server, server - time.time(), 0.0)
+    if off_s > CLOCK_OFF_MAX_S:
+        return _ill("clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both")
+    return _well("clock", "this machine and the NATS server agree")
+
+
+async def _room(js: JetStream, name: str) -> Finding:
+    info = await js.stream_info(name)
+    if info is None or info.max_bytes <= 0:
+        return _well("storage", f"{name} has no limit of its own")
+    text = f"{name} holds {quantities.bytes_text(info.bytes)} of {quantities.bytes_text(info.max_bytes)}"
+    if info.bytes > FULL * info.max_bytes:
+        return _ill("storage", text, "raise max_bytes of the stream, or find who does not take their events")
+    return _well("storage", text)
+
+
+async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
+    members, strange = await seen_members(js, of.names)
+    findings = [_ill("nodes", sentence) for sentence in strange]
+    if not members:
+        return [*findings, _ill("nodes", "none is alive", "start one with angarium node")]
+    findings.append(_well("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
+    alive = {each.node for each in members}
+    holders = await owners(js, of.names, of.shards)
+    orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
+    if not orphans:
+        return [*findings, _well("shards", f"all {of.shards} are owned")]
+    shown = ", ".join(map(str, orphans[:SHOWN_MAX])) + (" …" if len(orphans) > SHOWN_MAX else "")
+    text = f"{len(orphans)} of {of.shards} have no living owner ({shown})"
+    remedy = "wait for some seconds and ask again; then look for shard.refused in the logs of the nodes"
+    return [*findings, _ill("shards", text, remedy)]
+
+
+async def _receivers(js: JetStream, of: Installation) -> list[Finding]:
+    configurations = await Receivers(js, of.names).all()
+    findings = []
+    for name, configuration in configurations.items():
+        try:
+            parse(configuration.raw, strict=False)
+        except InvalidPolicy as error:
+            findings.append(_ill("receivers", f"the configuration of {name} is not in force: {error}"))
+    return findings or [_well("receivers", f"{len(configurations)} configured")]

@@ -1,0 +1,69 @@
+"""What can be seen of an installation from outside, without being a part of it: for `angarium doctor`.
+
+Nothing here decides anything: who owns a shard is for the claim to find out, and who lives for the members.
+"""
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import NewerVersion
+from streams import claim, members
+from streams.claim import Owner
+from streams.errors import NotOurs
+from streams.jetstream import JetStream
+from streams.members import Member
+from streams.protocol import epoch_of
+from streams.topology import Names
+from streams.versions import read_versioned
+
+ASKED_AT_ONCE = 32
+
+_member = msgspec.json.Decoder(Member)
+_owner = msgspec.json.Decoder(Owner)
+
+
+class _Told(Struct):
+    ts: str
+
+
+async def server_time(js: JetStream, stream: str) -> float:
+    """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
+    reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
+    return epoch_of(msgspec.json.decode(reply.data, type=_Told).ts)
+
+
+async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
+    """The nodes whose keys have not expired, by name, and a sentence for each key that cannot be read."""
+    found: dict[str, Member] = {}
+    strange: list[str] = []
+    after, pending = 0, 1
+    while pending:
+        page = await js.read(names.nodes, names.node("*"), after + 1)
+        for message in page.messages:
+            after = message.sequence
+            if message.data:
+                try:
+                    member = read_versioned(_member, message.data, members.VERSION, message.subject)
+                except (NewerVersion, NotOurs) as error:
+                    strange.append(str(error))
+                else:
+                    found[member.node] = member
+        pending = page.pending
+    return [found[node] for node in sorted(found)], strange
+
+
+async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
+    """Who is written down as the owner of each shard; None: nobody, or nobody any more."""
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def owner(shard: int) -> Owner | None:
+        async with turn:
+            message = await js.last_message(names.actors, names.owner(shard))
+        if message is None or not message.data:
+            return None
+        found = read_versioned(_owner, message.data, claim.VERSION, names.owner(shard))
+        return None if found.released is not None else found
+
+    return await asyncio.gather(*(owner(shard) for shard in range(shards)))
