@@ -25,6 +25,7 @@ PIN_TIMEOUT_S = 5.0
 """After so long without a request the pin is free; longer than a request lives (`streams.pull.EXPIRES_S`)."""
 
 DUPLICATE_WINDOW_S = 120.0
+RECEIVERS_HISTORY = 8
 MARKER_S = 60.0
 """How long it can be seen of a node's key that it expired."""
 
@@ -152,7 +153,8 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
         _deliveries(settings),
         _journal(settings),
         _dead_letters(settings),
-        _bucket(settings, settings.names.receivers, allow_direct=True),
+        # Some history, since an invalid configuration leaves the last valid one in force, over restarts too.
+        _bucket(settings, settings.names.receivers, history=RECEIVERS_HISTORY, allow_direct=True),
         # Snapshots decide what is true, so no replica may answer for the leader.
         _bucket(settings, settings.names.actors, allow_direct=False, allow_atomic=True),
         _bucket(
@@ -254,13 +256,13 @@ def _stream(settings: Settings, name: str, subjects: str, **more: Any) -> dict[s
     }
 
 
-def _bucket(settings: Settings, stream: str, **more: Any) -> dict[str, Any]:
-    """A bucket as other clients make one, with a history of 1 (ADR-8)."""
+def _bucket(settings: Settings, stream: str, *, history: int = 1, **more: Any) -> dict[str, Any]:
+    """A bucket as other clients make one (ADR-8); `history` is how many values of a key are kept."""
     return _stream(
         settings,
         stream,
         f"$KV.{stream.removeprefix('KV_')}.>",
-        max_msgs_per_subject=1,
+        max_msgs_per_subject=history,
         allow_rollup_hdrs=True,
         deny_delete=True,
         **more,
