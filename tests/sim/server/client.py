@@ -1,0 +1,125 @@
+"""The client's side of a connection to the server in memory: the port `streams.wire.Wire`."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from streams.errors import Disconnected
+from streams.wire import Message
+from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from tests.sim.server.core import FakeServer
+
+Handler = Callable[[Message], None]
+
+
+class Listening:
+    """A subscription."""
+
+    def __init__(self, wire: "ClientWire", number: int) -> None:
+        self._wire = wire
+        self._number = number
+
+    async def unsubscribe(self) -> None:
+        self._wire.unsubscribe(self._number)
+
+
+class Listener(Struct, frozen=True):
+    subject: str
+    handler: Handler
+
+
+class ClientWire:
+    """What all wires do, whatever carries their frames: `transmit` is for those that know."""
+
+    server_version = "2.15.1"
+
+    def __init__(self, name: str, max_payload: int) -> None:
+        self.name = name
+        self.max_payload = max_payload
+        self.closed = False
+        self.listeners: dict[int, Listener] = {}
+        self._numbers = count(1)
+        self._inboxes = count(1)
+        self._watchers: list[Callable[[bool], None]] = []
+
+    @property
+    def connected(self) -> bool:
+        raise NotImplementedError
+
+    def transmit(self, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def new_inbox(self) -> str:
+        return f"_INBOX.{self.name}-{next(self._inboxes)}"
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        self._check_open()
+        clean = {name.strip(): value.strip() for name, value in headers.items()} if headers else None
+        self.transmit(Message(subject, data, reply, clean))
+
+    async def subscribe(self, subject: str, handler: Handler) -> Listening:
+        self._check_open()
+        number = next(self._numbers)
+        self.listeners[number] = Listener(subject, handler)
+        self.transmit(Subscribe(number, subject))
+        return Listening(self, number)
+
+    def unsubscribe(self, number: int) -> None:
+        if self.listeners.pop(number, None) is not None and not self.closed:
+            self.transmit(Unsubscribe(number))
+
+    def on_change(self, listener: Callable[[bool], None]) -> None:
+        self._watchers.append(listener)
+
+    def receive(self, number: int, message: Message) -> None:
+        """A message for one of the subscriptions has come in."""
+        listener = self.listeners.get(number)
+        if listener is not None:
+            listener.handler(message)
+
+    def tell(self, connected: bool) -> None:
+        for watcher in self._watchers:
+            watcher(connected)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Disconnected("the connection to NATS was closed")
+
+
+class LoopWire(ClientWire):
+    """A connection within one asyncio loop, in real time and without faults: for contract tests."""
+
+    def __init__(self, server: "FakeServer", name: str) -> None:
+        super().__init__(name, server.max_payload)
+        self._loop = asyncio.get_running_loop()
+        self._session = server.open(self._deliver, self._lost)
+        self._server = server
+
+    @property
+    def connected(self) -> bool:
+        return not self.closed and self._session.open
+
+    def transmit(self, frame: Frame) -> None:
+        self._loop.call_soon(self._server.receive, self._session, frame)
+
+    def _deliver(self, number: int, message: Message) -> None:
+        self._loop.call_soon(self.receive, number, message)
+
+    def _lost(self) -> None:
+        self.tell(False)
+
+    async def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.listeners.clear()
+        self.tell(False)
+        # Behind all that was transmitted before.
+        self._loop.call_soon(self._session.close)

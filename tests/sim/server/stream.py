@@ -1,0 +1,263 @@
+"""A stream of the server in memory: what it takes, what it refuses, and when it forgets.
+
+The order of the checks and the words of the refusals are nats-server's (2.15.1, one server, file store);
+`tests/contract` compares them. With `clustered` it judges as a cluster does: a repeated message id before
+an expectation.
+"""
+
+import heapq
+from typing import Any
+
+from tests.sim.server import refusals
+from tests.sim.server.batches import Batches
+from tests.sim.server.consumer import Consumer
+from tests.sim.server.drafts import (
+    LAST,
+    LAST_ID,
+    LAST_OF,
+    LAST_OF_STREAM,
+    MARKER,
+    MESSAGE_ID,
+    NOTHING,
+    ROLLUP,
+    TTL,
+    Draft,
+    Staged,
+)
+from tests.sim.server.refusals import Refusal
+from tests.sim.server.replica import Replicas
+from tests.sim.server.store import Headers, Store, Stored, header_block, size_of
+from tests.sim.server.stream_config import SECOND, ttl_s
+from tests.sim.server.subjects import Transform, covers, transform
+from tests.sim.server.timing import Alarm, Timing
+
+Answer = dict[str, Any]
+
+
+class Stream:
+    def __init__(self, timing: Timing, config: dict[str, Any], clustered: bool) -> None:
+        self.timing = timing
+        self.created_ns = timing.wall_ns()
+        self.clustered = clustered
+        self.store = Store()
+        self.replicas = Replicas(self.store)
+        self.consumers: dict[str, Consumer] = {}
+        self.has_leader = True
+        self._ids: dict[str, tuple[int, int]] = {}
+        self._last_id = ""
+        self._mortal: list[tuple[int, int]] = []
+        self._expiry = Alarm(timing, self._expire)
+        self._batches = Batches(self)
+        self.configure(config)
+
+    def configure(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.name: str = config["name"]
+        self.subjects: list[str] = config["subjects"]
+        change = config.get("subject_transform")
+        self._transform: Transform | None = transform(change["src"], change["dest"]) if change else None
+        self._enforce_limits()
+        self._expire()
+
+    # Publishing.
+
+    def publish(self, subject: str, data: bytes, headers: Headers | None) -> Answer | None:
+        """Take a message that one of the stream's subjects covers; the answer, None for an empty one."""
+        if self.config["retention"] != "limits":
+            raise NotImplementedError("the server in memory keeps by limits only")
+        headers = headers or {}
+        draft = (self._transform.apply(subject) if self._transform else subject, data, headers)
+        if "Nats-Batch-Id" in headers:
+            return self._batches.publish(draft)
+        if self.clustered and (repeat := self._repeat_of(headers)):
+            return self._acknowledged(repeat, duplicate=True)
+        refusal = self.refusal(draft)
+        if refusal is None and (repeat := self._repeat_of(headers)):
+            return self._acknowledged(repeat, duplicate=True)
+        refusal = refusal or self.is_full(draft)
+        return self.refused(refusal) if refusal else self._acknowledged(self.keep(draft))
+
+    def refused(self, refusal: Refusal) -> Answer:
+        return {"error": refusal, "stream": self.name, "seq": 0}
+
+    def _acknowledged(self, sequence: int, **more: object) -> Answer:
+        return {"stream": self.name, "seq": sequence, **more}
+
+    def refusal(self, draft: Draft, staged: Staged = NOTHING) -> Refusal | None:
+        """Why a message is not taken, whatever there is room for."""
+        subject, data, headers = draft
+        most = self.config["max_msg_size"]
+        if most >= 0 and len(header_block(headers)) + len(data) > most:
+            return refusals.MESSAGE_TOO_LARGE
+        if headers.get("Nats-Expected-Stream", self.name) != self.name:
+            return refusals.WRONG_STREAM
+        if TTL in headers:
+            if not self.config["allow_msg_ttl"]:
+                return refusals.TTL_DISABLED
+            if ttl_s(headers[TTL]) is None:
+                return refusals.TTL_INVALID
+        return self._unmet(subject, headers, staged) or self._rollup_refusal(headers)
+
+    def _unmet(self, subject: str, headers: Headers, staged: Staged) -> Refusal | None:
+        """The first expectation that does not hold."""
+        last = self.store.last + staged.count
+        if LAST_OF_STREAM in headers and _number(headers[LAST_OF_STREAM]) != last:
+            return refusals.wrong_last_sequence(last)
+        if LAST_ID in headers and headers[LAST_ID] != self._last_id:
+            return refusals.wrong_last_id(self._last_id)
+        if LAST in headers:
+            watched = headers.get(LAST_OF, subject)
+            if watched in staged.subjects:
+                return refusals.CONFLICT
+            if _number(headers[LAST]) != (last := self.store.last_sequence_of(watched)):
+                return refusals.wrong_last_sequence(last)
+        elif LAST_OF in headers:
+            return refusals.NO_EXPECTED_SEQUENCE
+        return None
+
+    def _rollup_refusal(self, headers: Headers) -> Refusal | None:
+        if ROLLUP not in headers:
+            return None
+        if not self.config["allow_rollup_hdrs"]:
+            return refusals.ROLLUP_DENIED
+        return None if headers[ROLLUP] in ("sub", "all") else refusals.rollup_invalid(headers[ROLLUP])
+
+    def is_full(self, draft: Draft, staged: Staged = NOTHING) -> Refusal | None:
+        """A stream that discards what is new has no room; a message that takes an old one's place may fit."""
+        config, store = self.config, self.store
+        if config["discard"] != "new":
+            return None
+        subject, data, headers = draft
+        size, per_subject = size_of(subject, headers, data), config["max_msgs_per_subject"]
+        sequences = store.subjects.get(subject, [])
+        replaces = 0 < per_subject <= len(sequences)
+        if replaces and config.get("discard_new_per_subject"):
+            return refusals.store_full("messages per subject")
+        if 0 < config["max_msgs"] <= len(store.messages) + staged.count and not replaces:
+            return refusals.store_full("messages")
+        if 0 < config["max_bytes"] < store.bytes + staged.bytes + size:
+            freed = store.messages[sequences[0]].size if replaces else 0
+            if freed <= size:
+                return refusals.store_full("bytes")
+        return None
+
+    def is_repeat(self, headers: Headers, staged: Staged = NOTHING) -> bool:
+        return bool(self._repeat_of(headers)) or headers.get(MESSAGE_ID) in staged.ids
+
+    def _repeat_of(self, headers: Headers) -> int:
+        """The sequence of the message that had the same id within the window; else 0."""
+        if MESSAGE_ID not in headers:
+            return 0
+        oldest = self.timing.wall_ns() - self.config["duplicate_window"]
+        while self._ids and next(iter(self._ids.values()))[1] < oldest:
+            del self._ids[next(iter(self._ids))]
+        return self._ids.get(headers[MESSAGE_ID], (0, 0))[0]
+
+    # Keeping and forgetting.
+
+    def keep(self, draft: Draft) -> int:
+        """Store a message that nothing speaks against; returns its sequence."""
+        subject, data, headers = draft
+        message = Stored(subject, self.store.last + 1, self.timing.wall_ns(), headers or None, data)
+        self.store.add(message)
+        self.replicas.changed(message)
+        self._last_id = headers.get(MESSAGE_ID, "")
+        if self._last_id:
+            self._ids[self._last_id] = (message.sequence, message.at_ns)
+        if lives_s := ttl_s(headers.get(TTL, "never")):
+            heapq.heappush(self._mortal, (message.at_ns + lives_s * SECOND, message.sequence))
+        if ROLLUP in headers:
+            self._roll_up(message, headers[ROLLUP])
+        self._enforce_limits(subject)
+        self._set_expiry()
+        for consumer in self.consumers.values():
+            if covers(consumer.filter, subject):
+                consumer.stored(message.sequence)
+        return message.sequence
+
+    def _roll_up(self, message: Stored, which: str) -> None:
+        if which == "all":
+            self.purge(message.sequence)
+        else:
+            for sequence in self.store.subjects[message.subject][:-1]:
+                self.remove(sequence)
+
+    def remove(self, sequence: int) -> bool:
+        message = self.store.remove(sequence)
+        if message is None:
+            return False
+        self.replicas.changed(sequence)
+        for consumer in self.consumers.values():
+            if covers(consumer.filter, message.subject):
+                consumer.removed(sequence)
+        return True
+
+    def purge(self, first: int) -> int:
+        """Drop all below `first`; returns how many."""
+        if first <= self.store.first:
+            return 0
+        dropped = self.store.compact(first)
+        self.replicas.changed((first,))
+        for consumer in self.consumers.values():
+            consumer.purged(self.store.first)
+        return len(dropped)
+
+    def _enforce_limits(self, subject: str | None = None) -> None:
+        config, store = self.config, self.store
+        per_subject = config["max_msgs_per_subject"]
+        if per_subject > 0:
+            for name in [subject] if subject else list(store.subjects):
+                for sequence in store.subjects.get(name, [])[:-per_subject]:
+                    self.remove(sequence)
+        while 0 < config["max_msgs"] < len(store.messages) or 0 < config["max_bytes"] < store.bytes:
+            self.remove(store.first)
+
+    # Age.
+
+    def _expire(self) -> None:
+        now, store = self.timing.wall_ns(), self.store
+        max_age = self.config["max_age"]
+        while max_age and store.messages and store.messages[store.first].at_ns + max_age <= now:
+            self._die(store.first)
+        while self._mortal and self._mortal[0][0] <= now:
+            self._die(heapq.heappop(self._mortal)[1])
+        self._set_expiry()
+
+    def _die(self, sequence: int) -> None:
+        """A message's time is over. The last of its subject leaves a marker, where the stream wants one."""
+        message = self.store.messages.get(sequence)
+        if message is None:
+            return
+        self.remove(sequence)
+        marker_ttl = self.config.get("subject_delete_marker_ttl", 0)
+        if (
+            marker_ttl
+            and message.subject not in self.store.subjects
+            and MARKER not in (message.headers or {})
+        ):
+            headers = {MARKER: "MaxAge", TTL: f"{marker_ttl // SECOND}s", ROLLUP: "sub"}
+            self.keep((message.subject, b"", headers))
+
+    def _set_expiry(self) -> None:
+        times = [self._mortal[0][0]] if self._mortal else []
+        if self.config["max_age"] and self.store.messages:
+            times.append(self.store.messages[self.store.first].at_ns + self.config["max_age"])
+        if times:
+            self._expiry.set(self.timing.now() + (min(times) - self.timing.wall_ns()) / 1e9)
+
+    # Failing.
+
+    def restart(self, forgetful: bool) -> None:
+        """The server is started again: what is on disk comes back, the rest does not."""
+        self._batches = Batches(self)
+        self._ids = {
+            message.headers[MESSAGE_ID]: (message.sequence, message.at_ns)
+            for message in self.store.messages.values()
+            if message.headers and MESSAGE_ID in message.headers
+        }
+        for consumer in self.consumers.values():
+            consumer.restart(forgetful)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else -1

@@ -1,0 +1,105 @@
+"""The time that the server in memory lives in: that of a simulated world, or the real one."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from tests.sim.process import EPOCH_S
+from tests.sim.world import World
+
+GOROUTINE_S = 50e-6
+"""How long, on average, what the server does on the side lags behind what it was told."""
+
+
+class Timing(Protocol):
+    chance: Random
+
+    def now(self) -> float:
+        """Seconds of a clock that only moves forward."""
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the epoch, by the server's clock."""
+
+    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back after a delay; it cannot be taken back."""
+
+    def aside(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call back soon, as another goroutine would, after an unknown number of other things."""
+
+
+class WorldTiming:
+    """`skew_s` is what the server's clock is wrong by."""
+
+    def __init__(self, world: World) -> None:
+        self.chance = world.random("server")
+        self.skew_s = 0.0
+        self._world = world
+        self.later = world.after
+
+    def now(self) -> float:
+        return self._world.now
+
+    def wall_ns(self) -> int:
+        return round((EPOCH_S + self.skew_s) * 1e9) + round(self._world.now * 1e9)
+
+    def aside(self, callback: Callable[..., object], *args: Any) -> None:
+        self._world.after(2 * GOROUTINE_S * self.chance.random(), callback, *args)
+
+
+class LoopTiming:
+    """Of the asyncio loop that is running when something is asked of the server."""
+
+    chance = Random(0)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        asyncio.get_running_loop().call_later(delay_s, callback, *args)
+
+    def aside(self, callback: Callable[..., object], *args: Any) -> None:
+        asyncio.get_running_loop().call_soon(callback, *args)
+
+
+class Alarm:
+    """Calls back at the time it was last set to, by `Timing.now`; to be set again each time."""
+
+    def __init__(self, timing: Timing, callback: Callable[[], object]) -> None:
+        self._timing = timing
+        self._callback = callback
+        self._at: float | None = None
+        self._armed: float | None = None
+
+    def set(self, at: float | None) -> None:
+        """None: do not call back."""
+        self._at = at
+        if at is not None and (self._armed is None or at < self._armed):
+            self._arm(at)
+
+    def _arm(self, at: float) -> None:
+        self._armed = at
+        self._timing.later(max(0.0, at - self._timing.now()), self._rings, at)
+
+    def _rings(self, armed: float) -> None:
+        if self._armed != armed:
+            return
+        self._armed = None
+        if self._at is None:
+            return
+        if self._at > self._timing.now() + 1e-9:
+            self._arm(self._at)
+        else:
+            self._at = None
+            self._callback()
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """As Go prints an instant: without trailing zeros."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{text}{f'.{rest:09}'.rstrip('0') if rest else ''}Z"
