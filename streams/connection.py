@@ -172,12 +172,19 @@ class NatsWire:
         return error
 
     async def _replace(self) -> None:
-        """Put a new client in the place of one that gave up. It tries for ever, as often as nats-py does."""
-        self._client = _Client(self._options)
-        await self._connect()
-        for subscription in list(self._subscriptions):
-            await subscription.move_to(self._client)
-        self._tell(True)
+        """Put a new client in the place of one that gave up, however long that takes."""
+        while True:
+            self._client = _Client(self._options)
+            try:
+                await self._connect()
+                for subscription in list(self._subscriptions):
+                    await subscription.move_to(self._client)
+            except (OSError, nats.errors.Error) as error:
+                await self._on_error(error)
+                await asyncio.sleep(RECONNECT_WAIT_S)
+            else:
+                self._tell(True)
+                return
 
     def _tell(self, connected: bool) -> None:
         """A client that gives up says once more that it is not connected."""
@@ -204,7 +211,7 @@ class NatsWire:
         self._tell(True)
 
     async def _on_closed(self) -> None:
-        if not self.closed:
+        if not self.closed and (self._successor is None or self._successor.done()):
             self._successor = asyncio.ensure_future(self._replace())
 
 

@@ -236,7 +236,10 @@ class JetStream:
     async def _api(self, operation: str, body: object, kind: type[R]) -> R:
         data = b"" if body is None else msgspec.json.encode(body)
         message = await self.request(f"$JS.API.{operation}", data, API_TIMEOUT_S)
-        reply = msgspec.json.decode(message.data, type=kind)
+        try:
+            reply = msgspec.json.decode(message.data, type=kind)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"{operation}: the answer is not JetStream's ({error})") from error
         if reply.error is None:
             return reply
         if reply.error.code == 503:

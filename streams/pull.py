@@ -89,9 +89,9 @@ class Puller:
         """A new inbox and the first request. To be called once, after the consumer's RESET."""
         self._loop = asyncio.get_running_loop()
         self._running = True
-        self._js.add_listener(self._on_change)
         self._inbox = self._js.wire.new_inbox()
         self._subscription = await self._js.wire.subscribe(self._inbox, self._on_answer)
+        self._js.add_listener(self._on_change)
         self._wanted.set()
         self._asking = asyncio.ensure_future(self._ask())
         self._watch = self._loop.call_later(HEARTBEAT_S, self._look)

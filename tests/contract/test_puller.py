@@ -228,11 +228,3 @@ async def test_after_stop_it_is_quiet(script: Script) -> None:
     for listener in script.wire.listeners:
         listener(False)
     assert (script.gaps, script.seen.messages) == ([], [])
-
-
-def test_what_a_reply_subject_tells() -> None:
-    told = delivered("$JS.ACK.S.c.2.17.5.1795231239755360726.3")
-    assert (told.sequence, told.consumer_sequence, told.deliveries, told.pending) == (17, 5, 2, 3)
-    assert told.stored_at == 1795231239755360726 / 1e9
-    with pytest.raises(ValueError, match=r"orders\.new"):
-        delivered("orders.new")

@@ -1,0 +1,127 @@
+"""What the server writes, and what we read out of it."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.answers import Page, Refused, Stored, StoredMessage, Unanswered
+from streams.delivered import consumer_sequence, delivered
+from streams.protocol import epoch_of, page, parse_headers, publish_answer
+from streams.wire import Message
+
+
+@given(st.integers(0, 4_000_000_000_000_000_000))
+def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
+    """As RFC 3339 with as many digits as it needs, and as nanoseconds in a reply subject."""
+    whole, rest = divmod(nanoseconds, 1_000_000_000)
+    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{rest:09}".rstrip("0").rstrip(".")
+    told = delivered(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
+    assert epoch_of(f"{text}{fraction}Z") == told.stored_at
+
+
+@pytest.mark.parametrize(
+    ("text", "epoch"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("2026-11-21T03:20:39Z", 1795231239.0),
+        ("2026-11-21T03:20:39.5Z", 1795231239.5),
+        ("2026-11-21T03:20:39.755360726Z", 1795231239755360726 / 1e9),
+    ],
+)
+def test_known_instants(text: str, epoch: float) -> None:
+    assert epoch_of(text) == epoch
+
+
+def test_headers() -> None:
+    raw = b"A: 1\r\nB:2\r\nempty:\r\nA:  last \r\nno colon\r\nC: a: b\r\nU: gr\xc3\xbc\xc3\x9fe \xff\r\n\r\n"
+    assert parse_headers(raw) == {"A": "last", "B": "2", "empty": "", "C": "a: b", "U": "grüße \ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        (b'{"stream":"S","seq":7}', Stored(7)),
+        (b'{"stream":"S","seq":7,"duplicate":true,"domain":"hub"}', Stored(7, duplicate=True)),
+        (
+            b'{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"S"}',
+            Refused(10071, "wrong last sequence: 3"),
+        ),
+    ],
+)
+def test_publish_answers(data: bytes, answer: Stored | Refused) -> None:
+    assert publish_answer(Message("inbox", data)) == answer
+
+
+@pytest.mark.parametrize("data", [b"", b"+ACK", b"{}", b"[]", b'{"seq":7}', b'{"stream":"S","seq":"7"}'])
+def test_an_answer_that_is_none(data: bytes) -> None:
+    assert isinstance(publish_answer(Message("inbox", data)), Unanswered)
+
+
+def part(sequence: int, before: int) -> Message:
+    headers = {
+        "Own": "header",
+        "Nats-Stream": "S",
+        "Nats-Subject": "s.a",
+        "Nats-Sequence": str(sequence),
+        "Nats-Time-Stamp": "2026-11-21T03:20:39Z",
+        "Nats-Num-Pending": "9",
+        "Nats-Last-Sequence": str(before),
+    }
+    return Message("inbox", b"x", "", headers)
+
+
+def end(last: int, pending: int) -> Message:
+    headers = {"Status": "204", "Nats-Num-Pending": str(pending), "Nats-Last-Sequence": str(last)}
+    return Message("inbox", b"", "", headers)
+
+
+class TestPages:
+    def test_a_whole_one(self) -> None:
+        stored = [StoredMessage("s.a", n, 1795231239.0, {"Own": "header"}, b"x") for n in (3, 8)]
+        assert page([part(3, 0), part(8, 3), end(8, 5)]) == Page(stored, 5)
+
+    def test_nothing(self) -> None:
+        assert page([Message("inbox", b"", "", {"Status": "404"})]) == Page([], 0)
+
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            [part(8, 3), end(8, 0)],
+            [part(3, 0), part(9, 8), end(9, 0)],
+            [part(3, 0), end(8, 0)],
+            [end(8, 0)],
+        ],
+    )
+    def test_a_hole_is_seen(self, parts: list[Message]) -> None:
+        answer = page(parts)
+        assert isinstance(answer, Unanswered)
+        assert "lost on the way" in answer.why
+
+    def test_what_the_server_refuses(self) -> None:
+        refusal = Message("inbox", b"", "", {"Status": "408", "Description": "Bad Request"})
+        assert page([refusal]) == Unanswered("direct get: 408 Bad Request")
+        assert page([Message("inbox", b"", "", {"Status": "503"})]) == Unanswered("direct get: 503")
+
+
+class TestReplySubjects:
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            "$JS.ACK.S.c.2.17.5.1795231239755360726.3",
+            "$JS.ACK.hub.A1b2.S.c.2.17.5.1795231239755360726.3",
+            "$JS.ACK.hub.A1b2.S.c.2.17.5.1795231239755360726.3.rnd",
+        ],
+    )
+    def test_all_their_forms(self, reply: str) -> None:
+        told = delivered(reply)
+        assert (told.sequence, told.consumer_sequence, told.deliveries, told.pending) == (17, 5, 2, 3)
+        assert told.stored_at == 1795231239755360726 / 1e9
+        assert consumer_sequence(reply) == 5
+
+    @pytest.mark.parametrize("reply", ["", "orders.new", "a.b.c.d.e.f.g.h.i"])
+    def test_another_subject(self, reply: str) -> None:
+        with pytest.raises(ValueError, match="not the reply subject"):
+            delivered(reply)
