@@ -86,11 +86,11 @@ class Inbox:
         self._acked.set()
 
     async def _read(self) -> None:
-        """From RESET to gap, over and over. A run that brought nothing is followed by a pause."""
-        pauses = Pauses()
+        """From RESET to gap, over and over. A run that came no further than others is followed by a pause."""
+        pauses, furthest = Pauses(), 0
         while True:
             self._gapped.clear()
-            floor = self.received = await self._rewind()
+            self.received = await self._rewind()
             self.resets += 1
             self._puller = Puller(
                 self._js,
@@ -103,8 +103,8 @@ class Inbox:
             await self._puller.start()
             await self._gapped.wait()
             await self._puller.stop()
-            if self.received > floor:
-                pauses = Pauses()
+            if self.received > furthest:
+                pauses, furthest = Pauses(), self.received
             else:
                 await pauses.wait()
 
