@@ -12,6 +12,9 @@ CLOCK_SKEW_S = 300.0
 SLOW_S = 10.0
 # A token that is short by less than this is a token: sums of fractions do not come out even.
 _EPSILON = 1e-9
+# Instants of our days are floats a quarter of a microsecond apart: a token said to come at one of them might
+# be short by what was rounded, and whoever waits for it would wake in vain.
+_TICK_S = 1e-6
 
 
 class Limit(Struct, frozen=True):
@@ -56,8 +59,8 @@ def take(bucket: Bucket) -> Bucket | None:
 
 
 def next_token_at(bucket: Bucket, limit: Limit) -> float:
-    """When the bucket will hold a whole token."""
-    return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second
+    """An instant after `bucket.at` at which the bucket holds a whole token, rounding included."""
+    return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
 
 
 def inherit(
