@@ -1,0 +1,157 @@
+"""What we show is readable with the nats CLI, the tool that every operator of NATS has at hand."""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams.connection import ConnectOptions, connect
+from streams.control import Control, Denied, Done, Request
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.receivers import Receivers
+from streams.service import Identity, Service
+from streams.topology import Names
+from tests.contract.installation import install
+from tests.contract.waiting import until
+
+NATS = shutil.which("nats", path=f"{os.environ.get('PATH', '')}:{Path.home() / 'go/bin'}")
+
+pytestmark = pytest.mark.skipif(
+    NATS is None, reason="the nats CLI is not installed; `go install` of .ci/natscli brings it"
+)
+
+Cli = Callable[..., Awaitable[str]]
+
+
+class Desk:
+    """Owns every receiver."""
+
+    def owns(self, receiver: str) -> bool:
+        return True
+
+    async def deal(self, request: Request) -> Done | Denied:
+        if request.verb == "inspect":
+            return Done({"receiver": request.receiver, "phase": "idle"})
+        return Denied("unknown_verb", "there is no such verb")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    async with EmbeddedServer(tmp_path, port=0) as server:
+        yield server
+
+
+@pytest.fixture
+async def js(server: EmbeddedServer) -> AsyncIterator[JetStream]:
+    wire = await connect(ConnectOptions(servers=(server.url,)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+@pytest.fixture
+def cli(server: EmbeddedServer, tmp_path: Path) -> Cli:
+    """Runs the nats CLI, without the contexts of whoever runs the tests; returns what it prints."""
+
+    async def run(*arguments: str) -> str:
+        assert NATS is not None
+        process = await asyncio.create_subprocess_exec(
+            NATS,
+            "--server",
+            server.url,
+            *arguments,
+            env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
+    return run
+
+
+@pytest.fixture
+async def names(js: JetStream) -> Names:
+    return await install(js, "angarium")
+
+
+@pytest.fixture
+async def control(js: JetStream, names: Names) -> AsyncIterator[Control]:
+    control = Control(js.wire, names, Desk())
+    await control.start()
+    yield control
+    await control.stop()
+
+
+@pytest.fixture
+async def service(js: JetStream, control: Control) -> AsyncIterator[Service]:
+    identity = Identity(name="angarium", id="node-1", version="1.2.3", started_at=1700000000.0)
+    service = Service(js.wire, identity, control.subject, control.tally, lambda: {"shards": 4})
+    await service.start()
+    yield service
+    await service.stop()
+
+
+@pytest.fixture
+async def receivers(js: JetStream, names: Names) -> AsyncIterator[Receivers]:
+    receivers = Receivers(js, names)
+    await receivers.start()
+    yield receivers
+    await receivers.stop()
+
+
+def last_json(output: str) -> Any:
+    return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
+
+
+async def test_nats_req_inspects_a_receiver(cli: Cli, control: Control) -> None:
+    output = await cli("req", "angarium.ctl.inspect.a.b", "")
+    assert last_json(output) == {"ok": True, "receiver": "a.b", "phase": "idle"}
+    output = await cli("req", "angarium.ctl.dance.a.b", "")
+    assert last_json(output)["error"]["code"] == "unknown_verb"
+
+
+async def test_nats_micro_lists_the_nodes(cli: Cli, service: Service) -> None:
+    assert "node-1" in await cli("micro", "ls")
+    assert "rtt=" in await cli("micro", "ping", "angarium")
+    assert "angarium.ctl.*.*.*" in await cli("micro", "info", "angarium")
+    await cli("req", "angarium.ctl.inspect.a.b", "")
+    (stats,) = json.loads(await cli("micro", "stats", "angarium", "--json"))
+    (endpoint,) = stats["endpoints"]
+    assert (stats["id"], endpoint["num_requests"], endpoint["data"]) == ("node-1", 1, {"shards": 4})
+
+
+async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: Cli, receivers: Receivers) -> None:
+    configuration = '{"url": "https://example.com/hook", "timeout_s": 3}'
+    await cli("kv", "put", "angarium_receivers", "acme.billing", configuration)
+    await until(lambda: receivers.known("acme.billing"))
+    policy = receivers.policy("acme.billing")
+    assert policy is not None
+    assert policy.timeout_s == 3
+    await receivers.put("acme.other", b'{"url": "https://example.com/other"}')
+    keys = (await cli("kv", "ls", "angarium_receivers")).split()
+    assert sorted(keys) == await receivers.keys() == ["acme.billing", "acme.other"]
+    shown = await cli("kv", "get", "angarium_receivers", "acme.other", "--raw")
+    assert json.loads(shown) == {"url": "https://example.com/other"}
+    await cli("kv", "del", "angarium_receivers", "acme.billing", "-f")
+    await until(lambda: not receivers.known("acme.billing"))
+    await receivers.delete("acme.other")
+    assert "acme" not in await cli("kv", "ls", "angarium_receivers")
+
+
+async def test_nats_pub_reaches_a_receiver_with_its_headers(cli: Cli, js: JetStream, names: Names) -> None:
+    await cli("pub", "angarium.deliver.acme.billing", "hello", "-H", "Nats-Msg-Id:acme-1")
+    message = await js.message(names.deliveries, 1)
+    assert message is not None
+    assert message.subject.endswith(".acme.billing")
+    assert (message.data, message.headers) == (b"hello", {"Nats-Msg-Id": "acme-1"})
