@@ -1,10 +1,12 @@
-"""A small HTTP/1.1 server for receivers on this machine: what `angarium listen` stands on.
+"""A small HTTP/1.1 server for receivers on this machine: what `angarium listen` and the demo stand on.
 
 It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
 connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection.
 """
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
@@ -34,12 +36,21 @@ class Reply(Struct, frozen=True):
     delay_s: float = 0.0
 
 
-Answer = Callable[[Received], Reply]
+class Reset(Struct, frozen=True):
+    """No answer: the connection is reset."""
+
+
+Answer = Callable[[Received], Reply | Reset]
 
 
 async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
     """Listen; port 0 takes a free one. Raises OSError where the address cannot be had."""
     return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), host, port)
+
+
+async def serve_on(bound: socket.socket, answer: Answer) -> asyncio.Server:
+    """The same on a socket that is bound to its address already, and nobody listens on it so far."""
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), sock=bound)
 
 
 class _TooLarge(Exception):
@@ -105,7 +116,9 @@ class _Connection(asyncio.Protocol):
         if self._answering:
             received, stays = self._waiting.popleft()
             reply = self._answer(received)
-            if reply.delay_s:
+            if isinstance(reply, Reset):
+                self._reset()
+            elif reply.delay_s:
                 asyncio.get_running_loop().call_later(reply.delay_s, self._send, reply, stays)
             else:
                 self._send(reply, stays)
@@ -118,6 +131,12 @@ class _Connection(asyncio.Protocol):
             self._next()
         else:
             self._transport.close()
+
+    def _reset(self) -> None:
+        """Closing with unsent data thrown away, and no time to linger, makes the kernel send a RST."""
+        raw: socket.socket = self._transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
 
     def _end(self, status: HTTPStatus) -> None:
         self._transport.write(_encode(Reply(status, (("connection", "close"),))))

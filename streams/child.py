@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -21,8 +22,18 @@ class Child:
         self._orders: int | None = orders
 
     @classmethod
-    async def spawn(cls, command: list[str], *, log: Path, grace_s: float, inherit: list[int]) -> Self:
+    async def spawn(
+        cls,
+        command: list[str],
+        *,
+        log: Path,
+        grace_s: float,
+        inherit: list[int],
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
         """Starts `command`; its output is appended to `log`, and it inherits the descriptors `inherit`.
+
+        `environ` takes the place of our environment.
 
         It gets a session of its own: Ctrl-C in the terminal reaches us alone, who still need the child to
         finish what is under way.
@@ -38,6 +49,7 @@ class Child:
                     stdout=output,
                     stderr=output,
                     pass_fds=inherit,
+                    env=environ,
                     start_new_session=True,
                 )
             finally:
