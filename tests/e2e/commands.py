@@ -1,0 +1,80 @@
+"""Running `angarium` as people do: in a process of its own, its output taken whole or line by line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "angarium")
+PATIENCE_S = 60.0
+SHARDS = 4
+
+
+class Terminal:
+    """A directory and an environment to type commands in; `url` is the NATS server that they find."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.directory = directory
+        self.environment = {name: value for name, value in os.environ.items() if name[:9] != "ANGARIUM_"} | {
+            "PYTHONPATH": str(ROOT),
+            "ANGARIUM_NATS": url,
+            "ANGARIUM_SHARDS": str(SHARDS),
+        }
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """Run one command to its end, whatever that is."""
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=self.directory,
+            env=self.environment,
+            timeout=PATIENCE_S,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def done(self, *arguments: str, stdin: bytes = b"") -> str:
+        """Run one command, which succeeds; returns what it printed."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        """Run one command with `--json`; returns the document."""
+        return msgspec.json.decode(self.done(*arguments, "--json", stdin=stdin))
+
+    def failed(self, *arguments: str, status: int = 1, stdin: bytes = b"") -> str:
+        """Run one command, which fails as it should; returns its line on stderr."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == status, (done.returncode, done.stderr)
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command that stays; what is typed into it goes to its `stdin`."""
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.directory,
+            env=self.environment,
+            text=True,
+            bufsize=1,
+        )
+
+
+def line_with(stream: Any, words: str) -> str:
+    """The next line that has these words in it; fails at the end of the stream."""
+    seen = []
+    for line in stream:
+        if words in line:
+            return str(line)
+        seen.append(line)
+    raise AssertionError(f"the output ended without {words!r}:\n{''.join(seen)}")

@@ -1,0 +1,291 @@
+"""The commands, each in a process of its own against a real nats-server, up to where a node is needed."""
+
+import base64
+import signal
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from tests.e2e.commands import PATIENCE_S, SHARDS, Terminal
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+URL = "https://example.com/hook"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with EmbeddedServer(tmp_path_factory.mktemp("nats"), port=0) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """One installation for all tests, each of which has a receiver of its own."""
+    terminal = Terminal(tmp_path_factory.mktemp("cli"), nats_url)
+    made = terminal.done("setup")
+    assert "stream ANGARIUM_DELIVERIES of angarium.deliver.*.*" in made
+    return terminal
+
+
+@pytest.fixture
+async def js(nats_url: str) -> AsyncIterator[JetStream]:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+# ---- setup
+
+
+def test_setup_again_changes_nothing(terminal: Terminal) -> None:
+    assert terminal.done("setup") == "everything was there already\n"
+    assert terminal.json("setup") == {"made": []}
+
+
+def test_setup_never_changes_the_number_of_shards(terminal: Terminal) -> None:
+    assert f"is {SHARDS}, must be 8" in terminal.failed("setup", "--shards", "8")
+
+
+def test_a_node_refuses_an_installation_with_another_number_of_shards(terminal: Terminal) -> None:
+    assert f"is {SHARDS}, must be 8" in terminal.failed("node", "--shards", "8")
+
+
+def test_a_node_refuses_where_nothing_is_set_up(terminal: Terminal) -> None:
+    assert "run `angarium setup`" in terminal.failed("node", "--prefix", "nowhere")
+
+
+# ---- publish
+
+
+async def test_publish_shows_where_the_event_is(terminal: Terminal, js: JetStream) -> None:
+    shown = terminal.json("publish", "acme.direct", '{"order": 7}', "--type", "order.created")
+    assert shown["stream"] == "ANGARIUM_DELIVERIES"
+    assert shown["duplicate"] is False
+    message = await js.message(shown["stream"], shown["position"])
+    assert message is not None
+    assert message.subject.endswith(".acme.direct")
+    assert message.data == b'{"order": 7}'
+    assert message.headers == {
+        "Angarium-Id": shown["id"],
+        "Nats-Msg-Id": f"acme.direct:{shown['id']}",
+        "Angarium-Type": "order.created",
+        "Content-Type": "application/json",
+    }
+
+
+async def test_publish_takes_any_bytes_from_stdin(terminal: Terminal, js: JetStream) -> None:
+    body = bytes(range(256))
+    printed = terminal.done("publish", "acme.bytes", "--content-type", "text/x", stdin=body)
+    stream, position, _ = printed.split()
+    message = await js.message(stream, int(position))
+    assert message is not None
+    assert message.data == body
+
+
+def test_publish_of_lines_keeps_their_order(terminal: Terminal) -> None:
+    printed = terminal.done(
+        "publish", "acme.lines", "--lines", "--json", stdin=b'{"n":1}\n{"n":2}\n{"n":3}\n'
+    )
+    positions = [msgspec.json.decode(line)["position"] for line in printed.splitlines()]
+    assert len(positions) == 3
+    assert positions == sorted(positions)
+
+
+def test_a_repeat_is_told_and_is_no_failure(terminal: Terminal) -> None:
+    first = terminal.json("publish", "acme.twice", "{}", "--id", "order-7")
+    assert terminal.json("publish", "acme.twice", "{}", "--id", "order-7") == first | {"duplicate": True}
+    other = terminal.json("publish", "acme.other", "{}", "--id", "order-7")
+    assert other["duplicate"] is False
+
+
+def test_publish_says_why_it_was_refused(terminal: Terminal) -> None:
+    error = terminal.failed("publish", "acme.large", "--lines", stdin=b"1\n" + b"2" * 400_000 + b"\n3\n")
+    assert "line 2: refused: the event is larger than max_body" in error
+    assert "(1 published before it)" in error
+
+
+def test_publish_warns_of_a_body_that_is_not_json(terminal: Terminal) -> None:
+    assert "the body is not JSON" in terminal.run("publish", "acme.plain", "hello").stderr
+
+
+# ---- receivers
+
+
+def test_a_receiver_from_first_to_last(terminal: Terminal) -> None:
+    put = terminal.json("receiver", "put", "acme.first", "--url", URL, "--rate", "10/minute", "--burst", "2")
+    assert put["replaced"] is False
+    assert len(base64.b64decode(put["secret"].removeprefix("whsec_"))) == 32
+    assert terminal.json("receiver", "get", "acme.first") == {
+        "url": URL,
+        "rate": {"limit": 10.0, "per": "minute", "burst": 2},
+        "secrets": ["…"],
+    }
+    row = next(row for row in terminal.json("receiver", "list", "acme") if row["receiver"] == "acme.first")
+    assert (row["url"], row["signed"], row["paused"], row["problem"]) == (URL, True, False, None)
+    assert "acme.first\thttps://example.com/hook\tstrict" in terminal.done("receiver", "list")
+    assert terminal.done("receiver", "rm", "acme.first") == "removed acme.first\n"
+    assert "there is no receiver acme.first" in terminal.failed("receiver", "get", "acme.first")
+    assert "there is no receiver acme.first" in terminal.failed("receiver", "rm", "acme.first")
+
+
+def test_all_flags_become_members(terminal: Terminal) -> None:
+    flags = [
+        "--url", URL, "--order", "relaxed", "--concurrency", "4", "--timeout-s", "5", "--base-s", "1",
+        "--cap-s", "60", "--max-age-s", "3600", "--max-attempts", "9", "--rejected-attempts", "2",
+        "--offline-after-s", "30", "--disable-after-s", "600", "--dedup-window", "64", "--backlog-max", "10",
+        "--event", "order.>", "--event", "user.*", "--header", "x-team=a=b", "--paused", "--unsigned",
+    ]  # fmt: skip
+    terminal.done("receiver", "put", "acme.flags", *flags)
+    assert terminal.json("receiver", "get", "acme.flags") == {
+        "url": URL,
+        "order": "relaxed",
+        "concurrency": 4,
+        "timeout_s": 5.0,
+        "retry": {
+            "base_s": 1.0, "cap_s": 60.0, "max_age_s": 3600.0, "max_attempts": 9, "rejected_attempts": 2,
+        },
+        "offline": {"after_s": 30.0, "disable_after_s": 600.0},
+        "dedup_window": 64,
+        "backlog_max": 10,
+        "events": ["order.>", "user.*"],
+        "headers": {"x-team": "…"},
+        "paused": True,
+        "secrets": [],
+    }  # fmt: skip
+
+
+def test_json_comes_as_an_argument_or_from_a_file(terminal: Terminal) -> None:
+    policy = f'{{"url": "{URL}", "secrets": ["{SECRET}"]}}'
+    assert terminal.json("receiver", "put", "acme.argument", policy)["secret"] is None
+    assert (
+        terminal.json("receiver", "put", "acme.file", "--file", "-", stdin=policy.encode())["secret"] is None
+    )
+
+
+def test_replacing_secrets_has_to_be_said(terminal: Terminal) -> None:
+    put = ("receiver", "put", "acme.signed", "--url", URL)
+    first = terminal.json(*put, "--secret", SECRET)
+    assert "say --keep-secrets, --new-secret" in terminal.failed(*put, status=2)
+    kept = terminal.json(*put, "--keep-secrets")
+    assert (first["secret"], kept["secret"], kept["replaced"]) == (None, None, True)
+    made = terminal.json(*put, "--new-secret")["secret"]
+    assert made.startswith("whsec_")
+    assert made != SECRET
+    terminal.done(*put, "--unsigned")
+    assert terminal.json("receiver", "get", "acme.signed")["secrets"] == []
+
+
+def test_nobody_is_shown_secrets_or_values_of_headers(terminal: Terminal) -> None:
+    url = "https://example.com/hook?token=hush-query"
+    flags = ("--url", url, "--secret", SECRET, "--header", "authorization=hush-header")
+    shown = terminal.done("receiver", "put", "acme.hush", *flags)
+    shown += terminal.done("receiver", "get", "acme.hush") + terminal.done("receiver", "list")
+    assert SECRET.removeprefix("whsec_") not in shown
+    assert "hush-header" not in shown
+    assert "hush-query" not in terminal.done("receiver", "list")
+
+
+def test_every_field_that_is_wrong_is_named(terminal: Terminal) -> None:
+    policy = '{"url": "ftp://x", "rate": {"limit": 0}, "order": "fifo", "colour": 1, "region": "eu"}'
+    error = terminal.failed("receiver", "put", "acme.wrong", policy, status=2)
+    for field in ("rate.limit:", "order:", "colour: unknown member", "region: reserved"):
+        assert field in error
+    assert "url: must begin with https://" in terminal.failed(
+        "receiver", "put", "acme.wrong", "--url", "ftp://x", status=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "flags", "notes"),
+    [
+        ("https://example.com/", [], []),
+        ("http://example.com/", [], ["--allow-http"]),
+        ("http://127.0.0.1:9000/", [], ["--allow-http", "--allow-network"]),
+        ("https://localhost/", [], ["localhost (loopback", "--allow-network"]),
+        ("https://[fd00::1]/", [], ["--allow-network"]),
+        ("http://10.1.2.3/", ["--allow-http", "--allow-network", "10.0.0.0/8"], []),
+    ],
+)
+def test_what_nodes_may_refuse_is_noted(
+    terminal: Terminal, url: str, flags: list[str], notes: list[str]
+) -> None:
+    done = terminal.run("receiver", "put", "acme.noted", "--url", url, "--unsigned", *flags)
+    assert done.returncode == 0
+    for note in notes:
+        assert note in done.stderr
+    assert notes or not done.stderr
+
+
+def test_rm_asks_where_something_waits(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.waiting", "--url", URL, "--unsigned")
+    terminal.done("publish", "acme.waiting", "{}")
+    assert "acme.waiting has up to 1 events waiting" in terminal.failed(
+        "receiver", "rm", "acme.waiting", status=2
+    )
+    assert terminal.done("receiver", "rm", "acme.waiting", "--yes") == "removed acme.waiting\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["receiver", "pause"], ["receiver", "resume"], ["receiver", "ping"]]
+)
+def test_without_a_node_there_is_no_answer(terminal: Terminal, command: list[str]) -> None:
+    assert "no node answered for acme.nobody: start one" in terminal.failed(*command, "acme.nobody")
+
+
+# ---- doctor
+
+
+def test_doctor_says_what_is_missing(terminal: Terminal) -> None:
+    done = terminal.run("doctor", "--prefix", "nowhere", "--json")
+    findings = msgspec.json.decode(done.stdout)
+    assert done.returncode == 1
+    assert [each["subject"] for each in findings if each["ok"]] == ["packages", "nats"]
+    assert all("run `angarium setup`" in each["text"] for each in findings if not each["ok"])
+
+
+async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Terminal, js: JetStream) -> None:
+    await js.publish("$KV.angarium_receivers.acme.bad", b'{"url": 7}')
+    done = terminal.run("doctor")
+    await js.publish("$KV.angarium_receivers.acme.bad", b"", {"KV-Operation": "DEL"})
+    assert done.returncode == 1
+    assert "none is alive: start one with angarium node" in done.stdout
+    assert "the configuration of acme.bad is not in force: url:" in done.stdout
+    assert "2 problems found" in done.stderr
+
+
+# ---- interruptions
+
+
+def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> None:
+    with terminal.start("publish", "acme.pipe", "--lines", "--json") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("1\n")
+        process.stdin.flush()
+        assert "position" in process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write("2\n")
+        process.stdin.close()
+        assert process.stderr.read() == ""
+        assert process.wait(PATIENCE_S) == 1
+
+
+def test_ctrl_c_is_quiet(terminal: Terminal) -> None:
+    with terminal.start("publish", "acme.interrupted", "--lines", "--json") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("1\n")
+        process.stdin.flush()
+        assert "position" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, out, err.strip()) == (130, "", "")

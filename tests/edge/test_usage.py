@@ -1,0 +1,164 @@
+"""Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from angarium import __version__, cli, house
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No settings of this machine, no server, and logs as they were."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANGARIUM_NATS", "nats://127.0.0.1:1")
+    root, raises = logging.getLogger(), logging.raiseExceptions
+    handlers = root.handlers[:]
+    yield
+    root.handlers[:], logging.raiseExceptions = handlers, raises
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["frobnicate"], "angarium: no such command 'frobnicate'"),
+        (["publish"], "angarium publish: missing argument 'TENANT.NAME'; see angarium publish --help"),
+        (["publish", "acme", "{}"], "fan-out to all receivers of a tenant is not routed by this version"),
+        (["publish", "9.x", "{}"], "tenant '9': a letter, then up to 63 of"),
+        (["publish", "acme._x", "{}"], "receiver name '_x'"),
+        (["publish", "acme.x", "{}", "--type", "a..b"], "event type 'a..b': 1 to 16 tokens"),
+        (["publish", "acme.x", "{}", "--type", "angarium.ping"], "types that begin with angarium. are"),
+        (["publish", "acme.x", "{}", "--id", "a b"], "--id: 1 to 128 of A-Z a-z 0-9 _ - :"),
+        (["publish", "acme.x", "{}", "--id", "a", "--lines"], "with --lines each gets an id of its own"),
+        (["publish", "acme.x", "{}", "--data", "{}"], "there are several bodies"),
+        (["publish", "acme.x", "--file", "none.json"], "'none.json'"),
+        (["publish", "acme.x", "{}", "--log-format", "xml"], "log_format (--log-format): must be"),
+        (["publish", "acme.x", "{}", "--config", "none.toml"], "config (none.toml): no such file"),
+        (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
+        (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or by flags, not by both"),
+        (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),
+        (["receiver", "put", "acme.x", "{"], "configuration: not valid JSON"),
+        (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst goes with --rate"),
+        (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "'3' is not a rate; write it"),
+        (["receiver", "put", "acme.x", "--url", "https://x", "--header", "a"], "write it as NAME=VALUE"),
+        (["receiver", "put", "acme.x", "--unsigned", "--new-secret"], "say it once"),
+        (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "say it once"),
+        (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),
+        (["receiver", "list", "a.b"], "tenant 'a.b'"),
+        (["receiver", "ping", "acme"], "write it as <tenant>.<name>"),
+        (["inspect", "acme"], "write it as <tenant>.<name>"),
+        (["listen", "--port", "x"], "angarium listen: invalid value for '--port'"),
+        (["listen", "--secret", "hush-hush"], "--secret: must begin with whsec_"),
+        (["node", "--ttl-s", "1"], "ttl_s (--ttl-s): must be a number from 2 to 60, not '1'"),
+        (["setup", "--shards", "many"], "shards (--shards): must be a whole number"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == cli.WRONG_USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert "hush-hush" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["publish", "acme.x", "{}"],
+        ["receiver", "put", "acme.x", "--url", "https://example.com"],
+        ["receiver", "list"],
+        ["receiver", "rm", "acme.x"],
+        ["inspect", "acme.x"],
+        ["setup"],
+        ["node"],
+        ["dev", "--nats", "nats://127.0.0.1:1"],
+    ],
+)
+def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cannot connect to NATS at nats://127.0.0.1:1" in err
+    assert err.count("\n") == 1
+
+
+def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor"]) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert "problem" in out
+    assert "cannot connect to NATS" in out
+    assert "1 problem found" in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["receiver", "put", "-h"], ["listen", "--help"]])
+def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 0
+    assert "Usage: angarium" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["receiver"]])
+def test_a_group_alone_shows_its_help_and_fails(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(arguments) == cli.WRONG_USAGE
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"angarium {__version__}\n"
+
+
+def test_help_imports_nothing_slow() -> None:
+    program = (
+        "import sys, angarium.cli\n"
+        "status = angarium.cli.run(['--help'])\n"
+        "slow = {'asyncio', 'httptools', 'httpx', 'nats', 'rich', 'streams', 'uvloop'} & sys.modules.keys()\n"
+        "sys.exit(f'imported {slow}' if slow else status)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_packages_of_others_are_refused_before_they_are_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "strange" / "actors").mkdir(parents=True)
+    (tmp_path / "strange" / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
+    program = "import sys; from angarium.cli import run; sys.exit(run(['--help']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": f"{tmp_path / 'strange'}:{Path(cli.__file__).parents[1]}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == cli.FAILED
+    assert "is not Angarium's; install angarium into an environment of its own" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_our_own_packages_are_ours() -> None:
+    assert house.strangers() == []
+
+
+def test_an_error_that_nobody_foresaw_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(cli, "_commands", broken)
+    assert cli.run([]) == cli.FAILED
+    assert capsys.readouterr().err == (
+        "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
+    )
