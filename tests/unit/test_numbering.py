@@ -1,0 +1,161 @@
+"""Which event gets the next number, checked against a list of ids and a set: no packed bytes, no hashes."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from actors.event import Event
+from actors.ids import KEY_BYTES, dedup_key
+from actors.numbering import Frontier, Numbered, is_repeat, move, number, resize
+
+
+def event(position: int, name: str, *, again: str = "", source: int = 0) -> Event:
+    return Event(position=position, id=name, stored_at=0.0, body=b"", again=again, source=source)
+
+
+def numbered(frontier: Frontier, given_event: Event) -> Numbered:
+    return Numbered(
+        sequence=frontier.sequence + 1, position=given_event.position, id=given_event.id, stored_at=0.0,
+        again=given_event.again, source=given_event.source,
+    )  # fmt: skip
+
+
+class Resize(Struct, frozen=True):
+    """The window gets another size, `ahead` events after now."""
+
+    size: int
+    ahead: int
+
+
+class Naive:
+    """The same in the plainest words: every key ever numbered, and how many of the last are remembered."""
+
+    def __init__(self, size: int) -> None:
+        self.keys: list[tuple[str, str]] = []
+        self.kept, self.size = 0, size
+        self.change: tuple[int, int] | None = None
+        self.source = 0
+
+    def is_repeat(self, given_event: Event) -> bool:
+        if 0 < given_event.source <= self.source:
+            return True
+        size = self.change[1] if self.change and given_event.position > self.change[0] else self.size
+        window = self.keys[max(0, len(self.keys) - min(size, self.kept)) :]
+        return (given_event.id, given_event.again) in set(window)
+
+    def give(self, given_event: Event) -> None:
+        if self.change and given_event.position > self.change[0]:
+            self.size, self.change = self.change[1], None
+        self.keys.append((given_event.id, given_event.again))
+        self.kept = min(self.kept + 1, self.size)
+        self.source = max(self.source, given_event.source)
+
+    def resize(self, size: int, above: int, position: int) -> None:
+        if above <= position:
+            self.size, self.change, self.kept = size, None, min(size, self.kept)
+        else:
+            self.change = (above, size)
+
+
+NAMES = st.sampled_from("abcdefgh")
+EVENTS = st.tuples(NAMES, st.sampled_from(["", "", "", "r1"]), st.sampled_from([0, 0, 1, 2, 3, 5, 8]))
+RESIZES = st.builds(Resize, st.integers(1, 6), st.integers(0, 4))
+
+
+@given(st.lists(EVENTS | RESIZES, max_size=60), st.integers(1, 6))
+def test_the_packed_window_is_a_set_of_the_last_ids(
+    happenings: list[tuple[str, str, int] | Resize], size: int
+) -> None:
+    frontier, naive = Frontier(size=size), Naive(size)
+    for position, happening in enumerate(happenings, 1):
+        if isinstance(happening, Resize):
+            above = position - 1 + happening.ahead
+            naive.resize(happening.size, above, frontier.position)
+            frontier = resize(frontier, happening.size, above)
+            continue
+        name, again, source = happening
+        given_event = event(position, name, again=again, source=0 if again else source)
+        assert is_repeat(frontier, given_event) == naive.is_repeat(given_event)
+        if not is_repeat(frontier, given_event):
+            frontier = number(frontier, numbered(frontier, given_event))
+            naive.give(given_event)
+        assert frontier.sequence == len(naive.keys)
+        assert len(frontier.window) == KEY_BYTES * naive.kept
+
+
+@given(st.lists(NAMES, max_size=40), st.integers(0, 40))
+def test_whoever_folds_a_part_of_it_goes_on_alike(names: list[str], cut: int) -> None:
+    """A snapshot in between, by way of JSON, changes nothing."""
+
+    def fold(frontier: Frontier, part: Iterator[tuple[int, str]]) -> Frontier:
+        for position, name in part:
+            given_event = event(position, name)
+            if not is_repeat(frontier, given_event):
+                frontier = number(frontier, numbered(frontier, given_event))
+        return frontier
+
+    stream = list(enumerate(names, 1))
+    half = fold(Frontier(size=4), iter(stream[:cut]))
+    stored = msgspec.json.decode(msgspec.json.encode(half), type=Frontier)
+    assert stored == half
+    assert fold(stored, iter(stream[cut:])) == fold(Frontier(size=4), iter(stream))
+
+
+def test_a_key_is_found_only_where_a_key_begins() -> None:
+    """Of two keys, the end of one and the beginning of the other may look like a third."""
+    key, two_keys = dedup_key("a", ""), b"\0" * 3 + dedup_key("a", "") + b"\0" * 5
+    assert not is_repeat(Frontier(window=two_keys), event(1, "a"))
+    assert is_repeat(Frontier(window=two_keys + key), event(1, "a"))
+
+
+def test_a_number_that_is_given_changes_nothing_again() -> None:
+    first = Numbered(sequence=1, position=5, id="a", stored_at=0.0)
+    frontier = number(Frontier(), first)
+    assert number(frontier, first) == frontier
+    assert number(frontier, Numbered(sequence=9, position=4, id="b", stored_at=0.0)) == frontier
+
+
+@pytest.mark.parametrize(("source", "repeat"), [(0, False), (6, True), (7, True), (8, False)])
+def test_a_copy_of_the_router_at_or_below_the_highest_source_is_a_repeat(source: int, repeat: bool) -> None:
+    frontier = Frontier(position=3, sequence=1, source=7)
+    assert is_repeat(frontier, event(4, "x", source=source)) is repeat
+
+
+def test_the_highest_source_never_falls() -> None:
+    frontier = Frontier(position=3, sequence=1, source=7)
+    frontier = number(frontier, Numbered(sequence=2, position=4, id="direct", stored_at=0.0))
+    assert frontier.source == 7
+
+
+def test_what_is_sent_again_is_another_event_once() -> None:
+    frontier = number(Frontier(), Numbered(sequence=1, position=1, id="a", stored_at=0.0))
+    assert is_repeat(frontier, event(2, "a"))
+    assert not is_repeat(frontier, event(2, "a", again="r1"))
+    frontier = number(frontier, Numbered(sequence=2, position=2, id="a", again="r1", stored_at=0.0))
+    assert is_repeat(frontier, event(3, "a", again="r1"))
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_a_frontier_moves_forward_only(position: int, sequence: int, to: int, next_sequence: int) -> None:
+    before = Frontier(position=position, sequence=sequence, source=3, window=b"12345678")
+    after = move(before, to, next_sequence)
+    assert after.position == max(position, to)
+    assert after.sequence == max(sequence, next_sequence - 1)
+    assert (after.source, after.window) == (before.source, before.window)
+
+
+def test_events_up_to_there_keep_the_old_size() -> None:
+    """An earlier owner may have posted them under it, unrecorded; numbered anew they must come out alike."""
+    frontier = Frontier(size=2)
+    for position, name in enumerate("abc", 1):
+        frontier = number(frontier, Numbered(sequence=position, position=position, id=name, stored_at=0.0))
+    frontier = resize(frontier, 16, above=5)
+    assert not is_repeat(frontier, event(4, "a"))
+    assert [frontier.size_at(position) for position in (4, 5, 6)] == [2, 2, 16]
+    frontier = number(frontier, Numbered(sequence=4, position=6, id="d", stored_at=0.0))
+    assert (frontier.size, frontier.change) == (16, None)
+    assert is_repeat(frontier, event(7, "b"))
