@@ -7,12 +7,12 @@ from msgspec import Struct
 
 
 class Faults(Struct, frozen=True, kw_only=True):
-    """Chances are between 0 and 1; a time of 0 after `…_every_s` means never.
+    """Chances are between 0 and 1; `…_every_s` is the mean time between two, 0 means never.
 
-    What a chance speaks of:
     `hiccup`: a frame, and with it all that follow, is held up for as long as `hiccup_s`.
     `cut_request`: the connection breaks when a frame reaches the server, which never sees it.
     `cut_answer`: it breaks when the server has dealt with a frame, whose answer is lost.
+    `notice_s`: an end of a connection that broke finds out within this.
     `lost`: a delivery of a consumer, or a message nobody asked for, is counted as sent and never is.
     `lag`: a direct get is answered by a replica that is up to `lag_changes` behind.
     `conflict`: a publish under an expectation, or with a message id, is told that another is in process.
@@ -25,6 +25,7 @@ class Faults(Struct, frozen=True, kw_only=True):
     cut_request: float = 0.0
     cut_answer: float = 0.0
     cut_every_s: float = 0.0
+    notice_s: float = 0.01
     lost: float = 0.0
     lag: float = 0.0
     lag_changes: int = 0
@@ -59,6 +60,7 @@ def draw(chance: Random, *, clustered: bool) -> Faults:
         cut_request=maybe(1e-4, 1e-2),
         cut_answer=maybe(1e-4, 1e-2),
         cut_every_s=maybe(0.5, 30.0),
+        notice_s=_between(chance, 1e-3, 10.0),
         lost=maybe(1e-4, 3e-2),
         lag=in_cluster(0.01, 0.5),
         lag_changes=chance.randint(1, 20),

@@ -141,8 +141,7 @@ def test_a_freeze_falls_between_any_two_callbacks() -> None:
         with World(seed) as world:
             process = world.spawn("node", main)
             world.at(world.rng.random() * 200e-6, process.freeze)
-            world.at(1, lambda: None)
-            world.run(lambda: world.now >= 1, limit_s=2)
+            world.run_for(1)
             stops.add(len(steps))
     assert stops == set(range(7))
 
@@ -190,8 +189,7 @@ def test_the_dead_are_silent(recwarn: pytest.WarningsRecorder) -> None:
             ends: list[str] = []
             process.at_end(functools.partial(ends.append, "dead"))
             world.at(0.5 + world.rng.random() * 50e-6, process.kill)
-            world.at(5, lambda: None)
-            world.run(lambda: world.now >= 5, limit_s=10)
+            world.run_for(5)
             assert ends == ["dead"]
             assert "said by the dead" not in "".join(world.history())
         gc.collect()

@@ -138,6 +138,12 @@ class World:
             if collects:
                 gc.enable()
 
+    def run_for(self, time_s: float) -> None:
+        """Let that much time pass."""
+        end = self.now + time_s
+        self.at(end, lambda: None)
+        self.run(lambda: self.now >= end, 2 * time_s)
+
     def _go_on(self, end: float) -> None:
         """Let the next thing happen: an event of the world or a turn of a process, whichever comes first."""
         next_process, when = None, float("inf")
