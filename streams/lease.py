@@ -1,8 +1,9 @@
 """The lease of a node: how long it may believe that nobody else has claimed its shards.
 
-Others may claim when they have seen no heartbeat for the TTL and half a second. A renewal that was acknowledged
-was seen no earlier than it was sent, so its holder is safe for the TTL less half a second from *before* it was
-sent, by a clock that counts sleep too: whatever the network, the scheduler or SIGSTOP did to it since.
+Others may claim when they have seen no heartbeat for the TTL and half a second. A renewal that was
+acknowledged was seen no earlier than it was sent, so its holder is safe for the TTL less half a second from
+*before* it was sent, by a clock that counts sleep too: whatever the network, the scheduler or SIGSTOP did to
+it since.
 """
 
 from streams.clock import Timekeeper
@@ -19,26 +20,30 @@ class Lease:
     """
 
     def __init__(self, ttl_s: float, time: Timekeeper) -> None:
-        self.over = False
         self._ttl_s = ttl_s
         self._time = time
         self._ends_at: float | None = None
+        self._over = False
 
     def sending(self) -> float:
         """To be called before a renewal is sent; what it returns belongs to `acknowledged`."""
         return self._time.boottime()
 
     def acknowledged(self, sent_at: float) -> bool:
-        """A renewal is stored. False where that was too late: the lease is over."""
-        if self._ends_at is not None and not self.valid():
+        """A renewal is stored. False where that comes too late: the lease is over."""
+        if self.over:
             return False
         self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - MARGIN_S)
         return self.valid()
 
     def valid(self) -> bool:
         """Whether the node may act as an owner right now; ask with no await before the act."""
-        if self.over or self._ends_at is None:
+        if self._ends_at is None or self._over:
             return False
-        if self._time.boottime() >= self._ends_at:
-            self.over = True
-        return not self.over
+        self._over = self._time.boottime() >= self._ends_at
+        return not self._over
+
+    @property
+    def over(self) -> bool:
+        """Whether it was valid once and will not be again."""
+        return self._ends_at is not None and not self.valid()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -106,14 +107,16 @@ class Members:
             task.add_done_callback(_report)
 
     async def leave(self) -> None:
-        """Say that this node is gone, once its shards are released; they should be the others' at once."""
+        """Say that this node is gone, once its shards are released. Does nothing the second time."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        self._js.remove_listener(self._on_connection)
+        await subscription.unsubscribe()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
-        self._js.remove_listener(self._on_connection)
         await self._js.publish(self._names.node(self.node), b"", {"KV-Operation": "DEL", **self._expiry()})
 
     # ---- who owns, and who may
@@ -188,11 +191,9 @@ class Members:
 
     async def _keep_looking(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._ttl_s / RENEWALS):
                     await self._hint.wait()
-            except TimeoutError:
-                log.debug("members.look", extra={"live": len(self.live)})
             self._hint.clear()
             try:
                 await self._look()

@@ -9,14 +9,14 @@ from hashlib import blake2b
 
 def wanted(shards: int, node: str, live: Iterable[str]) -> list[int]:
     """The shards, of 0 to `shards` - 1, that belong to `node` among the `live` ones, itself included."""
-    rivals = [each for each in sorted(live) if each != node]
-    return [
-        shard
-        for shard in range(shards)
-        if all(_claim_of(node, shard) > _claim_of(rival, shard) for rival in rivals)
-    ]
+    nodes = {node, *live}
+    return [shard for shard in range(shards) if _winner(shard, nodes) == node]
 
 
-def _claim_of(node: str, shard: int) -> tuple[bytes, str]:
-    """How much a node wants a shard; the name settles a draw."""
-    return blake2b(f"{shard}\n{node}".encode(), digest_size=8).digest(), node
+def _winner(shard: int, nodes: Iterable[str]) -> str:
+    """Who draws the highest lot; the name settles a tie."""
+    return max(nodes, key=lambda node: (_lot(shard, node), node))
+
+
+def _lot(shard: int, node: str) -> bytes:
+    return blake2b(f"{shard}\n{node}".encode(), digest_size=8).digest()

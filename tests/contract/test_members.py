@@ -1,0 +1,288 @@
+"""Membership: who is seen, who counts as dead, and what happens when it is ourselves who were away.
+
+Time for staleness and leases is turned by hand; the members' own rounds are made short.
+"""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import pytest
+
+from streams.answers import StoredMessage
+from streams.claim import Owner
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.lease import MARGIN_S
+from streams.members import Member, Members
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import FaultyJetStream, after, misbehaving, request_lost
+from tests.contract.installation import install
+from tests.contract.shards import Clocks
+from tests.contract.waiting import until
+
+TTL_S = 5.0
+DEAD_S = TTL_S + MARGIN_S
+ROUND_S = 0.02
+
+Join = Callable[..., Awaitable[Members]]
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
+    async with misbehaving(server) as js:
+        yield js
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Join]:
+    monkeypatch.setattr("streams.members.RENEWALS", TTL_S / ROUND_S)
+    joined: list[Members] = []
+
+    async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
+        members = Members(js, names, node, its_clocks or clocks, ttl_s=TTL_S, version="1.2.3")
+        await members.start()
+        joined.append(members)
+        return members
+
+    yield start
+    for members in joined:
+        await members.leave()
+
+
+class Looking(FaultyJetStream):
+    """Counts the looks at the bucket, or answers none while `blind`."""
+
+    blind = False
+    looks = 0
+
+    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        if self.blind:
+            raise Unavailable("no leader")
+        message = await super().next_message(stream, subject, sequence)
+        self.looks += message is None
+        return message
+
+    async def another_look(self) -> None:
+        """Return when one that begins now has ended."""
+        ends = self.looks + 2
+        await until(lambda: self.looks >= ends)
+
+
+@pytest.fixture
+async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
+    wire = await server.connect("looking")
+    js = Looking(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+async def show(js: JetStream, names: Names, node: str, heartbeat: int = 1) -> None:
+    """A heartbeat of another node, made by hand."""
+    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat)
+    await js.publish(names.node(node), msgspec.json.encode(member))
+
+
+class TestShowing:
+    async def test_a_node_shows_itself_and_goes_on(
+        self, js: JetStream, names: Names, clocks: Clocks, join: Join
+    ) -> None:
+        members = await join(js, "a")
+        assert members.lease.valid()
+        first = await js.last_message(names.nodes, names.node("a"))
+        assert first is not None
+        assert first.headers["Nats-TTL"] == f"{math.ceil(TTL_S)}s"
+        member = msgspec.json.decode(first.data, type=Member)
+        assert (member.node, member.version, member.started_at) == ("a", "1.2.3", clocks.now)
+        await until(lambda: members._heartbeat >= 3)
+
+    async def test_a_start_waits_for_nats(self, names: Names, faulty: FaultyJetStream, join: Join) -> None:
+        faulty.faults[names.node("a")] += [request_lost, request_lost]
+        assert (await join(faulty, "a")).lease.valid()
+
+    async def test_each_sees_the_others_come_and_go(self, js: JetStream, server: Server, join: Join) -> None:
+        changes: list[tuple[str, ...]] = []
+        a = await join(js, "a")
+        a.on_change(lambda: changes.append(a.live))
+        assert a.live == ("a",)
+        b = await join(js, "b")
+        assert b.live == ("a", "b")
+        await until(lambda: a.live == ("a", "b"))
+        assert sorted(a.wanted(64) + b.wanted(64)) == list(range(64))
+        await b.leave()
+        await until(lambda: a.live == ("a",))
+        assert changes == [("a", "b"), ("a",)]
+        assert a.wanted(64) == list(range(64))
+
+
+class TestStale:
+    async def test_only_after_the_ttl_and_the_margin(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        clocks.turn(DEAD_S - 0.01)
+        await looking.another_look()
+        assert not members.stale("b")
+        assert members.live == ("a", "b")
+        clocks.turn(0.01)
+        await until(lambda: members.live == ("a",))
+        assert members.stale("b")
+
+    async def test_not_while_its_heartbeat_goes_on(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        for heartbeat in range(2, 5):
+            clocks.turn(DEAD_S - 0.01)
+            await show(looking, names, "b", heartbeat)
+            await looking.another_look()
+            assert not members.stale("b")
+
+    async def test_not_because_its_key_has_expired(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """The servers' clocks, and their restarts, prove nothing."""
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        info = await looking.stream_info(names.nodes)
+        assert info is not None
+        await looking.purge(names.nodes, info.last + 1)
+        await looking.another_look()
+        clocks.turn(DEAD_S - 0.01)
+        await looking.another_look()
+        assert not members.stale("b")
+        assert members.live == ("a", "b")
+
+    async def test_not_before_it_was_looked_at_again(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """We were blind: that its heartbeat stood still is not known."""
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        looking.blind = True
+        clocks.turn(10 * DEAD_S)
+        assert not members.stale("b")
+        await show(looking, names, "b", 2)
+        looking.blind = False
+        await looking.another_look()
+        assert not members.stale("b")
+
+    async def test_counted_anew_from_a_reconnect(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """NATS was away for all: whoever comes back first must not take everything."""
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        clocks.turn(DEAD_S - 0.01)
+        members._on_connection(False)
+        members._on_connection(True)
+        clocks.turn(DEAD_S - 0.01)
+        await looking.another_look()
+        assert not members.stale("b")
+        clocks.turn(0.01)
+        await until(lambda: members.stale("b"))
+
+    async def test_a_node_never_heard_of_is_given_its_time(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """It may have joined, and claimed, after our last look."""
+        members = await join(looking, "a")
+        clocks.turn(10 * DEAD_S)
+        assert not members.stale("new")
+        clocks.turn(DEAD_S - 0.01)
+        await looking.another_look()
+        assert not members.stale("new")
+        clocks.turn(0.01)
+        await until(lambda: members.stale("new"))
+        assert members.live == ("a",)
+
+
+class TestWhoMayBeTakenOver:
+    async def test_a_shard_that_is_free(self, js: JetStream, join: Join) -> None:
+        members = await join(js, "a")
+        assert members.may_claim(None)
+        assert members.may_claim(Owner(node="b", at=0.0, released=7))
+
+    async def test_one_whose_holder_is_dead(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        await show(looking, names, "b")
+        members = await join(looking, "a")
+        held = Owner(node="b", at=clocks.now)
+        assert not members.may_claim(held)
+        clocks.turn(DEAD_S)
+        await until(lambda: members.may_claim(held))
+
+    async def test_our_own(self, js: JetStream, clocks: Clocks, join: Join) -> None:
+        members = await join(js, "a")
+        assert members.may_claim(Owner(node="a", at=clocks.now))
+
+    async def test_our_own_from_before_our_start_only_later(
+        self, js: JetStream, clocks: Clocks, join: Join
+    ) -> None:
+        """A process of the same name may only be asleep, and its lease not over."""
+        members = await join(js, "a")
+        held = Owner(node="a", at=clocks.now - 1.0)
+        assert not members.may_claim(held)
+        clocks.turn(DEAD_S)
+        assert members.may_claim(held)
+
+
+class TestTheLease:
+    async def test_lapses_and_everything_is_stopped_before_the_next_renewal(
+        self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
+    ) -> None:
+        members = await join(faulty, "a")
+        renewals = faulty.published[names.node("a")]
+        before = members.lease
+        told: list[tuple[int, bool]] = []
+        members.on_lapse(lambda: told.append((len(renewals), members.lease.valid())))
+        asleep = len(renewals)
+        clocks.turn(TTL_S)
+        await until(lambda: bool(told) and members.lease.valid())
+        assert told == [(asleep, False)], "told once, with nothing renewed since, and nothing in force"
+        assert members.lease is not before
+        assert not before.valid()
+
+    async def test_is_not_prolonged_by_an_acknowledgement_that_slept(
+        self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
+    ) -> None:
+        """The process is stopped while a renewal is under way, and wakes up to find it stored."""
+
+        async def sleep() -> None:
+            clocks.turn(TTL_S)
+
+        members = await join(faulty, "a")
+        before = members.lease
+        lapses: list[bool] = []
+        members.on_lapse(lambda: lapses.append(True))
+        faulty.faults[names.node("a")].append(after(sleep))
+        await until(lambda: bool(lapses))
+        assert not before.valid()
+
+    async def test_holds_while_two_renewals_fail(
+        self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
+    ) -> None:
+        members = await join(faulty, "a")
+        lease = members.lease
+        faulty.faults[names.node("a")] += [request_lost, request_lost]
+        await until(lambda: not faulty.faults[names.node("a")])
+        beats = members._heartbeat
+        await until(lambda: members._heartbeat > beats)
+        assert members.lease is lease
+        assert lease.valid()

@@ -1,0 +1,300 @@
+"""Bringing a shard back: snapshots and tail make the whole, and what cannot be is refused."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from actors.errors import NewerVersion
+from actors.facts import Delivered, Fact, Parked, Unparked
+from actors.numbering import Numbered
+from actors.receiver import evolve
+from actors.state import State
+from streams.answers import Stored
+from streams.checkpoint import Checkpoint
+from streams.claim import Claim, Lost
+from streams.envelope import encode_fact, encode_flush
+from streams.errors import NotOurs, StreamRemade
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.recovery import Recovery, recover
+from streams.snapshots import Snapshots
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import FaultyJetStream, misbehaving
+from tests.contract.installation import install, publish
+from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, own, repeated
+
+OTHER = "acme.other"
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
+    async with misbehaving(server) as js:
+        yield js
+
+
+class Shard:
+    """An ownership that records facts, one flush each, and keeps what the actors then are."""
+
+    def __init__(self, js: JetStream, names: Names, claim: Claim) -> None:
+        self.claim = claim
+        self.states: dict[str, State] = {}
+        self.snapshots = Snapshots(js, names, claim)
+        self._listening = Listening()
+        self._journal = Journal(js, names, claim, "a", self._listening, time=Clocks(), retention_s=3600.0)
+        self._journal.start()
+
+    async def record(self, *facts: Fact) -> int:
+        """Returns the journal sequence of the last of them."""
+        for fact in facts:
+            before = self.states.get(fact.receiver, State(receiver=fact.receiver))
+            self.states[fact.receiver] = evolve(before, fact)
+            self._journal.add(fact, self.states[fact.receiver], urgent=True)
+            await self._listening.has(self._journal.index)
+        return self._journal.sequence
+
+    async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
+        sequence = self._journal.sequence
+        checkpoint = checkpoint or Checkpoint(sequence=sequence)
+        assert await self.snapshots.write(list(self.states.values()), [], sequence, checkpoint)
+
+    async def stop(self) -> None:
+        await self._journal.stop()
+
+
+@pytest.fixture
+async def shard(js: JetStream, names: Names) -> AsyncIterator[Shard]:
+    shard = Shard(js, names, await own(js, names, "a"))
+    yield shard
+    await shard.stop()
+
+
+def delivered(position: int, sequence: int, receiver: str = RECEIVER, source: int = 0) -> Delivered:
+    event = Numbered(sequence=sequence, position=position, id=f"id-{position}", stored_at=1.5, source=source)
+    return Delivered(receiver=receiver, events=(event,), at=2.5, attempt=1, status=200)
+
+
+async def take_over(js: JetStream, names: Names) -> Recovery | Lost:
+    return await recover(js, names, await own(js, names, "b"), "b")
+
+
+async def taken_over(js: JetStream, names: Names) -> Recovery:
+    recovery = await take_over(js, names)
+    assert isinstance(recovery, Recovery)
+    return recovery
+
+
+async def events(js: JetStream, names: Names, count: int) -> None:
+    for _ in range(count):
+        await publish(js, names, RECEIVER)
+
+
+async def remake(js: JetStream, names: Names, stream: str) -> None:
+    """Delete a stream, and make it again as it was."""
+    info = await js.stream_info(stream)
+    assert info is not None
+    await js.request(f"$JS.API.STREAM.DELETE.{stream}", b"")
+    await js.stream_create(info.config)
+
+
+class TestTheWhole:
+    async def test_of_a_new_shard(self, js: JetStream, names: Names) -> None:
+        recovery = await taken_over(js, names)
+        assert (recovery.states, recovery.parked, recovery.floor) == ({}, {}, 0)
+        assert list(recovery.created) == list(names.streams)
+
+    async def test_from_the_journal_alone(self, js: JetStream, names: Names, shard: Shard) -> None:
+        await events(js, names, 3)
+        await shard.record(delivered(1, 1), repeated(2), delivered(3, 2), repeated(9, OTHER))
+        recovery = await taken_over(js, names)
+        assert recovery.states == shard.states
+
+    async def test_from_snapshots_and_the_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
+        """Of the actors only those that the tail speaks of; the others are as their snapshots say."""
+        await events(js, names, 3)
+        await shard.record(delivered(1, 1), repeated(2), repeated(3, OTHER))
+        await shard.snapshot()
+        await shard.record(delivered(3, 2))
+        recovery = await taken_over(js, names)
+        assert recovery.states == {RECEIVER: shard.states[RECEIVER]}
+        assert await shard.snapshots.load(OTHER) == shard.states[OTHER]
+
+    async def test_a_snapshot_that_knows_a_part_of_the_tail(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        """A passivated actor is written before the next checkpoint."""
+        at = await shard.record(repeated(1))
+        await shard.record(repeated(2))
+        await shard.snapshot(Checkpoint(sequence=at))
+        await shard.record(repeated(3))
+        recovery = await taken_over(js, names)
+        assert recovery.states == shard.states
+        assert recovery.states[RECEIVER].counters.duplicates == 3
+
+    async def test_parked_actors(self, js: JetStream, names: Names, shard: Shard) -> None:
+        """The checkpoint's, as the tail has changed them."""
+        parked: dict[str, float | None] = {"acme.quiet": 12.5, RECEIVER: 13.5, OTHER: 14.5}
+        await shard.record(*(Parked(receiver=receiver, at=1.0) for receiver in (RECEIVER, OTHER)))
+        sequence = await shard.record()
+        await shard.snapshot(Checkpoint(sequence=sequence, parked=parked))
+        await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.late", at=2.0))
+        await shard.record(Unparked(receiver=RECEIVER, at=2.0), Parked(receiver=RECEIVER, at=3.0))
+        recovery = await taken_over(js, names)
+        assert recovery.parked == {"acme.quiet": 12.5, RECEIVER: None, "acme.late": None}
+
+    async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Shard) -> None:
+        before = shard.claim.sequence
+        for number in range(300):
+            data = encode_flush(
+                node="a", epoch=shard.claim.epoch, flush=number + 1, floor=0, at=0.0, unclean=None,
+                facts=[encode_fact(repeated(number + 1))],
+            )  # fmt: skip
+            assert await js.publish(names.journal_of(SHARD), data) == Stored(before + number + 1)
+        recovery = await taken_over(js, names)
+        assert recovery.states[RECEIVER].counters.duplicates == 300
+
+
+class TestTheTail:
+    async def test_of_a_replica_that_lags_is_read_again(
+        self, js: JetStream, names: Names, shard: Shard, faulty: FaultyJetStream
+    ) -> None:
+        sequences = [await shard.record(repeated(position)) for position in (1, 2, 3)]
+        claimed = await own(js, names, "b")
+        faulty.shown[names.journal_of(SHARD)].extend([0, sequences[0], sequences[0], sequences[2]])
+        recovery = await recover(faulty, names, claimed, "b")
+        assert isinstance(recovery, Recovery)
+        assert recovery.states == shard.states
+
+    async def test_that_goes_on_behind_our_claim_is_another_owners(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        claimed = await own(js, names, "b")
+        await own(js, names, "c")
+        lost = await recover(js, names, claimed, "b")
+        assert isinstance(lost, Lost)
+        assert f"behind our claim at {claimed.sequence}" in lost.why
+
+    async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
+        claimed = await own(js, names, "b")
+        await js.purge(names.journal, claimed.sequence + 1)
+        assert await recover(js, names, claimed, "b") == Lost("our claim is not in the journal any more")
+
+    async def test_of_a_newer_version_is_refused(self, js: JetStream, names: Names, shard: Shard) -> None:
+        data = b'{"v":1,"node":"a","epoch":1,"flush":1,"floor":0,"at":0,"facts":[{"fact":"melted"}]}'
+        await js.publish(names.journal_of(SHARD), data)
+        with pytest.raises(NewerVersion, match="'melted'"):
+            await take_over(js, names)
+
+    async def test_with_a_message_that_is_not_ours_is_refused(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        answer = await js.publish(names.journal_of(SHARD), b"hello")
+        assert isinstance(answer, Stored)
+        with pytest.raises(NotOurs, match=f"message {answer.sequence} of {names.journal}"):
+            await take_over(js, names)
+
+
+class TestBeyondOurClaim:
+    async def test_a_checkpoint_is_another_owners(self, js: JetStream, names: Names) -> None:
+        claimed = await own(js, names, "b")
+        rival = await own(js, names, "c")
+        checkpoint = Checkpoint(sequence=rival.sequence)
+        assert await Snapshots(js, names, rival).write([], [], rival.sequence, checkpoint)
+        lost = await recover(js, names, claimed, "b")
+        assert isinstance(lost, Lost)
+        assert f"its checkpoint at {rival.sequence} lies beyond" in lost.why
+
+    async def test_a_snapshot_is_another_owners(
+        self, js: JetStream, names: Names, shard: Shard, faulty: FaultyJetStream
+    ) -> None:
+        """The replica that shows the tail does not show that the journal goes on."""
+        await shard.record(repeated(1))
+        claimed = await own(js, names, "b")
+        rival = await own(js, names, "c")
+        checkpoint = Checkpoint(sequence=shard.claim.sequence)
+        states = list(shard.states.values())
+        assert await Snapshots(js, names, rival).write(states, [], rival.sequence, checkpoint)
+        faulty.shown[names.journal_of(SHARD)].append(claimed.sequence)
+        lost = await recover(faulty, names, claimed, "b")
+        assert isinstance(lost, Lost)
+        assert f"the snapshot of {RECEIVER} at {rival.sequence} lies beyond" in lost.why
+
+    async def test_while_the_shard_is_ours_a_stream_was_restored_older(
+        self, js: JetStream, names: Names
+    ) -> None:
+        claimed = await own(js, names, "b")
+        await Snapshots(js, names, claimed).write([], [], 900, Checkpoint(sequence=900))
+        with pytest.raises(
+            StreamRemade, match=rf"{names.journal} was restored older .* 900, but .* only came"
+        ):
+            await recover(js, names, claimed, "b")
+
+
+class TestStreamsThatAreNotWhatTheyWere:
+    async def checkpoint(self, js: JetStream, names: Names, shard: Shard) -> None:
+        created = (await taken_over(js, names)).created
+        snapshots = Snapshots(js, names, await own(js, names, "c"))
+        await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, created=created))
+
+    @pytest.mark.parametrize("which", ["events", "deliveries"])
+    async def test_one_that_was_made_anew(
+        self, js: JetStream, names: Names, shard: Shard, which: str
+    ) -> None:
+        await self.checkpoint(js, names, shard)
+        stream: str = getattr(names, which)
+        before = await js.stream_info(stream)
+        await remake(js, names, stream)
+        after = await js.stream_info(stream)
+        assert before is not None
+        assert after is not None
+        with pytest.raises(StreamRemade, match=f"^{stream} was made anew") as raised:
+            await take_over(js, names)
+        assert before.created in str(raised.value)
+        assert after.created in str(raised.value)
+
+    async def test_a_journal_that_was_made_anew(self, js: JetStream, names: Names, shard: Shard) -> None:
+        """Its sequences start again, so that the checkpoint lies beyond the claim: not another owner's."""
+        await self.checkpoint(js, names, shard)
+        await remake(js, names, names.journal)
+        with pytest.raises(StreamRemade, match=f"^{names.journal} was made anew"):
+            await take_over(js, names)
+
+    async def test_a_bucket_that_was_made_anew_has_no_checkpoint(
+        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streams.recovery.CLOCK_SKEW_S", 0.0)
+        epoch = shard.claim.epoch
+        await remake(js, names, names.actors)
+        for _ in range(epoch):
+            await js.publish(names.actor(SHARD, OTHER), b"")
+        with pytest.raises(StreamRemade, match=f"^{names.actors} was made anew"):
+            await take_over(js, names)
+
+    async def test_deliveries_that_end_before_a_frontier(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        await events(js, names, 2)
+        await shard.record(delivered(3, 1))
+        with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 2, but {RECEIVER} .* at 3"):
+            await take_over(js, names)
+
+    async def test_deliveries_that_end_before_the_floor(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        data = encode_flush(
+            node="a", epoch=shard.claim.epoch, flush=1, floor=8, at=0.0, unclean=None, facts=[]
+        )
+        await js.publish(names.journal_of(SHARD), data)
+        with pytest.raises(StreamRemade, match=rf"{names.deliveries} .* ends at 0, but .* up to 8"):
+            await take_over(js, names)
+
+    async def test_events_that_end_before_a_source(self, js: JetStream, names: Names, shard: Shard) -> None:
+        await events(js, names, 1)
+        await shard.record(delivered(1, 1, source=6))
+        with pytest.raises(StreamRemade, match=rf"{names.events} .* ends at 0, but {RECEIVER} .* at 6"):
+            await take_over(js, names)

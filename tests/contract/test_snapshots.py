@@ -1,0 +1,222 @@
+"""Snapshots and checkpoint: fenced, whole in themselves, and never younger than what is confirmed."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from actors.bucket import Unclean
+from actors.errors import NewerVersion
+from actors.state import Counters, State
+from streams.answers import Answer, Put, Refused, Stored, Unanswered
+from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.errors import NotOurs, Unavailable
+from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
+from streams.jetstream import JetStream
+from streams.snapshots import BATCH, Snapshot, Snapshots
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import FaultyJetStream, misbehaving
+from tests.contract.installation import install
+from tests.contract.shards import RECEIVER, SHARD, own
+
+TOO_MANY_BATCHES = 10210
+CUT_OFF = 10176
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
+    async with misbehaving(server) as js:
+        yield js
+
+
+def state(receiver: str = RECEIVER, delivered: int = 0) -> State:
+    return State(receiver=receiver, counters=Counters(delivered=delivered))
+
+
+def states(count: int, delivered: int = 0) -> list[State]:
+    return [state(f"acme.r{number}", delivered) for number in range(count)]
+
+
+async def test_what_was_written_is_loaded(js: JetStream, names: Names) -> None:
+    snapshots = Snapshots(js, names, await own(js, names, "a"))
+    assert await snapshots.load(RECEIVER) is None
+    checkpoint = Checkpoint(
+        sequence=7, floor=3, needed=2, parked={RECEIVER: 12.5, "acme.b": None},
+        unclean=Unclean(5, 9, 1.5), created={"S": "2027-01-15T08:00:00Z"},
+    )  # fmt: skip
+    assert await snapshots.write([state(delivered=4)], [], 7, checkpoint)
+    assert await snapshots.load(RECEIVER) == state(delivered=4)
+    assert await snapshots.read(RECEIVER) == Snapshot(as_of=7, state=state(delivered=4))
+    assert await read_checkpoint(js, names, SHARD) == checkpoint
+
+
+async def test_what_is_forgotten_is_gone(js: JetStream, names: Names) -> None:
+    snapshots = Snapshots(js, names, await own(js, names, "a"))
+    await snapshots.write(states(2), [], 7, Checkpoint(sequence=7))
+    assert await snapshots.write([], ["acme.r0"], 8, Checkpoint(sequence=8))
+    assert await snapshots.load("acme.r0") is None
+    assert await snapshots.load("acme.r1") == state("acme.r1")
+
+
+async def test_a_checkpoint_alone(js: JetStream, names: Names) -> None:
+    snapshots = Snapshots(js, names, await own(js, names, "a"))
+    assert await snapshots.write([], [], 7, Checkpoint(sequence=7))
+    assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+
+
+async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
+    snapshots = Snapshots(js, names, await own(js, names, "a"))
+    many = states(2 * BATCH + 3)
+    assert await snapshots.write(many, [], 7, Checkpoint(sequence=7))
+    for each in (many[0], many[BATCH - 2], many[BATCH - 1], many[-1]):
+        assert await snapshots.load(each.receiver) == each
+    assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+
+
+class TestTheFence:
+    async def test_nobody_writes_after_another_claim(self, js: JetStream, names: Names) -> None:
+        old = Snapshots(js, names, await own(js, names, "a"))
+        await old.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        await own(js, names, "b")
+        assert not await old.write([state(delivered=2)], [], 8, Checkpoint(sequence=8))
+        assert await old.load(RECEIVER) == state(delivered=1)
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+
+    async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
+        """The new claim is not in the journal yet, but what it will read must stand still."""
+        old = Snapshots(js, names, await own(js, names, "a"))
+        await js.publish(names.owner(SHARD), b"{}")
+        assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
+
+    async def test_it_stands_on_the_first_message_of_each_batch(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        claimed = await own(faulty, names, "a")
+        batches = remember_batches(faulty)
+        await Snapshots(faulty, names, claimed).write(states(BATCH), [], 7, Checkpoint(sequence=7))
+        assert len(batches) == 2
+        for batch in batches:
+            headers = batch[0].headers
+            assert headers == {EXPECTED: str(claimed.epoch), EXPECTED_SUBJECT: names.owner(SHARD)}
+
+    async def test_a_batch_that_a_claim_comes_into_stores_nothing(
+        self, server: Server, js: JetStream, names: Names
+    ) -> None:
+        """The expectation is judged when the batch is committed, not when it is begun."""
+        claimed = await own(js, names, "a")
+        first = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", EXPECTED: str(claimed.epoch)}
+        first[EXPECTED_SUBJECT] = names.owner(SHARD)
+        await js.wire.publish(names.actor(SHARD, RECEIVER), b"old", headers=first)
+        await own(js, names, "b")
+        last = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
+        answer = await js.publish(names.checkpoint(SHARD), b"old", last)
+        assert isinstance(answer, Refused)
+        assert answer.code == WRONG_LAST_SEQUENCE
+        assert await js.last_message(names.actors, names.checkpoint(SHARD)) is None
+
+
+class TestLateBatches:
+    """Whatever order batches arrive in: no snapshot is older than the checkpoint beside it."""
+
+    async def test_each_bears_a_checkpoint_that_is_true_with_it(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        claimed = await own(faulty, names, "a")
+        batches = remember_batches(faulty)
+        snapshots = Snapshots(faulty, names, claimed)
+        await snapshots.write(states(2 * BATCH), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(BATCH), [], 9, Checkpoint(sequence=9))
+        said = [msgspec.json.decode(batch[-1].data, type=Checkpoint).sequence for batch in batches]
+        assert said == [0, 0, 7, 7, 9]
+
+    async def test_one_that_comes_late_leaves_no_gap(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        claimed = await own(faulty, names, "a")
+        snapshots = Snapshots(faulty, names, claimed)
+        await snapshots.write([state()], [], 5, Checkpoint(sequence=5))
+        batches = remember_batches(faulty)
+        await snapshots.write(states(BATCH, delivered=1), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(BATCH, delivered=2), [], 9, Checkpoint(sequence=9))
+        for late in batches:
+            assert isinstance(await js.publish_batch(late), Stored)
+            checkpoint = await read_checkpoint(js, names, SHARD)
+            assert checkpoint is not None
+            for each in states(BATCH):
+                snapshot = await snapshots.read(each.receiver)
+                assert snapshot is not None
+                assert snapshot.as_of >= checkpoint.sequence
+
+    async def test_the_checkpoint_in_force_is_the_stored_one(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        """A new owner has written none yet."""
+        first = await own(faulty, names, "a")
+        await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
+        second = await own(faulty, names, "b")
+        batches = remember_batches(faulty)
+        await Snapshots(faulty, names, second).write(states(BATCH), [], 7, Checkpoint(sequence=7))
+        said = [msgspec.json.decode(batch[-1].data, type=Checkpoint) for batch in batches]
+        assert said == [Checkpoint(sequence=5, floor=3), Checkpoint(sequence=7)]
+
+
+class TestTrouble:
+    @pytest.mark.parametrize("answer", [
+        Refused(TOO_MANY_BATCHES, "too many batches"), Refused(CUT_OFF, "incomplete"),
+        Refused(10164, "in flight"), Unanswered("lost"),
+    ])  # fmt: skip
+    async def test_that_passes_is_waited_for(
+        self, names: Names, faulty: FaultyJetStream, answer: Answer
+    ) -> None:
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
+        batches = remember_batches(faulty, [answer, answer])
+        assert await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
+        assert len(batches) == 3
+        assert await snapshots.load(RECEIVER) == state()
+
+    async def test_that_does_not_pass_is_told(
+        self, names: Names, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streams.snapshots.PATIENCE_S", 0.1)
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
+        remember_batches(faulty, [Unanswered("lost")] * 100)
+        with pytest.raises(Unavailable, match="lost"):
+            await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
+
+
+class TestVersions:
+    async def test_a_newer_snapshot_is_refused(self, js: JetStream, names: Names) -> None:
+        snapshots = Snapshots(js, names, await own(js, names, "a"))
+        await js.publish(names.actor(SHARD, RECEIVER), b'{"v": 2, "as_of": "x"}')
+        with pytest.raises(NewerVersion, match=r"acme\.billing has version 2"):
+            await snapshots.load(RECEIVER)
+
+    async def test_a_newer_checkpoint_is_refused(self, js: JetStream, names: Names) -> None:
+        await js.publish(names.checkpoint(SHARD), b'{"v": 2}')
+        with pytest.raises(NewerVersion, match="version 2"):
+            await read_checkpoint(js, names, SHARD)
+
+    async def test_what_is_not_ours_is_said_to_be(self, js: JetStream, names: Names) -> None:
+        snapshots = Snapshots(js, names, await own(js, names, "a"))
+        await js.publish(names.actor(SHARD, RECEIVER), b"mine!")
+        with pytest.raises(NotOurs, match=r"acme\.billing was not written by Angarium"):
+            await snapshots.load(RECEIVER)
+
+
+def remember_batches(js: FaultyJetStream, answers: list[Answer] | None = None) -> list[list[Put]]:
+    """The batches that are published from now on; the first ones get these answers and are not stored."""
+    batches: list[list[Put]] = []
+    scripted = list(answers or [])
+
+    async def publish_batch(puts: list[Put], timeout_s: float = 5.0) -> Answer:
+        batches.append(list(puts))
+        return scripted.pop(0) if scripted else await JetStream.publish_batch(js, puts, timeout_s)
+
+    js.publish_batch = publish_batch  # type: ignore[method-assign, assignment]
+    return batches
