@@ -98,15 +98,15 @@ class Control:
     async def _answer(self, request: Request, inbox: str) -> None:
         began_at = self._loop.time()
         answer = self._denied_unread(request) or await self._deal(request)
-        match answer:
-            case Done(members):
-                data = msgspec.json.encode({"ok": True} | members)
-            case Denied(code, text):
-                self.tally.errors += 1
-                self.tally.last_error = f"{code}: {text}"
-                data = msgspec.json.encode({"ok": False, "error": {"code": code, "message": text}})
-            case _:
-                assert_never(answer)
+        data = _encode(answer)
+        if len(data) > self._wire.max_payload:
+            answer = Denied(
+                "too_large", f"the answer has {len(data)} bytes, more than nats-server's max_payload"
+            )
+            data = _encode(answer)
+        if isinstance(answer, Denied):
+            self.tally.errors += 1
+            self.tally.last_error = f"{answer.code}: {answer.message}"
         self.tally.requests += 1
         self.tally.busy_s += self._loop.time() - began_at
         await self._wire.publish(inbox, data)
@@ -129,3 +129,13 @@ class Control:
         except Exception as error:
             log.exception("control.failed", extra={"verb": request.verb, "receiver": request.receiver})
             return Denied("internal", f"{type(error).__name__}; the node's log tells more")
+
+
+def _encode(answer: Done | Denied) -> bytes:
+    match answer:
+        case Done(members):
+            return msgspec.json.encode({"ok": True} | members)
+        case Denied():
+            return msgspec.json.encode({"ok": False, "error": answer})
+        case _:
+            assert_never(answer)

@@ -37,6 +37,8 @@ class Desk:
         match request.verb:
             case "inspect":
                 return Done({"receiver": request.receiver, "queued": 3})
+            case "flood":
+                return Done({"receiver": "x" * (2 << 20)})
             case "break":
                 raise RuntimeError("whsec_secret")
             case _:
@@ -83,6 +85,7 @@ async def test_everybody_else_is_silent(js: JetStream, names: Names, control: Co
         ("dance", "billing", b"", "unknown_verb"),
         ("inspect", "_x", b"", "invalid_receiver"),
         ("inspect", "billing", bytes(BODY_BYTES_MAX + 1), "too_large"),
+        ("flood", "billing", b"", "too_large"),
         ("break", "billing", b"", "internal"),
     ],
 )

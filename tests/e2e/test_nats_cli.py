@@ -23,7 +23,7 @@ from tests.contract.waiting import until
 NATS = shutil.which("nats", path=f"{os.environ.get('PATH', '')}:{Path.home() / 'go/bin'}")
 
 pytestmark = pytest.mark.skipif(
-    NATS is None, reason="the nats CLI is not installed; `go install` of .ci/natscli brings it"
+    NATS is None, reason="the nats CLI is not installed: `go -C .ci/natscli install tool`"
 )
 
 Cli = Callable[..., Awaitable[str]]
