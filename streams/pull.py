@@ -15,7 +15,8 @@ and its owner, if it still is the owner, does this:
 
 Whatever comes to the new inbox was handed out after the RESET, since nobody asked there before. If somebody
 else got the pin in between, the first heartbeat or message tells (another number than ours), and the same
-again drives him out: a puller of ours that lost its pin does not ask again.
+again drives him out: a puller of ours that lost its pin does not ask again. Why in this order:
+`docs/decisions/reset-before-pull.md`.
 """
 
 import asyncio

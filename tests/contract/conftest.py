@@ -17,6 +17,7 @@ from streams.embedded import EmbeddedServer
 from streams.jetstream import JetStream
 from streams.wire import Wire
 from tests.contract.pulling import GROUP, MILLISECOND, Hand, MakeConsumer, Raw, TakeUp
+from tests.sim.server import FakeServer
 
 _tests = count(1)
 
@@ -37,11 +38,10 @@ class RealServer:
 
 class MemoryServer:
     def __init__(self) -> None:
-        self._server = pytest.importorskip("tests.sim.server").FakeServer()
+        self._server = FakeServer()
 
     async def connect(self, name: str) -> Wire:
-        wire: Wire = self._server.connect(name)
-        return wire
+        return self._server.connect(name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
