@@ -1,0 +1,97 @@
+"""The envelope of a flush: what is written is read, and what is newer or foreign is never half understood."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.bucket import Unclean
+from actors.errors import NewerVersion
+from actors.facts import AnyFact, Claimed, Delivered, Parked, Repeated
+from actors.numbering import Numbered
+from streams.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
+from streams.errors import NotOurs
+
+WHERE = "message 17 of ANGARIUM_JOURNAL"
+
+
+def written(*facts: AnyFact, unclean: Unclean | None = None) -> bytes:
+    return encode_flush(
+        node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean,
+        facts=[encode_fact(fact) for fact in facts],
+    )  # fmt: skip
+
+
+def test_what_is_written_is_read() -> None:
+    facts = (
+        Delivered(
+            receiver="acme.billing",
+            events=(Numbered(sequence=1, position=9, id="ü", stored_at=1_800_000_000.123456),),
+            at=1_800_000_000.25,
+            attempt=1,
+            status=200,
+        ),
+        Parked(receiver="acme.crm", at=2.0),
+        Claimed(epoch=5, at=1.0, clean=False, position=9, unclean_epoch=5),
+    )
+    unclean = Unclean(4, 8, 1_800_000_000.5)
+    assert decode_flush(written(*facts, unclean=unclean), WHERE) == Flush(
+        v=1, node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean, facts=facts
+    )
+
+
+@given(st.floats(min_value=0, max_value=4e9))
+def test_instants_are_read_to_the_last_bit(at: float) -> None:
+    [fact] = decode_flush(written(Parked(receiver="a.b", at=at)), WHERE).facts
+    assert fact == Parked(receiver="a.b", at=at)
+
+
+def test_it_is_the_json_that_others_follow() -> None:
+    flush = msgspec.json.decode(written(Repeated(receiver="acme.billing", position=7)))
+    assert flush == {
+        "v": 1,
+        "node": "a",
+        "epoch": 5,
+        "flush": 2,
+        "floor": 10,
+        "at": 1.5,
+        "facts": [{"fact": "repeated", "receiver": "acme.billing", "position": 7}],
+    }
+    assert list(flush) == ["v", "node", "epoch", "flush", "floor", "at", "facts"]
+
+
+def test_what_newer_versions_add_to_a_known_fact_is_passed_over() -> None:
+    data = written(Repeated(receiver="acme.billing", position=7)).replace(
+        b'"position":7', b'"position":7,"x":1'
+    )
+    assert decode_flush(data, WHERE).facts == (Repeated(receiver="acme.billing", position=7),)
+
+
+def test_a_newer_envelope_is_refused_whatever_it_looks_like() -> None:
+    with pytest.raises(
+        NewerVersion, match=f"{WHERE} has version 2, this Angarium knows 1: upgrade this node"
+    ):
+        decode_flush(b'{"v": 2, "facts": {"packed": true}}', WHERE)
+    with pytest.raises(NewerVersion, match="version 2"):
+        decode_flush(written().replace(b'"v":1', b'"v":2'), WHERE)
+
+
+def test_an_unknown_kind_of_fact_is_newer() -> None:
+    data = written(Parked(receiver="a.b", at=1.0), Repeated(receiver="a.b", position=1))
+    with pytest.raises(NewerVersion, match=f"{WHERE} holds a fact of the unknown kind 'melted'"):
+        decode_flush(data.replace(b'"repeated"', b'"melted"'), WHERE)
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"hello", b"[]", b"{}", b'{"v": 1}', b'{"v": "1"}', written()[:-1], b"\xff\xfe",
+    written(Repeated(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
+    written(Repeated(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
+])  # fmt: skip
+def test_what_is_no_flush_is_not_ours(data: bytes) -> None:
+    with pytest.raises(NotOurs, match=f"{WHERE} was not written by Angarium"):
+        decode_flush(data, WHERE)
+
+
+def test_a_message_id_names_one_flush() -> None:
+    ids = [message_id(shard, epoch, flush) for shard in (1, 11) for epoch in (1, 11) for flush in (1, 11)]
+    assert len(dict.fromkeys(ids)) == len(ids)

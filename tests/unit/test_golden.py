@@ -1,0 +1,153 @@
+"""What version 1 wrote is read for ever: flush, snapshot and checkpoint, each with every member in use.
+
+The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
+leaves them alone; a file is only ever added, for a new `v`.
+"""
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from actors.bucket import Bucket, Limit, Unclean
+from actors.facts import (
+    AnyFact,
+    AttemptFailed,
+    Burial,
+    Buried,
+    Claimed,
+    DeadLettered,
+    Delivered,
+    Disabled,
+    Missing,
+    Opened,
+    Parked,
+    Paused,
+    Pinged,
+    RateSet,
+    Refused,
+    Removed,
+    Repeated,
+    Resumed,
+    Retargeted,
+    Started,
+    Throttled,
+    Unparked,
+    WindowSet,
+)
+from actors.numbering import Frontier, Numbered
+from actors.state import Counters, Open, State
+from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.snapshots import Snapshot
+
+GOLDEN = Path(__file__).parent / "golden"
+
+AT = 1_800_000_000.25
+WHO = "acme.billing"
+BUCKET = Bucket(tokens=1.5, at=AT, epoch=7)
+EVENT = Numbered(sequence=3, position=41, id="evt:3", stored_at=AT - 1, again="replay-1", source=17)
+FAILED = AttemptFailed(
+    receiver=WHO, events=(EVENT,), at=AT, attempt=2, status=422, latency_ms=12.5, bucket=BUCKET,
+    error="HTTP 422", next_at=AT + 4, rejected=True,
+)  # fmt: skip
+
+FACTS: tuple[AnyFact, ...] = (
+    Claimed(epoch=7, at=AT, clean=False, position=40, unclean_epoch=7, unclean_position=40, unclean_at=AT),
+    Opened(receiver=WHO, at=AT, position=30, window=128),
+    Retargeted(receiver=WHO, target="00112233445566ff"),
+    RateSet(receiver=WHO, limit=Limit(0.5, 4), bucket=BUCKET),
+    WindowSet(receiver=WHO, size=64, above=40),
+    Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
+    Delivered(receiver=WHO, events=(EVENT,), at=AT, attempt=1, status=200, latency_ms=9.5, bucket=BUCKET),
+    FAILED,
+    Throttled(receiver=WHO, events=(), at=AT, attempt=1, status=429, until=AT + 30, kind="ping"),
+    DeadLettered(
+        receiver=WHO, events=(EVENT,), at=AT, reason="rejected", attempts=5, status=422, bucket=BUCKET
+    ),
+    Buried(receiver=WHO, position=41),
+    Repeated(receiver=WHO, position=42, id="evt:3"),
+    Parked(receiver=WHO, at=AT, waiting_since=AT - 9),
+    Unparked(receiver=WHO, at=AT),
+    Missing(receiver=WHO, at=AT, first=43, last=44, next_sequence=6, bucket=BUCKET),
+    Paused(receiver=WHO, at=AT),
+    Resumed(receiver=WHO, at=AT),
+    Disabled(receiver=WHO, at=AT, reason="gone"),
+    Pinged(receiver=WHO, at=AT, bucket=BUCKET),
+    Removed(receiver=WHO, at=AT, position=44, next_sequence=7, discarded=1, bucket=BUCKET),
+    Refused(receiver="acme.nobody", position=45, reason="unknown_receiver", at=AT),
+)
+
+FLUSH = Flush(v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS)
+
+STATE = State(
+    receiver=WHO,
+    frontier=Frontier(position=44, sequence=6, source=17, window=bytes(range(24)), size=128, change=(60, 64)),
+    open=(
+        Open(
+            sequence=5, position=43, id="evt:5", stored_at=AT - 5, again="replay-1", source=16, attempts=3,
+            failures=2, rejections=1, next_at=AT + 2, status=503,
+        ),
+    ),
+    burials=(Burial(position=41, reason="expired", sequence=3, attempts=9, status=500),),
+    opened=True,
+    removed_at=AT - 100,
+    limit=Limit(0.5, 4),
+    bucket=BUCKET,
+    target="00112233445566ff",
+    throttled_until=AT + 30,
+    throttles=2,
+    failing_since=AT - 50,
+    consecutive_failures=4,
+    parked=True,
+    waiting_since=AT - 9,
+    paused=True,
+    disabled="failing",
+    last=FAILED,
+    counters=Counters(delivered=1, failed_attempts=2, throttled=3, dead=4, discarded=5, duplicates=6),
+)  # fmt: skip
+
+SNAPSHOT = Snapshot(as_of=99, state=STATE)
+
+CHECKPOINT = Checkpoint(
+    sequence=99,
+    floor=39,
+    needed=41,
+    parked={WHO: AT + 30, "acme.crm": None},
+    unclean=Unclean(7, 40, AT),
+    created={"ANGARIUM_JOURNAL": "2027-01-15T08:00:00.123456789Z"},
+)
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes().rstrip(b"\n")
+
+
+def test_a_flush_of_version_1() -> None:
+    assert decode_flush(golden("flush-v1.json"), "golden") == FLUSH
+
+
+def test_a_snapshot_of_version_1() -> None:
+    assert msgspec.json.decode(golden("snapshot-v1.json"), type=Snapshot) == SNAPSHOT
+
+
+def test_a_checkpoint_of_version_1() -> None:
+    assert decode_checkpoint(golden("checkpoint-v1.json"), "golden") == CHECKPOINT
+
+
+@pytest.mark.parametrize(("name", "written"), [
+    ("flush-v1.json", encode_flush(
+        node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor, at=FLUSH.at,
+        unclean=FLUSH.unclean, facts=[encode_fact(fact) for fact in FACTS],
+    )),
+    ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
+    ("checkpoint-v1.json", encode_checkpoint(CHECKPOINT)),
+])  # fmt: skip
+def test_version_1_is_what_is_written(name: str, written: bytes) -> None:
+    """While 1 is the latest version. A change that shows here is one that older nodes meet, too."""
+    assert written == golden(name)
+
+
+def test_every_kind_of_fact_is_there() -> None:
+    assert {type(fact) for fact in FACTS} == set(get_args(AnyFact))
