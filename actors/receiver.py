@@ -24,64 +24,10 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from actors import commands as c
+from actors import facts as f
 from actors.bucket import Bucket, Limit, next_token_at, refill, take
-from actors.commands import (
-    Adopt,
-    Bury,
-    Command,
-    DropRepeat,
-    Fetch,
-    GiveUp,
-    GiveUpEvent,
-    Ignore,
-    MarkBuried,
-    MissEvents,
-    OpenReceiver,
-    Park,
-    ParkReceiver,
-    Post,
-    Read,
-    Reconfigure,
-    Record,
-    RecordOutcome,
-    RefuseEvent,
-    RemoveReceiver,
-    Rest,
-    ResumeReceiver,
-    StartAttempt,
-    StartPing,
-    Step,
-    Unpark,
-    UnparkReceiver,
-    View,
-    WaitUntil,
-)
 from actors.event import Event
-from actors.facts import (
-    AttemptFailed,
-    Burial,
-    Buried,
-    DeadLettered,
-    Delivered,
-    Disabled,
-    Fact,
-    Missing,
-    Opened,
-    OutcomeFact,
-    Parked,
-    Paused,
-    Pinged,
-    RateSet,
-    Refused,
-    Removed,
-    Repeated,
-    Resumed,
-    Retargeted,
-    Started,
-    Throttled,
-    Unparked,
-    WindowSet,
-)
 from actors.ids import fraction, stable_hash
 from actors.numbering import Numbered, is_repeat, move, number, resize
 from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
@@ -91,7 +37,7 @@ from actors.state import Open, State
 PARK_AFTER_S = 2.0
 RETRY_DELAY_MIN_S = 0.05
 BURIALS_MAX = 64
-UNHURRIED = (Delivered, AttemptFailed, Throttled, Repeated, Parked, Unparked, Buried)
+UNHURRIED = (f.Delivered, f.AttemptFailed, f.Throttled, f.Repeated, f.Parked, f.Unparked, f.Buried)
 ERROR_LENGTH_MAX = 300
 NEVER = float("inf")
 
@@ -99,53 +45,53 @@ NEVER = float("inf")
 # ---- decide: what happens
 
 
-def decide(state: State, policy: Policy | None, command: Command) -> list[Fact]:
+def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fact]:
     """The facts that `command` brings about."""
     receiver = state.receiver
     match command:
-        case RecordOutcome():
+        case c.RecordOutcome():
             return _outcome(state, policy, command)
-        case Adopt():
+        case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command)
-        case OpenReceiver(at, position, window):
-            return [Opened(receiver=receiver, at=at, position=position, window=window)]
-        case GiveUpEvent(event, reason, at, bucket):
+        case c.OpenReceiver(at, position, window):
+            return [f.Opened(receiver=receiver, at=at, position=position, window=window)]
+        case c.GiveUpEvent(event, reason, at, bucket):
             known = open_entry(state, event.position)
-            return [DeadLettered(
+            return [f.DeadLettered(
                 receiver=receiver, events=(numbered(state, event),), at=at, reason=reason, bucket=bucket,
                 attempts=known.attempts if known else 0, status=known.status if known else None,
             )]  # fmt: skip
-        case DropRepeat(event):
-            return [Repeated(receiver=receiver, position=event.position, id=event.id)]
-        case StartAttempt(event, at, bucket):
-            return [Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
-        case StartPing(at, bucket):
-            return [Pinged(receiver=receiver, at=at, bucket=bucket)]
-        case ParkReceiver(at, waiting_since):
-            return [] if state.parked else [Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
-        case UnparkReceiver(at):
-            return [Unparked(receiver=receiver, at=at)] if state.parked else []
-        case ResumeReceiver(at):
-            return [Resumed(receiver=receiver, at=at)]
-        case RemoveReceiver(at, position, waiting, bucket):
-            return [Removed(
+        case c.DropRepeat(event):
+            return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
+        case c.StartAttempt(event, at, bucket):
+            return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
+        case c.StartPing(at, bucket):
+            return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
+        case c.ParkReceiver(at, waiting_since):
+            return [] if state.parked else [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
+        case c.UnparkReceiver(at):
+            return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
+        case c.ResumeReceiver(at):
+            return [f.Resumed(receiver=receiver, at=at)]
+        case c.RemoveReceiver(at, position, waiting, bucket):
+            return [f.Removed(
                 receiver=receiver, at=at, position=position, bucket=bucket, discarded=waiting,
                 next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case MissEvents(first, last, at, bucket):
-            return [Missing(
+        case c.MissEvents(first, last, at, bucket):
+            return [f.Missing(
                 receiver=receiver, at=at, first=first, last=last, bucket=bucket,
                 next_sequence=state.frontier.sequence + (1 if last <= state.frontier.position else 2),
             )]  # fmt: skip
-        case RefuseEvent(position, reason, at):
-            return [Refused(receiver=receiver, position=position, reason=reason, at=at)]
-        case MarkBuried(position):
-            return [Buried(receiver=receiver, position=position)]
+        case c.RefuseEvent(position, reason, at):
+            return [f.Refused(receiver=receiver, position=position, reason=reason, at=at)]
+        case c.MarkBuried(position):
+            return [f.Buried(receiver=receiver, position=position)]
         case _:
             assert_never(command)
 
 
-def _outcome(state: State, policy: Policy | None, command: RecordOutcome) -> list[Fact]:
+def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> list[f.Fact]:
     event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
     entry = open_entry(state, event.position) if event else None
     events = (numbered(state, event),) if event else ()
@@ -156,24 +102,24 @@ def _outcome(state: State, policy: Policy | None, command: RecordOutcome) -> lis
     }  # fmt: skip
     verdict = judge(outcome, at)
     if verdict is Verdict.DELIVERED:
-        return [Delivered(**common)]
+        return [f.Delivered(**common)]
     retry = policy.retry if policy else None
     base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         wait_s = retry_after_s(outcome, at) or _backoff_s(base_s, cap_s, state.throttles + 1, spread)
-        return [Throttled(until=at + wait_s, **common)]
+        return [f.Throttled(until=at + wait_s, **common)]
     failures = (entry.failures if entry else 0) + 1
-    facts: list[Fact] = [AttemptFailed(
+    facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + _backoff_s(base_s, cap_s, failures, spread),
         rejected=verdict is Verdict.REJECTED, **common,
     )]  # fmt: skip
     if event is None:
         return facts
     if verdict is Verdict.GONE:
-        facts.append(Disabled(receiver=state.receiver, at=at, reason="gone"))
+        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="gone"))
     elif verdict is Verdict.RETRY and policy and _failing_s(state, at) >= policy.offline.disable_after_s:
-        facts.append(Disabled(receiver=state.receiver, at=at, reason="failing"))
+        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="failing"))
     return facts
 
 
@@ -192,28 +138,28 @@ def _failing_s(state: State, now: float) -> float:
     return 0.0 if state.failing_since is None else now - state.failing_since
 
 
-def _adopt(state: State, policy: Policy, command: Adopt) -> list[Fact]:
+def _adopt(state: State, policy: Policy, command: c.Adopt) -> list[f.Fact]:
     """Bring on record whatever the configuration has changed."""
-    receiver, facts = state.receiver, list[Fact]()
+    receiver, facts = state.receiver, list[f.Fact]()
     target = stable_hash(policy.url)
     if state.target != target:
-        facts.append(Retargeted(receiver=receiver, target=target))
+        facts.append(f.Retargeted(receiver=receiver, target=target))
     if policy.paused and not state.paused:
-        facts.append(Paused(receiver=receiver, at=command.at))
+        facts.append(f.Paused(receiver=receiver, at=command.at))
     elif state.paused and not policy.paused:
-        facts.append(Resumed(receiver=receiver, at=command.at))
+        facts.append(f.Resumed(receiver=receiver, at=command.at))
     limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
     if limit != state.limit:
         bucket = _bucket_under(limit, state, command)
-        facts.append(RateSet(receiver=receiver, limit=limit, bucket=bucket))
+        facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=bucket))
     frontier = state.frontier
     if frontier.change is None and frontier.size != policy.dedup_window:
         above = max(command.above, frontier.position)
-        facts.append(WindowSet(receiver=receiver, size=policy.dedup_window, above=above))
+        facts.append(f.WindowSet(receiver=receiver, size=policy.dedup_window, above=above))
     return facts
 
 
-def _bucket_under(limit: Limit | None, state: State, command: Adopt) -> Bucket | None:
+def _bucket_under(limit: Limit | None, state: State, command: c.Adopt) -> Bucket | None:
     """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once."""
     if limit is None:
         return None
@@ -247,80 +193,80 @@ def numbered(state: State, event: Event) -> Numbered:
 # ---- evolve: what is
 
 
-def evolve(state: State, fact: Fact) -> State:
+def evolve(state: State, fact: f.Fact) -> State:
     """The state after `fact`."""
     match fact:
-        case Delivered() | AttemptFailed() | Throttled():
+        case f.Delivered() | f.AttemptFailed() | f.Throttled():
             return _after_outcome(state, fact)
-        case DeadLettered():
+        case f.DeadLettered():
             return _after_dead_letter(state, fact)
-        case Started(events=events, bucket=bucket):
+        case f.Started(events=events, bucket=bucket):
             frontier, opened = state.frontier, state.open
             for each in events:
                 frontier = number(frontier, each)
                 opened = _with_entry(opened, open_entry(state, each.position) or _entry(each))
             return replace(state, frontier=frontier, open=opened, bucket=bucket or state.bucket)
-        case Buried(position=position):
+        case f.Buried(position=position):
             left = tuple(each for each in state.burials if each.position != position)
             return replace(state, burials=left)
-        case Repeated():
+        case f.Repeated():
             return _count(state, duplicates=1)
-        case Parked(waiting_since=waiting_since):
+        case f.Parked(waiting_since=waiting_since):
             return replace(state, parked=True, waiting_since=waiting_since)
-        case Unparked():
+        case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
-        case Opened(position=position, window=window):
+        case f.Opened(position=position, window=window):
             frontier = move(state.frontier, position, state.frontier.sequence + 1)
             if not frontier.sequence and not frontier.window:
                 frontier = resize(frontier, window, 0)
             return replace(state, opened=True, removed_at=None, frontier=frontier)
-        case Removed():
+        case f.Removed():
             return _after_removal(state, fact)
-        case Missing(first=first, last=last, next_sequence=next_sequence, bucket=bucket):
+        case f.Missing(first=first, last=last, next_sequence=next_sequence, bucket=bucket):
             left_open = tuple(each for each in state.open if not first <= each.position <= last)
             frontier = move(state.frontier, last, next_sequence)
             return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
-        case WindowSet(size=size, above=above):
+        case f.WindowSet(size=size, above=above):
             return replace(state, frontier=resize(state.frontier, size, above))
-        case RateSet(limit=limit, bucket=bucket):
+        case f.RateSet(limit=limit, bucket=bucket):
             return replace(state, limit=limit, bucket=bucket)
-        case Retargeted(target=target):
+        case f.Retargeted(target=target):
             return replace(_let_go(state), target=target)
-        case Paused():
+        case f.Paused():
             return replace(state, paused=True)
-        case Resumed():
+        case f.Resumed():
             return replace(_let_go(state), paused=False)
-        case Disabled(reason=reason):
+        case f.Disabled(reason=reason):
             return replace(state, disabled=reason)
-        case Pinged(bucket=bucket):
+        case f.Pinged(bucket=bucket):
             return replace(state, bucket=bucket or state.bucket)
-        case Refused():
+        case f.Refused():
             return _after_refusal(state, fact)
         case _:
             assert_never(fact)
 
 
-def _after_outcome(state: State, fact: OutcomeFact) -> State:
+def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
     frontier, opened = state.frontier, state.open
     for each in fact.events:
         frontier = number(frontier, each)
         entry = open_entry(state, each.position) or _entry(each)
-        if isinstance(fact, Delivered):
+        if isinstance(fact, f.Delivered):
             opened = tuple(other for other in opened if other.position != each.position) if opened else ()
         else:
             opened = _with_entry(opened, _tried(entry, fact))
     state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
     match fact:
-        case Delivered():
+        case f.Delivered():
             counted = replace(state.counters, delivered=state.counters.delivered + len(fact.events))
             return replace(
                 state, counters=counted, failing_since=None, consecutive_failures=0,
                 throttled_until=0.0, throttles=0,
             )  # fmt: skip
-        case Throttled():
+        case f.Throttled():
             held = replace(state, throttled_until=fact.until, throttles=state.throttles + 1)
             return _count(held, throttled=1)
-        case AttemptFailed():
+        case f.AttemptFailed():
             if fact.rejected or fact.kind != "event":
                 return _count(state, failed_attempts=1)
             return _count(replace(
@@ -331,20 +277,21 @@ def _after_outcome(state: State, fact: OutcomeFact) -> State:
             assert_never(fact)
 
 
-def _after_dead_letter(state: State, fact: DeadLettered) -> State:
+def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
     frontier, opened, burials = state.frontier, state.open, state.burials
     for each in fact.events:
         frontier = number(frontier, each)
         opened = tuple(other for other in opened if other.position != each.position)
-        burials += (Burial(
+        burials += (f.Burial(
             position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
             status=fact.status,
         ),)  # fmt: skip
-    state = replace(state, frontier=frontier, open=opened, burials=burials, bucket=fact.bucket or state.bucket)
+    bucket = fact.bucket or state.bucket
+    state = replace(state, frontier=frontier, open=opened, burials=burials, bucket=bucket)
     return _count(state, dead=len(fact.events))
 
 
-def _after_removal(state: State, fact: Removed) -> State:
+def _after_removal(state: State, fact: f.Removed) -> State:
     frontier = move(state.frontier, fact.position, fact.next_sequence)
     return _count(replace(
         _let_go(state), opened=False, removed_at=fact.at, open=(), parked=False, waiting_since=None,
@@ -352,9 +299,9 @@ def _after_removal(state: State, fact: Removed) -> State:
     ), discarded=fact.discarded)  # fmt: skip
 
 
-def _after_refusal(state: State, fact: Refused) -> State:
-    """The event belongs to no actor: it gets no number, but it lies behind the frontier and is owed a burial."""
-    burials = (*state.burials, Burial(position=fact.position, reason=fact.reason))
+def _after_refusal(state: State, fact: f.Refused) -> State:
+    """The event belongs to no actor: it gets no number, but lies behind the frontier and is owed a burial."""
+    burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
     frontier = move(state.frontier, fact.position, state.frontier.sequence + 1)
     removed_at = state.removed_at if state.opened else fact.at
     return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
@@ -375,14 +322,14 @@ def _entry(event: Numbered) -> Open:
     )  # fmt: skip
 
 
-def _tried(entry: Open, fact: AttemptFailed | Throttled) -> Open:
-    counted = isinstance(fact, AttemptFailed)
+def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
+    counted = isinstance(fact, f.AttemptFailed)
     return replace(
         entry,
         attempts=fact.attempt,
         failures=entry.failures + counted,
-        rejections=entry.rejections + (isinstance(fact, AttemptFailed) and fact.rejected),
-        next_at=fact.until if isinstance(fact, Throttled) else fact.next_at,
+        rejections=entry.rejections + (isinstance(fact, f.AttemptFailed) and fact.rejected),
+        next_at=fact.until if isinstance(fact, f.Throttled) else fact.next_at,
         status=fact.status,
     )
 
@@ -400,23 +347,23 @@ def _count(state: State, **more: int) -> State:
 # ---- next_step: what is owed
 
 
-def next_step(state: State, policy: Policy | None, view: View, now: float) -> Step:
+def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
     """The one thing that is owed now."""
     if state.burials and not view.burying and not view.unconfirmed:
-        return Bury(state.burials[0])
+        return c.Bury(state.burials[0])
     if policy is None or not state.opened:
-        return Rest()
+        return c.Rest()
     if not view.in_flight and (not view.adopted or _window_differs(state, policy)):
-        return Reconfigure()
+        return c.Reconfigure()
     if view.unconfirmed or view.in_flight:
-        return Rest()
+        return c.Rest()
     head = view.head
     if head and head.position > state.frontier.position and is_repeat(state.frontier, head):
-        return Ignore(head)
+        return c.Ignore(head)
     entry = state.open[0] if state.open else None
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
     if state.parked and all_read and entry is None:
-        return Unpark()
+        return c.Unpark()
     if entry:
         event = head if head and head.position == entry.position else None
         return _step_for(state, policy, view, now, event, entry.stored_at)
@@ -424,12 +371,12 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> St
         return _step_for(state, policy, view, now, head, head.stored_at)
     if state.parked:
         return _step_for(state, policy, view, now, None, state.waiting_since)
-    return Rest()
+    return c.Rest()
 
 
 def _step_for(
-    state: State, policy: Policy, view: View, now: float, event: Event | None, stored_at: float | None
-) -> Step:
+    state: State, policy: Policy, view: c.View, now: float, event: Event | None, stored_at: float | None
+) -> c.Step:
     """What is owed to the oldest waiting event; `event` is None while its body lies in the stream alone."""
     entry = state.open[0] if state.open else None
     expires_at = NEVER if stored_at is None else stored_at + policy.retry.max_age_s
@@ -442,20 +389,20 @@ def _step_for(
     if not reason and now < ready_at:
         return _wait(view, now, min(ready_at, expires_at))
     if event is None:
-        return Fetch(entry.position) if entry else Read(view.read_to)
+        return c.Fetch(entry.position) if entry else c.Read(view.read_to)
     if reason:
-        return Rest() if len(state.burials) >= BURIALS_MAX else GiveUp(event, reason)
+        return c.Rest() if len(state.burials) >= BURIALS_MAX else c.GiveUp(event, reason)
     if not view.may_start:
-        return Rest()
+        return c.Rest()
     free = state.limit is None or view.granted == event.position
     if not free and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch)
         if take(filled) is None:
             return _wait(view, now, min(next_token_at(filled, state.limit), expires_at))
         if state.limit.slow:
-            return Record(event)
+            return c.Record(event)
     sequence = entry.sequence if entry else state.frontier.sequence + 1
-    return Post(event, sequence, (entry.attempts if entry else 0) + 1, free)
+    return c.Post(event, sequence, (entry.attempts if entry else 0) + 1, free)
 
 
 def _hopeless(entry: Open | None, policy: Policy) -> str:
@@ -466,10 +413,10 @@ def _hopeless(entry: Open | None, policy: Policy) -> str:
     return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
 
 
-def _wait(view: View, now: float, until: float) -> Step:
+def _wait(view: c.View, now: float, until: float) -> c.Step:
     if view.holding and until - now > PARK_AFTER_S:
-        return Park()
-    return Rest() if until == NEVER else WaitUntil(until)
+        return c.Park()
+    return c.Rest() if until == NEVER else c.WaitUntil(until)
 
 
 def _window_differs(state: State, policy: Policy) -> bool:
