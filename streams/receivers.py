@@ -101,7 +101,7 @@ class Receivers:
         message = await self._last(receiver)
         if message is not None:
             self._learn(receiver, message)
-        elif before and before.revision == revision:
+        elif before and before.exists and before.revision == revision:
             # The key was wiped out together with its marker.
             before.exists, before.policy, before.problems = False, None, ()
             self._tell(receiver)
