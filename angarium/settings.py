@@ -110,8 +110,10 @@ class Given(Struct, frozen=True):
     source: str
 
 
-def load(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings from flags (None: not given), variables and file.
+def load(
+    flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, usual: Mapping[str, Any] | None = None
+) -> Settings:
+    """The settings from flags (None: not given), variables and file, else from `usual`, else the defaults.
 
     `flags` may hold `config`, the path of the file. Raises SettingsError.
     """
@@ -126,7 +128,7 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
         for each in fields
         if (found := _given(each.name, flags, environ, file, where)) is not None
     }
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(usual or {})
     for each in fields:
         if (found := given.get(each.name)) is not None:
             try:

@@ -35,5 +35,5 @@ def dev(directory: Path, port: int | None, **given: Any) -> None:
     from angarium.console.developing import develop
 
     server = given["nats"]
-    settings = flags.settings_of(given)
+    settings = flags.settings_of(given, log_level="warning")
     run_long(develop(settings, None if server else directory, port))

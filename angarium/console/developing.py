@@ -30,8 +30,7 @@ async def develop(settings: Settings, directory: Path | None, port: int | None) 
             settings = replace(settings, nats=(server.url,))
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
-            for line in await setup(js, installation(settings)):
-                output.note(line)
+            await setup(js, installation(settings))
         await _run_beside(settings, server)
 
 

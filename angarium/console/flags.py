@@ -36,10 +36,13 @@ def takes(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
-    """The settings under which a command runs; its logs look as they say from now on."""
+def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
+    """The settings under which a command runs, `usual` where nobody says otherwise.
+
+    Its logs look as they say from now on.
+    """
     names = {"config", *(each.name for each in msgspec.structs.fields(Settings))}
-    loaded = settings.load({name: value for name, value in given.items() if name in names})
+    loaded = settings.load({name: value for name, value in given.items() if name in names}, usual=usual)
     logs.configure(loaded.log_format, loaded.log_level)
     return loaded
 

@@ -169,7 +169,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
     elif status is not None:
         output.say(f"{name} answered {status} after {answer['latency_ms']:g} ms")
     if error is not None or status is None or not 200 <= status < 300:
-        raise click.ClickException(output.visible(error or f"{name} did not take the ping ({status})"))
+        raise click.ClickException(f"{name} did not take the ping: {output.visible(error or str(status))}")
 
 
 def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:

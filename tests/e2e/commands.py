@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,12 @@ class Terminal:
         assert done.returncode == status, (done.returncode, done.stderr)
         assert done.stderr.count("\n") == 1, done.stderr
         return done.stderr
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Look again until it holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline, "it never came to hold"
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command that stays; what is typed into it goes to its `stdin`."""

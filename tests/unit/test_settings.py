@@ -41,6 +41,11 @@ def test_a_flag_that_was_not_given_hides_nothing() -> None:
     assert (settings.shards, settings.nats) == (4, ("nats://a:1",))
 
 
+def test_a_command_may_have_other_defaults_of_its_own() -> None:
+    assert load({}, {}, {"log_level": "warning"}).log_level == "warning"
+    assert load({}, {"ANGARIUM_LOG_LEVEL": "debug"}, {"log_level": "warning"}).log_level == "debug"
+
+
 def test_the_usual_file_is_read_where_it_is_there() -> None:
     Path("angarium.toml").write_text("shards = 16")
     assert load({}, {}).shards == 16

@@ -1,0 +1,85 @@
+"""`angarium dev` and what its users type next, from the first publish to Ctrl-C."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from tests.e2e.commands import PATIENCE_S, Terminal, line_with
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A terminal beside one in which `angarium dev` runs, which ends in order and leaves nothing behind."""
+    terminal = Terminal(tmp_path_factory.mktemp("dev"), "")
+    with terminal.start("dev", "--port", str(_free_port())) as dev:
+        url = line_with(dev.stdout, "ready: NATS on ").split()[3]
+        terminal.environment["ANGARIUM_NATS"] = url
+        yield terminal
+        dev.send_signal(signal.SIGINT)
+        out, err = dev.communicate(timeout=PATIENCE_S)
+        assert (dev.returncode, err) == (0, ""), out + err
+    address = urlsplit(url)
+    with socket.socket() as probe:
+        assert probe.connect_ex((address.hostname, address.port)) != 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> None:
+    with terminal.start("listen", "--port", "0", "--secret", SECRET, "--json", "--count", "3") as listener:
+        url = line_with(listener.stderr, "listening on").split()[-1]
+        terminal.done("receiver", "put", "acme.billing", "--url", url, "--secret", SECRET)
+        for number in (1, 2):
+            terminal.done("publish", "acme.billing", f'{{"order": {number}}}', "--type", "order.created")
+        pinged = terminal.json("receiver", "ping", "acme.billing")
+        out, err = listener.communicate(timeout=PATIENCE_S)
+    assert listener.returncode == 0, err
+    events = [msgspec.json.decode(line) for line in out.splitlines()]
+    assert all(event["verified"] for event in events)
+    numbered = [(each["sequence"], each["type"], each["body"]) for each in events if each["sequence"]]
+    assert numbered == [(n, "order.created", f'{{"order": {n}}}') for n in (1, 2)]
+    assert [each["type"] for each in events if not each["sequence"]] == ["angarium.ping"]
+    assert pinged["status"] == 200
+
+    terminal.until(lambda: terminal.json("inspect", "acme.billing")["settled_sequence"] == 2)
+    state = terminal.json("inspect", "acme.billing")
+    assert (state["phase"], state["next_sequence"], state["backlog"]) == ("idle", 3, 0)
+    assert "acme.billing: idle, 0 waiting" in terminal.done("inspect", "acme.billing")
+
+    findings = msgspec.json.decode(terminal.done("doctor", "--json"))
+    assert {each["subject"]: each["text"] for each in findings}["shards"] == "all 4 are owned"
+
+
+def test_a_paused_receiver_waits_and_goes_on(terminal: Terminal) -> None:
+    with terminal.start("listen", "--port", "0", "--json", "--count", "1") as listener:
+        url = line_with(listener.stderr, "listening on").split()[-1]
+        terminal.done("receiver", "put", "acme.paused", "--url", url, "--unsigned", "--paused")
+        terminal.done("publish", "acme.paused", "{}")
+        assert terminal.json("inspect", "acme.paused")["phase"] == "paused"
+        assert terminal.done("receiver", "resume", "acme.paused") == "acme.paused goes on\n"
+        out, _ = listener.communicate(timeout=PATIENCE_S)
+    assert msgspec.json.decode(out)["sequence"] == 1
+    assert terminal.done("receiver", "pause", "acme.paused") == "acme.paused is paused\n"
+    assert terminal.json("receiver", "get", "acme.paused")["paused"] is True
+
+
+def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
+    url = f"http://127.0.0.1:{_free_port()}/"
+    terminal.done("receiver", "put", "acme.away", "--url", url, "--unsigned")
+    error = terminal.failed("receiver", "ping", "acme.away")
+    assert "acme.away did not take the ping: connect: 127.0.0.1" in error
+
+
+def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:
+    assert "there is no such receiver" in terminal.failed("inspect", "acme.nobody")
+    assert "there is no such receiver" in terminal.failed("receiver", "pause", "acme.nobody")
