@@ -260,12 +260,11 @@ def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
         case f.Delivered():
             counted = replace(state.counters, delivered=state.counters.delivered + len(fact.events))
             return replace(
-                state, counters=counted, failing_since=None, consecutive_failures=0,
-                throttled_until=0.0, throttles=0,
-            )  # fmt: skip
+                state, counters=counted, failing_since=None, consecutive_failures=0, throttles=0
+            )
         case f.Throttled():
-            held = replace(state, throttled_until=fact.until, throttles=state.throttles + 1)
-            return _count(held, throttled=1)
+            until = max(state.throttled_until, fact.until)
+            return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
         case f.AttemptFailed():
             if fact.rejected or fact.kind != "event":
                 return _count(state, failed_attempts=1)
