@@ -32,11 +32,16 @@ class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
-    """The receiver did not take it; the next attempt is due at `next_at`. `rejected`: the event's fault."""
+    """The receiver did not take it; the next attempt is due at `next_at`.
+
+    `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
+    the event, which waits.
+    """
 
     error: str = ""
     next_at: float = 0.0
     rejected: bool = False
+    gone: bool = False
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):

@@ -112,7 +112,7 @@ def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> l
     failures = (entry.failures if entry else 0) + 1
     facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + _backoff_s(base_s, cap_s, failures, spread),
-        rejected=verdict is Verdict.REJECTED, **common,
+        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, **common,
     )]  # fmt: skip
     if event is None:
         return facts
@@ -266,7 +266,7 @@ def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
             until = max(state.throttled_until, fact.until)
             return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
         case f.AttemptFailed():
-            if fact.rejected or fact.kind != "event":
+            if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=1)
             return _count(replace(
                 state, consecutive_failures=state.consecutive_failures + 1,
@@ -322,7 +322,7 @@ def _entry(event: Numbered) -> Open:
 
 
 def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
-    counted = isinstance(fact, f.AttemptFailed)
+    counted = isinstance(fact, f.AttemptFailed) and not fact.gone
     return replace(
         entry,
         attempts=fact.attempt,
