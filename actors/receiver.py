@@ -94,6 +94,8 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
 def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> list[f.Fact]:
     event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
     entry = open_entry(state, event.position) if event else None
+    if event and entry is None and event.position <= state.frontier.position:
+        return []  # Given up while it was on its way: its number is spent, and nobody's any more.
     events = (numbered(state, event),) if event else ()
     attempt = (entry.attempts if entry else 0) + 1
     common: dict[str, Any] = {
