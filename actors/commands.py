@@ -88,7 +88,7 @@ class ResumeReceiver(Struct, frozen=True):
 
 
 class RemoveReceiver(Struct, frozen=True):
-    """Its configuration is gone. `waiting` events up to `position` are discarded."""
+    """Its configuration is gone. What is open is discarded, and `waiting` events beyond the frontier."""
 
     at: float
     position: int

@@ -75,8 +75,8 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return [f.Resumed(receiver=receiver, at=at)]
         case c.RemoveReceiver(at, position, waiting, bucket):
             return [f.Removed(
-                receiver=receiver, at=at, position=position, bucket=bucket, discarded=waiting,
-                next_sequence=state.frontier.sequence + waiting + 1,
+                receiver=receiver, at=at, position=position, bucket=bucket,
+                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
         case c.MissEvents(first, last, at, bucket):
             return [f.Missing(

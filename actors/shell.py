@@ -472,7 +472,7 @@ class Shell:
         if host.stopped or self.policy is not None:
             return
         now = host.clock.now()
-        self.record(c.RemoveReceiver(now, position, waiting + len(self.state.open), self.bucket_at(now)))
+        self.record(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
         for bound in [each for each in self.bound if each <= position]:
             self._release(bound, host.recorder.index)
         self.mailbox = deque(each for each in self.mailbox if each.position > position)

@@ -1,0 +1,80 @@
+"""Words for the tests of the machine: an actor in a line, an event, an answer, and what follows from it."""
+
+from typing import Any
+
+from actors import commands as c
+from actors import facts as f
+from actors.bucket import Bucket
+from actors.event import Event
+from actors.outcome import Answered, Failed
+from actors.policy import Policy, Rate, Retry
+from actors.receiver import decide, evolve, next_step
+from actors.state import State
+
+NOW = 1_700_000_000.0
+URL = "https://example.com/hook"
+
+
+def policy(**members: Any) -> Policy:
+    return Policy(**({"url": URL} | members))
+
+
+def retrying(**members: Any) -> Policy:
+    return policy(retry=Retry(**members))
+
+
+def limited(limit: float, burst: int = 1) -> Policy:
+    return policy(rate=Rate(limit=limit, burst=burst))
+
+
+def event(position: int, *, name: str = "", at: float = NOW, **members: Any) -> Event:
+    return Event(position=position, id=name or f"e{position}", stored_at=at, body=b"{}", **members)
+
+
+def answer(status: int, *, retry_after: str | None = None) -> Answered:
+    headers = () if retry_after is None else (("retry-after", retry_after),)
+    return Answered(status=status, latency_ms=5.0, headers=headers)
+
+
+NO_ANSWER = Failed(error="timeout", detail="no answer within 15 s", latency_ms=15000.0)
+
+
+class Actor:
+    """The machine of one receiver with its state, and nothing around it."""
+
+    def __init__(self, given: Policy | None = None, *, opened: bool = True) -> None:
+        self.policy: Policy | None = given or policy()
+        self.state = State(receiver="acme.billing")
+        self.facts: list[f.Fact] = []
+        if opened:
+            self.do(c.OpenReceiver(NOW, 0, self.policy.dedup_window))
+            self.adopt(self.policy)
+
+    def do(self, command: c.Command) -> list[f.Fact]:
+        facts = decide(self.state, self.policy, command)
+        for fact in facts:
+            self.state = evolve(self.state, fact)
+        self.facts += facts
+        return facts
+
+    def adopt(
+        self, given: Policy, *, at: float = NOW, above: int = 0, bucket: Bucket | None = None
+    ) -> list[f.Fact]:
+        """The configuration is another one."""
+        self.policy = given
+        return self.do(c.Adopt(at, above, 1, bucket))
+
+    def ends(
+        self,
+        given: Event | None,
+        outcome: Answered | Failed,
+        *,
+        at: float = NOW,
+        bucket: Bucket | None = None,
+    ) -> list[f.Fact]:
+        """An attempt comes back."""
+        return self.do(c.RecordOutcome(given, outcome, at, bucket))
+
+    def step(self, now: float = NOW, **view: Any) -> c.Step:
+        """What is owed, in a memory as `view` says."""
+        return next_step(self.state, self.policy, c.View(**view), now)
