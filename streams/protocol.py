@@ -172,7 +172,7 @@ def is_page_part(message: Message) -> bool:
 
     `Status` cannot tell, since a producer may have stored a header of this name.
     """
-    return message.headers is not None and "Nats-Stream" in message.headers
+    return message.headers is not None and "Nats-Time-Stamp" in message.headers
 
 
 def page(parts: list[Message]) -> Page | Unanswered:
@@ -204,6 +204,18 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
     for name in _ADDED:
         headers.pop(name, None)
     return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
+
+
+def parse_block(raw: bytes) -> dict[str, str]:
+    """Read a whole block of headers, as it came: its first line may bear a status (ADR-4)."""
+    first, _, lines = raw.partition(b"\r\n")
+    headers = parse_headers(lines)
+    status, _, description = first.removeprefix(b"NATS/1.0 ").partition(b" ")
+    if status.isdigit() and first.startswith(b"NATS/1.0 "):
+        headers["Status"] = status.decode()
+        if description:
+            headers["Description"] = description.decode("utf-8", "replace").strip()
+    return headers
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:

@@ -139,7 +139,7 @@ class Puller:
             self._gap(f"consumer sequence {number} after {self._last}")
             return
         pin = message.headers.get("Nats-Pin-Id", "") if message.headers else ""
-        if pin != self._pin:
+        if pin and pin != self._pin:  # A block of headers that is no block at all swallows it.
             if self._pin:
                 self._gap("the pin changed")
                 return

@@ -161,6 +161,10 @@ ODD_BLOCKS = [
     b"NATS/1.0\r\n Angarium-Id : folded\r\n\r\n",
     b"NATS/1.0\r\nAngarium-Id: \xc2\x85nel\xc2\xa0\r\n\r\n",
     b"NATS/1.0\r\n\r\n",
+    b"NATS/1.0\r\nNats-Pin-Id: forged\r\nNats-Stream: forged\r\n\r\n",
+    b"garbage\r\n\r\n",
+    b"NATS/1.0",
+    b"x",
 ]
 
 
