@@ -100,7 +100,15 @@ async def _check_server(js: JetStream) -> None:
 
 def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Problem]:
     problems = [problem for stream in found_streams for problem in stream.problems()]
-    return problems + [problem for consumer in found_consumers for problem in consumer.problems()]
+    return _merged(problems + [problem for consumer in found_consumers for problem in consumer.problems()])
+
+
+def _merged(problems: list[Problem]) -> list[Problem]:
+    """The same problem of several streams or consumers told once."""
+    places: dict[tuple[str, str, str, str], list[str]] = {}
+    for each in problems:
+        places.setdefault((each.field, each.has, each.wants, each.why), []).append(each.where)
+    return [Problem(", ".join(where), *rest) for rest, where in places.items()]
 
 
 async def _make_streams(js: JetStream, found: list[_Stream]) -> list[str]:

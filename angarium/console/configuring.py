@@ -224,11 +224,16 @@ def _row(name: str, raw: bytes) -> dict[str, Any]:
         "receiver": name,
         "url": logs.redact(str(members.get("url", ""))),
         "order": members.get("order", "strict"),
-        "rate": f"{rate.get('limit')}/{rate.get('per', 'second')}" if isinstance(rate, dict) else None,
+        "rate": _rate(rate) if isinstance(rate, dict) else None,
         "signed": bool(members.get("secrets")),
         "paused": members.get("paused", False),
         "problem": "; ".join(problems) or None,
     }
+
+
+def _rate(rate: dict[str, Any]) -> str:
+    limit = rate.get("limit")
+    return f"{limit:g}/{rate.get('per', 'second')}" if isinstance(limit, int | float) else "?"
 
 
 async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> bool:

@@ -51,6 +51,10 @@ def _value(name: str, value: Any) -> str:
     match name, value:
         case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
             return f"{tokens:g} of {burst} tokens, {limit:g} a {per}"
+        case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
+            event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
+            outcome = output.visible(str(value["error"] or value["status"]))
+            return f"{event}: {outcome} after {took_ms:g} ms, {at}"
         case "last_response", {"status": status, "body": body}:
             return f"{status} {output.first_of(body, 200)}".rstrip()
         case _, dict():
@@ -59,7 +63,5 @@ def _value(name: str, value: Any) -> str:
             )
         case _, list():
             return output.visible("; ".join(map(str, value)))
-        case _, bool():
-            return "yes" if value else "no"
         case _:
-            return output.visible(str(value))
+            return output.visible(output.shown(value))

@@ -43,8 +43,8 @@ def say_json_line(data: Any) -> None:
 
 
 def say_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on a terminal; headings and rows with tabs between in a pipe. None shows as `-`."""
-    texts = [["-" if cell is None else visible(str(cell)) for cell in row] for row in rows]
+    """A table on a terminal; headings and rows with tabs between in a pipe."""
+    texts = [[visible(shown(cell)) for cell in row] for row in rows]
     if not on_terminal():
         for row in [list(headings), *texts]:
             click.echo("\t".join(row))
@@ -59,6 +59,17 @@ def say_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for row in texts:
         table.add_row(*map(Text, row))
     Console().print(table)
+
+
+def shown(value: object) -> str:
+    """A value as people write it: yes, no, and - for nothing."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)
 
 
 def visible(text: str) -> str:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from streams.connection import ConnectOptions, connect
 from streams.embedded import EmbeddedServer
 from streams.jetstream import JetStream
-from tests.e2e.commands import PATIENCE_S, SHARDS, Terminal
+from tests.e2e.commands import PATIENCE_S, SHARDS, Terminal, line_with
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 URL = "https://example.com/hook"
@@ -259,6 +259,32 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
     assert "none is alive: start one with angarium node" in done.stdout
     assert "the configuration of acme.bad is not in force: url:" in done.stdout
     assert "2 problems found" in done.stderr
+
+
+# ---- node
+
+
+def test_nodes_share_the_shards_and_hand_them_over(terminal: Terminal) -> None:
+    options = ("node", "--log-format", "json", "--ttl-s", "2", "--node")
+    with terminal.start(*options, "one") as one, terminal.start(*options, "two") as two:
+        for node in (one, two):
+            line_with(node.stderr, '"node.ready"')
+        terminal.until(lambda: terminal.run("doctor").returncode == 0)
+        findings = {each["subject"]: each["text"] for each in terminal.json("doctor")}
+        assert [name.split()[0] for name in findings["nodes"].split(", ")] == ["one", "two"]
+        for node in (one, two):
+            node.send_signal(signal.SIGTERM)
+            _, err = node.communicate(timeout=PATIENCE_S)
+            assert node.returncode == 0, err
+            assert "Traceback" not in err
+
+
+def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
+    with terminal.start("node", "--log-format", "json", "--ttl-s", "2", "--node", "killed") as node:
+        line_with(node.stderr, '"node.ready"')
+        node.kill()
+        node.communicate()
+        terminal.until(lambda: "none is alive" in terminal.run("doctor").stdout)
 
 
 # ---- interruptions

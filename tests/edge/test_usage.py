@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from angarium import __version__, cli, house
@@ -18,8 +19,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setenv("ANGARIUM_NATS", "nats://127.0.0.1:1")
     root, raises = logging.getLogger(), logging.raiseExceptions
     handlers = root.handlers[:]
+    levels = {name: logging.getLogger(name).level for name in ("", "actors", "streams", "angarium")}
     yield
     root.handlers[:], logging.raiseExceptions = handlers, raises
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +155,27 @@ def test_our_own_packages_are_ours() -> None:
     assert house.strangers() == []
 
 
-def test_an_error_that_nobody_foresaw_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken() -> None:
+@pytest.fixture
+def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(cli, "_commands", broken)
-    assert cli.run([]) == cli.FAILED
+    monkeypatch.setattr("angarium.console.inspection.run", broken)
+
+
+@pytest.mark.usefixtures("_broken_command")
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["inspect", "acme.x"]) == cli.FAILED
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
     )
+
+
+@pytest.mark.usefixtures("_broken_command")
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_it_shows_where_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == cli.FAILED
+    logged, told = capsys.readouterr().err.splitlines()
+    assert "in broken" in msgspec.json.decode(logged)["traceback"]
+    assert told.startswith("angarium: internal error")

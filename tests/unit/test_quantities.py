@@ -1,0 +1,57 @@
+"""Rates and sizes as people write them."""
+
+import pytest
+
+from actors.policy import Rate
+from angarium.quantities import BadQuantity, bytes_text, rate, size
+
+
+@pytest.mark.parametrize(
+    ("text", "burst", "expected"),
+    [
+        ("10/second", None, Rate(limit=10)),
+        (" 0.5 / minute ", 3, Rate(limit=0.5, per="minute", burst=3)),
+        ("5000/hour", None, Rate(limit=5000, per="hour")),
+    ],
+)
+def test_rates(text: str, burst: int | None, expected: Rate) -> None:
+    assert rate(text, burst) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "10/s", "10/fortnight", "ten/second", "-1/second", "1/second/minute"]
+)
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(BadQuantity, match="is not a rate; write it as 10/second"):
+        rate(text)
+
+
+@pytest.mark.parametrize(("text", "burst"), [("0/second", None), ("1..5/second", None), ("1/hour", 0)])
+def test_rates_out_of_bounds(text: str, burst: int | None) -> None:
+    with pytest.raises(BadQuantity, match="is no possible rate; give a limit above 0"):
+        rate(text, burst)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0), ("262144", 262144), ("256KiB", 262144), ("256 kib", 262144), ("1MB", 1_000_000),
+        ("2TiB", 2 << 40), ("7B", 7), ("20G", 20_000_000_000),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, expected: int) -> None:
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "1.5MiB", "-1", "1iB", "1 MiB each"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(BadQuantity, match="is not a size; write bytes"):
+        size(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (256 << 10, "256 KiB"), (5 << 29, "2.5 GiB"), (3 << 40, "3 TiB")],
+)
+def test_bytes_for_people(count: int, expected: str) -> None:
+    assert bytes_text(count) == expected
