@@ -114,6 +114,7 @@ class Shard:
             self._around.js, self._around.names, self.number,
             on_event=self.host.arrive, on_malformed=self._misaddressed,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
+            created=self._recovery.created[self._around.names.deliveries],
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
