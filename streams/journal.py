@@ -129,6 +129,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     # ---- what the actors see
 
@@ -153,8 +154,7 @@ class Journal:
     # ---- its life
 
     def start(self) -> None:
-        """Begin to append."""
-        self._loop = asyncio.get_running_loop()
+        """Begin to append. Facts may be added before."""
         self._cut_at = self._loop.time()
         self._task = self._loop.create_task(self._run())
 

@@ -85,6 +85,13 @@ class TestTheFirstClaim:
         assert [owner.node for owner in asked if owner] == ["a"]
         assert (await owner_of(js, names)).node == "a"
 
+    async def test_takes_its_position_after_the_owner_was_put(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        """What was stored before may have been posted by whoever owned it, and must lie below."""
+        faulty.faults[names.owner(SHARD)].append(after(lambda: publish(js, names, "acme.billing")))
+        assert (await own(faulty, names, "a")).position == 1
+
 
 class TestClean:
     """Clean is a claim after which nobody can have posted anything that is not on record."""

@@ -457,6 +457,18 @@ class TestBeingTold:
         await listening.has(1)
         assert not journal.stalled
 
+    async def test_facts_may_be_added_before_it_starts(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        listening = Listening()
+        claimed = await own(js, names, "a")
+        journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=DAY_S)
+        add(journal, 2)
+        assert journal.stalled
+        journal.start()
+        await listening.has(2)
+        await journal.stop()
+
     async def test_drained(self, names: Names, keep: Keep) -> None:
         journal, _ = await keep()
         assert await journal.drain(5.0)
