@@ -83,8 +83,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class _Past(Struct, frozen=True, kw_only=True):
-    """What lies before a claim, by the journal's last flush, or by the checkpoint where the journal is
-    empty."""
+    """What lies before a claim, by the last flush of the journal, or by the checkpoint if it has none."""
 
     predecessor: Predecessor | None = None
     floor: int = 0
