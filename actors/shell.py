@@ -6,7 +6,6 @@ busy receiver costs one task, and a resting one costs none.
 """
 
 import asyncio
-from collections import deque
 from typing import assert_never
 
 from actors import commands as c
@@ -16,16 +15,18 @@ from actors.commands import View
 from actors.event import Event
 from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
+from actors.mailbox import MAILBOX_MAX, Mailbox
 from actors.outcome import Answered, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step, open_entry
 from actors.state import State
 
-MAILBOX_MAX = 64
-MAILBOX_BYTES_MAX = 1 << 20
 UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5
+
+Decision = c.GiveUp | c.Ignore | c.Refuse | c.Record | c.Begin | c.Reconfigure | c.Unpark
+"""The steps that are decided on the spot."""
 
 
 class Shell:
@@ -39,8 +40,7 @@ class Shell:
         self.awaited: list[asyncio.Future[None]] = []
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
-        self.mailbox: deque[Event] = deque()
-        self.mailbox_bytes = 0
+        self.mailbox = Mailbox()
         self.bound: dict[int, Binding] = {}
         self.in_flight: Event | None = None
         self.bucket: Bucket | None = None
@@ -54,9 +54,10 @@ class Shell:
         self.generation = 0
         self.busy_reading = False
         self.burying = False
+        self.pinging = 0
         self.asking = False
         self.invalid = False
-        self.removing = False
+        self.absent_to = 0
         self.last_answer: Answered | None = None
         self.touched_at = host.clock.now()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +78,7 @@ class Shell:
                 state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
                 unsettled=host.may_have_posted(state, min(self.bound, default=0)),
             )  # fmt: skip
-        early, self.mailbox, self.mailbox_bytes = self.mailbox, deque(), 0
+        early = self.mailbox.clear()
         overflowed = len(early) < len(self.bound)
         for event in early:
             self._take(event)
@@ -103,53 +104,46 @@ class Shell:
         if self.loaded:
             self._take(event)
             self.poke()
-        elif self._fits(event):
-            self._hold(event)
+        elif self.mailbox.fits(event):
+            self.mailbox.append(event)
 
     def _take(self, event: Event) -> None:
         """Queue it, or recognise it, or leave it to the stream."""
-        position, state = event.position, self.state
-        if position <= state.frontier.position:
+        position, parked = event.position, self.state.parked
+        all_read = self.read_to >= self.seen and not self.busy_reading
+        if position <= self.state.frontier.position:
             self._take_numbered(event)
-        elif state.parked and position > self.read_to:
-            if self.read_to >= self.seen and not self.busy_reading and self._fits(event):
-                self._hold(event)
-                self.read_to = position
-            else:
-                self.seen = self.known = max(self.seen, position)
-                self._release(position, self.parked_mark)
-        elif position > self.read_to:
-            if self._fits(event):
-                self._hold(event)
-                self.read_to = position
-            else:
-                self.park()
+        elif position <= self.read_to:
+            self._take_known(position)
+        elif self.mailbox.fits(event) and (all_read or not parked):
+            self.mailbox.append(event)
+            self.read_to = position
+        elif parked:
+            self._leave(position)
+        else:
+            self.park()
 
     def _take_numbered(self, event: Event) -> None:
-        position = event.position
+        position, head = event.position, self.mailbox.head
         if open_entry(self.state, position) is None:
             self._release(position, self.host.recorder.index)
-        elif self.in_flight is None and not (self.mailbox and self.mailbox[0].position == position):
+        elif self.in_flight is None and (head is None or head.position != position):
             if self.state.parked:
-                self._release(position, self.parked_mark)
+                self._leave(position)
             else:
-                self._hold_first(event)
+                self.mailbox.put_back(event)
 
-    def _fits(self, event: Event) -> bool:
-        return len(self.mailbox) < MAILBOX_MAX and self.mailbox_bytes + event.size <= MAILBOX_BYTES_MAX
+    def _take_known(self, position: int) -> None:
+        """It waits in memory, and stays bound; or it was a repeat: all before it is settled, and so is it."""
+        in_flight = self.in_flight is not None and self.in_flight.position == position
+        if not in_flight and not self.mailbox.holds(position):
+            self._release(position, self.host.recorder.index)
 
-    def _hold(self, event: Event) -> None:
-        self.mailbox.append(event)
-        self.mailbox_bytes += event.size
-
-    def _hold_first(self, event: Event) -> None:
-        self.mailbox.appendleft(event)
-        self.mailbox_bytes += event.size
-
-    def _pop(self) -> Event:
-        event = self.mailbox.popleft()
-        self.mailbox_bytes -= event.size
-        return event
+    def _leave(self, position: int) -> None:
+        """It lies in the stream, and its turn comes when it is read from there."""
+        self.seen = max(self.seen, position)
+        self.known = max(self.known, position)
+        self._release(position, self.parked_mark)
 
     def _release(self, position: int, mark: int) -> None:
         binding = self.bound.pop(position, None)
@@ -183,14 +177,14 @@ class Shell:
     def poke(self) -> None:
         """Something happened: do what is owed."""
         post = self._advance()
-        if post is not None:
-            self.host.spawn(self._attempt(post))
+        if post is not None and self.policy is not None:
+            self.host.spawn(self._attempt(post, self.policy))
 
     def view(self) -> View:
         """What the machine may know of this memory."""
         host = self.host
         return View(
-            head=self.mailbox[0] if self.mailbox else None,
+            head=self.mailbox.head,
             in_flight=1 if self.in_flight else 0,
             read_to=self.read_to,
             seen=self.seen,
@@ -200,6 +194,8 @@ class Shell:
             may_start=self.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
             granted=self.granted,
             adopted=self.adopted is self.policy,
+            asking=self.asking or self.invalid,
+            absent_to=self.absent_to,
             bucket=self.bucket,
         )
 
@@ -207,19 +203,19 @@ class Shell:
         """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
         if not self.loaded or self.host.stopped:
             return None
-        if not self._exists():
-            return None
         while True:
-            now = self.host.clock.now()
-            step = next_step(self.state, self.policy, self.view(), now)
+            now, view = self.host.clock.now(), self.view()
+            step = next_step(self.state, self.policy, view, now)
             match step:
                 case c.Post():
                     self._take_token(now, step.free)
-                    self.in_flight, self.granted = self._pop(), 0
+                    self.in_flight, self.granted = self.mailbox.pop(), 0
                     return step
                 case c.Rest():
+                    self._forgo_grant(view)
                     return None
                 case c.WaitUntil(at):
+                    self._forgo_grant(view)
                     self._wake_at(at, now)
                     return None
                 case c.Read() | c.Fetch():
@@ -228,30 +224,32 @@ class Shell:
                 case c.Bury(burial):
                     self.burying = True
                     self.host.spawn(self._bury(burial))
+                case c.Ask():
+                    self.asking = True
+                    self.host.spawn(self._ask())
                 case c.Park():
                     self.park()
                 case _:
                     self._decide_step(step, now)
 
-    def _decide_step(
-        self, step: c.GiveUp | c.Ignore | c.Record | c.Reconfigure | c.Unpark, now: float
-    ) -> None:
+    def _decide_step(self, step: Decision, now: float) -> None:
         match step:
             case c.GiveUp(event, reason):
-                self.record(c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
-                self._release(self._pop().position, self.host.recorder.index)
+                self._let_go(c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
             case c.Ignore(event):
-                self.record(c.DropRepeat(event))
-                self._release(self._pop().position, self.host.recorder.index)
+                self._let_go(c.DropRepeat(event))
+            case c.Refuse(event, reason):
+                self._let_go(c.RefuseEvent(event.position, reason, now))
             case c.Record(event):
                 self._take_token(now, free=False)
                 self.granted = event.position
                 self.record(c.StartAttempt(event, now, self.bucket))
+            case c.Begin():
+                window = self.policy.dedup_window if self.policy else 0
+                self.record(c.OpenReceiver(now, self.state.frontier.position, window))
             case c.Reconfigure():
-                host = self.host
-                above = max(host.claim_position, host.bindings.received, self.read_to, self.seen)
                 limit = self.state.limit
-                self.record(c.Adopt(now, above, host.epoch, self.bucket_at(now)))
+                self.record(c.Adopt(now, self._taken_to, self.host.epoch, self.bucket_at(now)))
                 self.adopted = self.policy
                 if self.state.limit != limit:
                     self.bucket = self.state.bucket
@@ -260,37 +258,41 @@ class Shell:
             case _:
                 assert_never(step)
 
-    def _exists(self) -> bool:
-        """Whether there is a receiver to serve; if it is not certain, find out."""
-        if self.policy is not None:
-            if not self.state.opened:
-                now, window = self.host.clock.now(), self.policy.dedup_window
-                self.record(c.OpenReceiver(now, self.state.frontier.position, window))
-            return True
-        concerned = self.mailbox or self.state.opened or self.state.parked
-        if concerned and not (self.asking or self.invalid or self.in_flight or self.removing):
-            self.asking = True
-            self.host.spawn(self._ask())
-        return bool(self.state.burials)
+    def _let_go(self, command: c.GiveUpEvent | c.DropRepeat | c.RefuseEvent) -> None:
+        """The event at the head gets no attempt."""
+        self.record(command)
+        self._release(self.mailbox.pop().position, self.host.recorder.index)
+
+    def _forgo_grant(self, view: View) -> None:
+        """An attempt on record that is held up gets no second chance: its token was for a start at once."""
+        if not view.unconfirmed:
+            self.granted = 0
+
+    @property
+    def _taken_to(self) -> int:
+        """No event beyond this position can have been posted, by whichever owner."""
+        host = self.host
+        return max(host.claim_position, host.bindings.received, self.read_to, self.seen)
 
     # ---- attempts
 
-    async def _attempt(self, post: c.Post | None) -> None:
-        while post is not None and self.policy is not None:
+    async def _attempt(self, post: c.Post | None, policy: Policy | None) -> None:
+        """Make an attempt, under the configuration that it was decided by, and whatever follows it at once."""
+        while post is not None and policy is not None:
             outcome = await self.host.sender.send(Attempt(
-                receiver=self.receiver, policy=self.policy, event=post.event, sequence=post.sequence,
+                receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                 number=post.attempt, may_start=self.host.within_lease,
             ))  # fmt: skip
             if self.host.stopped:
                 return
             self._ended(post.event, outcome)
-            post = self._advance()
+            post, policy = self._advance(), self.policy
 
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()
         self.in_flight = None
         if isinstance(outcome, NotSent):
-            self._hold_first(event)
+            self.mailbox.put_back(event)
             return
         if isinstance(outcome, Answered):
             self.last_answer = outcome
@@ -299,7 +301,7 @@ class Shell:
         if entry is None:
             self._release(event.position, self.host.recorder.index)
         elif not self.state.parked or entry.next_at - now <= PARK_AFTER_S:
-            self._hold_first(event)
+            self.mailbox.put_back(event)
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None where there is no limit."""
@@ -331,17 +333,15 @@ class Shell:
         """Drop the waiting events from memory, on record; they lie in the stream."""
         now = self.host.clock.now()
         waiting = [each.stored_at for each in self.state.open]
-        waiting += [each.stored_at for each in (self.in_flight, *list(self.mailbox)[:1]) if each]
-        if not self.state.parked:
-            self.record(c.ParkReceiver(now, min(waiting, default=None)))
+        waiting += [each.stored_at for each in (self.in_flight, self.mailbox.head) if each]
+        parked = self.state.parked
+        self.record(c.ParkReceiver(now, min(waiting, default=None)))
+        if not parked:
             self.parked_mark = self.host.recorder.index
         for position in list(self.bound):
-            self.seen = self.known = max(self.seen, position)
-            self._release(position, self.parked_mark)
+            self._leave(position)
         self.mailbox.clear()
-        self.mailbox_bytes = 0
-        self.busy_reading = False
-        self.generation += 1
+        self._stop_reading()
         in_flight = self.in_flight.position if self.in_flight else 0
         self.read_to = max(self.state.frontier.position, in_flight)
 
@@ -352,6 +352,11 @@ class Shell:
             self.busy_reading = True
             self.host.spawn(self._read(step, self.generation))
 
+    def _stop_reading(self) -> None:
+        """Whatever is being read is of no use any more."""
+        self.busy_reading = False
+        self.generation += 1
+
     async def _read(self, step: c.Read | c.Fetch, generation: int) -> None:
         reach = self.seen
         found: Event | Batch | None
@@ -361,8 +366,9 @@ class Shell:
             else:
                 found = await self.host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)
         except Unavailable:
-            self.busy_reading = False
-            self._ask_again()
+            if generation == self.generation:
+                self.busy_reading = False
+                self._ask_again()
             return
         if self.host.stopped or generation != self.generation:
             return
@@ -375,24 +381,23 @@ class Shell:
 
     def _take_fetched(self, step: c.Step, event: Event | None) -> None:
         position = step.position if isinstance(step, c.Fetch) else 0
-        held = self.in_flight or (self.mailbox and self.mailbox[0].position == position)
-        if held or open_entry(self.state, position) is None:
+        if self.in_flight or self.mailbox.holds(position) or open_entry(self.state, position) is None:
             return
         if event is not None:
-            self._hold_first(event)
+            self.mailbox.put_back(event)
         else:
             now = self.host.clock.now()
             self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
             self._release(position, self.host.recorder.index)
 
     def _take_batch(self, batch: Batch, reach: int) -> None:
-        """Queue what was found, up to an event that was known to be there and is gone: that is recorded first."""
+        """Queue what was found, up to an event that was there and is gone: that is recorded first."""
         missing = self.known > self.read_to and all(each.position != self.known for each in batch.events)
         for event in batch.events:
             if missing and event.position > self.known:
                 break
             if event.position > self.read_to:
-                self._hold(event)
+                self.mailbox.append(event)
                 self.read_to = event.position
         complete = batch.complete or bool(batch.events and batch.events[-1].position > self.known)
         if missing and complete and not self.mailbox:
@@ -421,66 +426,49 @@ class Shell:
 
     async def _ask(self) -> None:
         """Nothing is known of this receiver: only the leader's answer decides."""
+        host, reach, taken_to = self.host, self.read_to, self._taken_to
+        waiting = 0
         try:
-            answer = await self.host.policies.confirm(self.receiver)
+            answer = await host.policies.confirm(self.receiver)
+            if isinstance(answer, Absent) and self.state.opened:
+                waiting = await host.backlog.count(self.receiver, self.state.frontier.position)
         except Unavailable:
             self.asking = False
             self._ask_again()
             return
         self.asking = False
-        if self.host.stopped or self.policy is not None:
+        if host.stopped:
             return
         match answer:
+            case _ if self.policy is not None:
+                pass
             case Policy():
-                self.configure(answer)
+                self.policy = answer
             case Invalid():
                 self.invalid = True
+            case Absent() if self.state.opened:
+                self._remove(taken_to, waiting)
             case Absent():
-                if self.state.opened or self.state.parked:
-                    await self._remove()
-                else:
-                    self._refuse_all()
+                self.absent_to = reach
             case _:
                 assert_never(answer)
+        self.poke()
 
     def _ask_again(self) -> None:
         if not self.host.stopped:
             now = self.host.clock.now()
             self._wake_at(now + ASK_AGAIN_S, now)
 
-    def _refuse_all(self) -> None:
+    def _remove(self, position: int, waiting: int) -> None:
+        """Discard what waits up to `position`, on record; what came since was for whoever is put there next."""
         now = self.host.clock.now()
-        while self.mailbox:
-            event = self._pop()
-            self.record(c.RefuseEvent(event.position, "unknown_receiver", now))
-            self._release(event.position, self.host.recorder.index)
-        self.read_to = self.seen = max(self.read_to, self.state.frontier.position)
-        self.poke()
-
-    async def _remove(self) -> None:
-        """Discard what waits, on record."""
-        self.removing = True
-        host = self.host
-        position = max(host.claim_position, host.bindings.received, self.read_to, self.seen)
-        try:
-            waiting = await host.backlog.count(self.receiver, self.state.frontier.position)
-        except Unavailable:
-            self.removing = False
-            self._ask_again()
-            return
-        self.removing = False
-        if host.stopped or self.policy is not None:
-            return
-        now = host.clock.now()
         self.record(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
         for bound in [each for each in self.bound if each <= position]:
-            self._release(bound, host.recorder.index)
-        self.mailbox = deque(each for each in self.mailbox if each.position > position)
-        self.mailbox_bytes = sum(each.size for each in self.mailbox)
-        self.generation += 1
-        self.busy_reading = False
-        self.read_to = self.seen = max(position, self.read_to)
-        self.poke()
+            self._release(bound, self.host.recorder.index)
+        self.mailbox.drop_to(position)
+        self._stop_reading()
+        self.read_to = max(self.read_to, position)
+        self.seen = max(self.seen, position)
 
     async def resume(self) -> None:
         """End disablement, backoff and throttling; returns once that is on record."""
@@ -497,8 +485,8 @@ class Shell:
         return (
             self.loaded
             and self.state is self.confirmed
-            and not (self.mailbox or self.bound or self.in_flight or self.busy_reading or self.burying)
-            and not (self.asking or self.removing or self.state.burials or self.state.parked)
+            and not (self.mailbox or self.bound or self.in_flight or self.pinging or self.busy_reading)
+            and not (self.asking or self.burying or self.state.burials or self.state.parked)
             and self._timer is None
         )
 
