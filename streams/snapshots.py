@@ -1,12 +1,10 @@
 """Snapshots of actors, and the checkpoint that says how far they reach, in the bucket of the actors.
 
 They only shorten the way back: the journal is the truth. A snapshot says as of which journal sequence it is
-true. Both are written in atomic batches that the key `_owner` fences, so that nobody back from the dead
-puts an old state over a young one, and read from the leader.
-
-Every batch bears a checkpoint that is true with it: one that is not the last of its write bears the
-checkpoint that was in force. So a batch may arrive late, twice, or after the ones that followed it: what it
-leaves behind is older, and whole, and the journal's tail after its checkpoint makes up for it.
+true, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
+key `_owner` is the fence: nobody back from the dead puts an old state over a young one. The one on the
+checkpoint, which every batch writes, keeps off our own: a batch that was repeated since its answer was lost
+may still arrive, and would put an older state beside a younger checkpoint.
 """
 
 import asyncio
@@ -19,8 +17,8 @@ from msgspec import Struct
 from actors.state import State
 from streams.answers import Put, Refused, Stored, Unanswered
 from streams.checkpoint import Checkpoint as Checkpoint
-from streams.checkpoint import encode_checkpoint, read_checkpoint
-from streams.claim import Claim
+from streams.checkpoint import encode_checkpoint
+from streams.claim import Claim, holds
 from streams.errors import Unavailable
 from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.jetstream import JetStream
@@ -33,6 +31,8 @@ BATCH = 256
 """Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
 PATIENCE_S = 5.0
 DELETED = {"KV-Operation": "DEL"}
+WHICH = "Angarium-Batch"
+"""The header of a checkpoint that names the batch it came with: claims have other epochs, batches numbers."""
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +54,12 @@ class Snapshots:
     def __init__(self, js: JetStream, names: Names, claim: Claim) -> None:
         self._js = js
         self._names = names
-        self._shard = claim.shard
+        self._claim = claim
         self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.owner(claim.shard)}
-        self._in_force: Put | None = None
+        self._checkpoint = names.checkpoint(claim.shard)
+        self._in_force = b""
+        self._revision: int | None = None
+        self._batches = 0
 
     async def load(self, receiver: str) -> State | None:
         """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""
@@ -65,7 +68,7 @@ class Snapshots:
 
     async def read(self, receiver: str) -> Snapshot | None:
         """The same, with the journal sequence as of which it is true."""
-        subject = self._names.actor(self._shard, receiver)
+        subject = self._names.actor(self._claim.shard, receiver)
         message = await self._js.last_message(self._names.actors, subject)
         if message is None or not message.data:
             return None
@@ -74,50 +77,72 @@ class Snapshots:
     async def write(
         self, states: Sequence[State], forget: Sequence[str], as_of: int, checkpoint: Checkpoint
     ) -> bool:
-        """Write the snapshots of `states`, delete those of `forget`, and make the checkpoint true by it.
+        """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint that then holds.
 
         The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
-        Raises `Unavailable` where it could not be stored for a while; some of it may be, which does no
-        harm.
+        Raises `Unavailable` where it could not be stored for a while; a part of it may be, which does no
+        harm, since only the last batch bears the new checkpoint, and the others the one in force again.
         """
+        if self._revision is None:
+            await self._look()
         puts = [self._put(Snapshot(as_of=as_of, state=state)) for state in states]
-        puts += [Put(self._names.actor(self._shard, receiver), b"", DELETED) for receiver in forget]
-        new = Put(self._names.checkpoint(self._shard), encode_checkpoint(checkpoint))
+        puts += [Put(self._names.actor(self._claim.shard, receiver), b"", DELETED) for receiver in forget]
         while len(puts) >= BATCH:
-            if not await self._store([*puts[: BATCH - 1], await self._checkpoint_in_force()]):
+            if not await self._store(puts[: BATCH - 1], self._in_force):
                 return False
             del puts[: BATCH - 1]
-        if not await self._store([*puts, new]):
-            return False
-        self._in_force = new
-        return True
+        return await self._store(puts, encode_checkpoint(checkpoint))
 
     def _put(self, snapshot: Snapshot) -> Put:
-        subject = self._names.actor(self._shard, snapshot.state.receiver)
+        subject = self._names.actor(self._claim.shard, snapshot.state.receiver)
         return Put(subject, msgspec.json.encode(snapshot))
 
-    async def _checkpoint_in_force(self) -> Put:
-        if self._in_force is None:
-            found = await read_checkpoint(self._js, self._names, self._shard)
-            data = encode_checkpoint(found or Checkpoint())
-            self._in_force = Put(self._names.checkpoint(self._shard), data)
-        return self._in_force
+    async def _look(self) -> str:
+        """See which checkpoint is in force; returns the batch that it came with."""
+        message = await self._js.last_message(self._names.actors, self._checkpoint)
+        self._revision = 0 if message is None else message.sequence
+        self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
+        return message.headers.get(WHICH, "") if message else ""
 
-    async def _store(self, puts: list[Put]) -> bool:
-        """One fenced batch. Too many at once (10210), one cut off (10176), a full store: it waits."""
-        first = puts[0]
-        fenced = [Put(first.subject, first.data, {**(first.headers or {}), **self._fence}), *puts[1:]]
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    async def _store(self, puts: list[Put], checkpoint: bytes) -> bool:
+        """One batch; False where the shard is another node's. Raises `Unavailable`."""
+        self._batches += 1
+        which = f"{self._claim.epoch}-{self._batches}"
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._repeat(puts, Put(self._checkpoint, checkpoint), which)
+        except TimeoutError:
+            raise Unavailable(f"snapshots of shard {self._claim.shard}: not stored in time") from None
+
+    async def _repeat(self, puts: list[Put], checkpoint: Put, which: str) -> bool:
+        """Publish the batch until it is decided. Too many at once (10210), a full store: it waits."""
         pauses = Pauses()
         while True:
-            answer = await self._js.publish_batch(fenced)
+            answer = await self._js.publish_batch(self._fenced(puts, checkpoint, which))
             match answer:
-                case Stored():
+                case Stored(sequence):
+                    self._in_force, self._revision = checkpoint.data, sequence
                     return True
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                    return False
+                    if await self._look() == which:
+                        return True
+                    if not await holds(self._js, self._names, self._claim):
+                        return False
                 case Refused() | Unanswered():
-                    log.debug("snapshot.repeated", extra={"shard": self._shard, "answer": str(answer)})
-            if asyncio.get_running_loop().time() >= deadline:
-                raise Unavailable(f"snapshots of shard {self._shard}: {answer}")
+                    log.debug("snapshot.repeated", extra={"shard": self._claim.shard, "answer": str(answer)})
             await pauses.wait()
+
+    def _fenced(self, puts: list[Put], checkpoint: Put, which: str) -> list[Put]:
+        """The batch with its expectations. A message bears one: a checkpoint that comes alone only the fence.
+
+        That one may be late, since it is true beside all that came after it.
+        """
+        if not puts:
+            return [Put(checkpoint.subject, checkpoint.data, {WHICH: which, **self._fence})]
+        first, *others = puts
+        chained = {WHICH: which, EXPECTED: str(self._revision)}
+        return [
+            Put(first.subject, first.data, {**(first.headers or {}), **self._fence}),
+            *others,
+            Put(checkpoint.subject, checkpoint.data, chained),
+        ]

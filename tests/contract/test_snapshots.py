@@ -1,4 +1,4 @@
-"""Snapshots and checkpoint: fenced, whole in themselves, and never younger than what is confirmed."""
+"""Snapshots and checkpoint: fenced against others and against our own late batches, and whole together."""
 
 from collections.abc import AsyncIterator
 
@@ -10,6 +10,7 @@ from actors.errors import NewerVersion
 from actors.state import Counters, State
 from streams.answers import Answer, Put, Refused, Stored, Unanswered
 from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.claim import Owner
 from streams.errors import NotOurs, Unavailable
 from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.jetstream import JetStream
@@ -91,7 +92,7 @@ class TestTheFence:
     async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
         """The new claim is not in the journal yet, but what it will read must stand still."""
         old = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.owner(SHARD), b"{}")
+        await js.publish(names.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
 
     async def test_it_stands_on_the_first_message_of_each_batch(
@@ -122,48 +123,48 @@ class TestTheFence:
 
 
 class TestLateBatches:
-    """Whatever order batches arrive in: no snapshot is older than the checkpoint beside it."""
+    """A batch was repeated since its answer was lost, and the first one arrives after all."""
 
-    async def test_each_bears_a_checkpoint_that_is_true_with_it(
-        self, names: Names, faulty: FaultyJetStream
-    ) -> None:
-        claimed = await own(faulty, names, "a")
-        batches = remember_batches(faulty)
-        snapshots = Snapshots(faulty, names, claimed)
-        await snapshots.write(states(2 * BATCH), [], 7, Checkpoint(sequence=7))
-        await snapshots.write(states(BATCH), [], 9, Checkpoint(sequence=9))
-        said = [msgspec.json.decode(batch[-1].data, type=Checkpoint).sequence for batch in batches]
-        assert said == [0, 0, 7, 7, 9]
-
-    async def test_one_that_comes_late_leaves_no_gap(
+    async def test_none_is_stored_twice_or_out_of_order(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        claimed = await own(faulty, names, "a")
-        snapshots = Snapshots(faulty, names, claimed)
-        await snapshots.write([state()], [], 5, Checkpoint(sequence=5))
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
         await snapshots.write(states(BATCH, delivered=1), [], 7, Checkpoint(sequence=7))
-        await snapshots.write(states(BATCH, delivered=2), [], 9, Checkpoint(sequence=9))
+        await snapshots.write(states(3, delivered=2), [], 9, Checkpoint(sequence=9))
+        assert len(batches) == 3
         for late in batches:
-            assert isinstance(await js.publish_batch(late), Stored)
-            checkpoint = await read_checkpoint(js, names, SHARD)
-            assert checkpoint is not None
-            for each in states(BATCH):
-                snapshot = await snapshots.read(each.receiver)
-                assert snapshot is not None
-                assert snapshot.as_of >= checkpoint.sequence
+            answer = await js.publish_batch(late)
+            assert isinstance(answer, Refused)
+            assert answer.code == WRONG_LAST_SEQUENCE
+        assert await snapshots.load("acme.r0") == state("acme.r0", delivered=2)
 
-    async def test_the_checkpoint_in_force_is_the_stored_one(
+    async def test_a_checkpoint_alone_stops_nothing(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        """It is true beside younger snapshots, and the next batch goes on from it."""
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
+        batches = remember_batches(faulty)
+        await snapshots.write([], [], 5, Checkpoint(sequence=5))
+        await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        assert isinstance(await js.publish_batch(batches[0]), Stored)
+        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
+        assert await snapshots.load(RECEIVER) == state(delivered=2)
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=9)
+
+    async def test_only_the_last_of_a_write_bears_its_checkpoint(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """A new owner has written none yet."""
+        """Before it not all is written that the checkpoint speaks of."""
         first = await own(faulty, names, "a")
         await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
-        second = await own(faulty, names, "b")
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "b"))
         batches = remember_batches(faulty)
-        await Snapshots(faulty, names, second).write(states(BATCH), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(2 * BATCH), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(BATCH), [], 9, Checkpoint(sequence=9))
         said = [msgspec.json.decode(batch[-1].data, type=Checkpoint) for batch in batches]
-        assert said == [Checkpoint(sequence=5, floor=3), Checkpoint(sequence=7)]
+        assert said[:3] == [Checkpoint(sequence=5, floor=3)] * 2 + [Checkpoint(sequence=7)]
+        assert [each.sequence for each in said] == [5, 5, 7, 7, 9]
 
 
 class TestTrouble:
@@ -180,13 +181,28 @@ class TestTrouble:
         assert len(batches) == 3
         assert await snapshots.load(RECEIVER) == state()
 
+    async def test_an_answer_that_was_lost(
+        self, js: JetStream, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
+        publish_batch, answers = faulty.publish_batch, [Unanswered("lost")]
+
+        async def lose(puts: list[Put], timeout_s: float = 5.0) -> Answer:
+            answer = await publish_batch(puts, timeout_s)
+            return answers.pop() if answers else answer
+
+        faulty.publish_batch = lose  # type: ignore[method-assign, assignment]
+        assert await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
+        assert await snapshots.load(RECEIVER) == state(delivered=2)
+
     async def test_that_does_not_pass_is_told(
         self, names: Names, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streams.snapshots.PATIENCE_S", 0.1)
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
-        with pytest.raises(Unavailable, match="lost"):
+        with pytest.raises(Unavailable, match="not stored in time"):
             await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
 
 
