@@ -31,8 +31,6 @@ BATCH = 256
 """Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
 PATIENCE_S = 5.0
 DELETED = {"KV-Operation": "DEL"}
-WHICH = "Angarium-Batch"
-"""The header of a checkpoint that names the batch it came with: claims have other epochs, batches numbers."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class Snapshots:
         self._checkpoint = names.checkpoint(claim.shard)
         self._in_force = b""
         self._revision: int | None = None
-        self._batches = 0
+        self._trouble = ""
 
     async def load(self, receiver: str) -> State | None:
         """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""
@@ -97,50 +95,51 @@ class Snapshots:
         subject = self._names.actor(self._claim.shard, snapshot.state.receiver)
         return Put(subject, msgspec.json.encode(snapshot))
 
-    async def _look(self) -> str:
-        """See which checkpoint is in force; returns the batch that it came with."""
+    async def _look(self) -> None:
+        """See which checkpoint is in force."""
         message = await self._js.last_message(self._names.actors, self._checkpoint)
         self._revision = 0 if message is None else message.sequence
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
-        return message.headers.get(WHICH, "") if message else ""
 
     async def _store(self, puts: list[Put], checkpoint: bytes) -> bool:
         """One batch; False where the shard is another node's. Raises `Unavailable`."""
-        self._batches += 1
-        which = f"{self._claim.epoch}-{self._batches}"
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await self._repeat(puts, Put(self._checkpoint, checkpoint), which)
+                return await self._repeat(puts, Put(self._checkpoint, checkpoint))
         except TimeoutError:
-            raise Unavailable(f"snapshots of shard {self._claim.shard}: not stored in time") from None
+            log.warning("snapshot.delayed", extra={"shard": self._claim.shard, "why": self._trouble})
+            raise Unavailable(f"snapshots of shard {self._claim.shard}: {self._trouble}") from None
 
-    async def _repeat(self, puts: list[Put], checkpoint: Put, which: str) -> bool:
-        """Publish the batch until it is decided. Too many at once (10210), a full store: it waits."""
+    async def _repeat(self, puts: list[Put], checkpoint: Put) -> bool:
+        """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.
+
+        An expectation that does not hold while `_owner` is ours was met by a batch of our own: by this one,
+        whose answer was lost, or by a checkpoint that came late. To store it on top of that is right in both.
+        """
         pauses = Pauses()
         while True:
-            answer = await self._js.publish_batch(self._fenced(puts, checkpoint, which))
+            answer = await self._js.publish_batch(self._fenced(puts, checkpoint))
             match answer:
                 case Stored(sequence):
                     self._in_force, self._revision = checkpoint.data, sequence
                     return True
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                    if await self._look() == which:
-                        return True
                     if not await holds(self._js, self._names, self._claim):
                         return False
-                case Refused() | Unanswered():
-                    log.debug("snapshot.repeated", extra={"shard": self._claim.shard, "answer": str(answer)})
+                    await self._look()
+                case Refused(text=why) | Unanswered(why=why):
+                    self._trouble = why
             await pauses.wait()
 
-    def _fenced(self, puts: list[Put], checkpoint: Put, which: str) -> list[Put]:
+    def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
         """The batch with its expectations. A message bears one: a checkpoint that comes alone only the fence.
 
         That one may be late, since it is true beside all that came after it.
         """
         if not puts:
-            return [Put(checkpoint.subject, checkpoint.data, {WHICH: which, **self._fence})]
+            return [Put(checkpoint.subject, checkpoint.data, self._fence)]
         first, *others = puts
-        chained = {WHICH: which, EXPECTED: str(self._revision)}
+        chained = {EXPECTED: str(self._revision)}
         return [
             Put(first.subject, first.data, {**(first.headers or {}), **self._fence}),
             *others,

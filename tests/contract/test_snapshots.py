@@ -95,6 +95,12 @@ class TestTheFence:
         await js.publish(names.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
 
+    async def test_a_checkpoint_alone_is_fenced_too(self, js: JetStream, names: Names) -> None:
+        old = Snapshots(js, names, await own(js, names, "a"))
+        await own(js, names, "b")
+        assert not await old.write([], [], 7, Checkpoint(sequence=7))
+        assert await read_checkpoint(js, names, SHARD) is None
+
     async def test_it_stands_on_the_first_message_of_each_batch(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
@@ -202,7 +208,7 @@ class TestTrouble:
         monkeypatch.setattr("streams.snapshots.PATIENCE_S", 0.1)
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
-        with pytest.raises(Unavailable, match="not stored in time"):
+        with pytest.raises(Unavailable, match="of shard 2: lost"):
             await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
 
 
