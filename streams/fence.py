@@ -34,7 +34,10 @@ class Appended(Struct, frozen=True):
 
 
 class Overtaken(Struct, frozen=True):
-    """It is not stored and never will be; the subject's last message is this one (None: there is none)."""
+    """The subject's last message is this one (None: there is none) and not ours.
+
+    Ours may lie before it, if its answer was lost, and else cannot be stored any more.
+    """
 
     last: StoredMessage | None
 
