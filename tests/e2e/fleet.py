@@ -1,0 +1,170 @@
+"""A whole installation of real processes: one nats-server, any number of nodes, receivers that write down.
+
+Tests wait for conditions only. While they wait, a node that ended by itself fails them at once.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streams.answers import Stored, StoredMessage
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.partitions import shard_of
+from streams.receivers import Receivers
+from streams.setup import setup
+from streams.topology import Names, Settings
+from tests.e2e.nodes import Node, owner_of_port
+from tests.e2e.ownership import Flush
+from tests.e2e.records import Arrival
+from tests.e2e.sink import Sink
+
+SHARDS = 16
+PATIENCE_S = 60.0
+LOOK_S = 0.005
+names = Names()
+
+
+class Fleet:
+    """Made by `open_fleet`. `js` is a connection of the test's own."""
+
+    def __init__(self, server: EmbeddedServer, js: JetStream, sink: Sink, directory: Path) -> None:
+        self.server = server
+        self.js = js
+        self.sink = sink
+        self.nodes: dict[str, Node] = {}
+        self._directory = directory
+        self._receivers = Receivers(js, names)
+
+    async def configure(self, receivers: Iterable[str], **members: Any) -> None:
+        """Put the configuration of receivers at the sink, each at its own path."""
+        for receiver in receivers:
+            config = msgspec.json.encode({"url": self.sink.url(receiver), **members})
+            answer = await self._receivers.put(receiver, config)
+            assert isinstance(answer, Stored), answer
+
+    async def start(self, name: str = "one") -> Node:
+        """Start a node, or one that has ended once more; it owns nothing yet."""
+        if name not in self.nodes:
+            self.nodes[name] = Node(name, self._directory, self.server.url, SHARDS)
+        node = self.nodes[name]
+        await node.start()
+        return node
+
+    async def start_ready(self, name: str = "one") -> Node:
+        """The same, and wait until it owns whatever it should."""
+        node = await self.start(name)
+        await self.hears(node, "node.ready")
+        return node
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Return when it holds. Fails where that takes too long, or a node has ended by itself."""
+
+        async def asked() -> bool:
+            return holds()
+
+        await self.until_true(asked, what)
+
+    async def until_true(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
+        """The same for a condition that has to be asked for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not await holds():
+            for node in self.nodes.values():
+                assert not node.failed, f"node {node.name} ended by itself: {node.said[-3:]}"
+            assert time.monotonic() < deadline, f"it never came about that {what}"
+            await asyncio.sleep(LOOK_S)
+
+    async def hears(self, node: Node, event: str, times: int = 1) -> None:
+        """Return when the running process of a node has logged that so often."""
+        await self.until(lambda: node.times(event) >= times, f"{node.name} says {event} ({times})")
+
+    async def close(self) -> None:
+        """End what is left; no node may have complained."""
+        for node in self.nodes.values():
+            await node.kill()
+        assert not [complaint for node in self.nodes.values() for complaint in node.complaints]
+
+    # ---- looking
+
+    async def ask(self, verb: str, receiver: str) -> dict[str, Any]:
+        """The answer to a control request."""
+        answer = await self.js.request(f"angarium.ctl.{verb}.{receiver}", b"", timeout_s=5.0)
+        members: dict[str, Any] = msgspec.json.decode(answer.data)
+        assert members["ok"], members
+        return members
+
+    async def read(self, stream: str, subject: str) -> list[StoredMessage]:
+        """All messages of a subject, oldest first."""
+        messages: list[StoredMessage] = []
+        pending = 1
+        while pending:
+            page = await self.js.read(stream, subject, messages[-1].sequence + 1 if messages else 1)
+            messages += page.messages
+            pending = page.pending
+        return messages
+
+    async def flushes(self) -> list[Flush]:
+        """Every flush of every shard, in the order of the journal."""
+        to_arrivals_s = time.monotonic() - time.time()
+        return [
+            _flush(each, to_arrivals_s)
+            for each in await self.read(names.journal, f"{names.prefix}.journal.*")
+        ]
+
+    def arrivals(self) -> dict[int, list[Arrival]]:
+        """All that came, by shard."""
+        found: dict[int, list[Arrival]] = {}
+        for receiver, seen in self.sink.arrivals.items():
+            found.setdefault(shard(receiver), []).extend(seen)
+        return found
+
+    async def owners(self) -> dict[int, str]:
+        """Who holds which shard, by the bucket."""
+        found: dict[int, str] = {}
+        for shard in range(SHARDS):
+            message = await self.js.last_message(names.actors, names.owner(shard))
+            if message is not None:
+                owner = msgspec.json.decode(message.data)
+                if owner["released"] is None:
+                    found[shard] = owner["node"]
+        return found
+
+
+def shard(receiver: str) -> int:
+    """The shard of a receiver."""
+    tenant, _, name = receiver.partition(".")
+    return shard_of(tenant, name, SHARDS)
+
+
+def _flush(message: StoredMessage, to_arrivals_s: float) -> Flush:
+    """What the journal's message says, as its documentation has it."""
+    said = msgspec.json.decode(message.data)
+    return Flush(
+        shard=int(message.subject.rpartition(".")[2]), node=said["node"], epoch=said["epoch"],
+        flush=said["flush"], at=said["at"] + to_arrivals_s,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def open_fleet(directory: Path, sync_interval: str | None = None) -> AsyncIterator[Fleet]:
+    """An installation without a node so far; `sync_interval` is the server's (`EmbeddedServer`)."""
+    async with AsyncExitStack() as stack:
+        sink = await stack.enter_async_context(Sink())
+        server = EmbeddedServer(directory / "nats", port=0, sync_interval=sync_interval)
+        await stack.enter_async_context(server)
+        wire = await connect(ConnectOptions(servers=(server.url,), name="test"))
+        stack.push_async_callback(wire.close)
+        js = JetStream(wire)
+        await js.start()
+        stack.push_async_callback(js.stop)
+        await setup(js, Settings(shards=SHARDS, max_bytes=512 << 20))
+        fleet = Fleet(server, js, sink, directory)
+        sink.whose = lambda port: owner_of_port(port, fleet.nodes.values())
+        stack.push_async_callback(fleet.close)
+        yield fleet

@@ -1,0 +1,106 @@
+"""Producers under which a fleet is tried: one a receiver, each waits until its event was acknowledged.
+
+An event whose acknowledgement was lost is published again with the same `Nats-Msg-Id`, as any careful
+producer does. So `published` is the order in which the stream holds them, and nothing else was accepted.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from streams.answers import Stored
+from streams.jetstream import JetStream
+from tests.e2e.fleet import Fleet
+from tests.e2e.records import Record, breaches, needless_repeats, repeats
+from tests.e2e.sink import Reply
+
+RECEIVERS = tuple(f"t.r{number}" for number in range(20))
+SLOW = RECEIVERS[::5]
+EVERY_S = 0.04
+AT_ONCE = 500
+
+
+async def mixed_load(fleet: Fleet) -> "Load":
+    """For receivers of which some take their time, so that a crash always finds attempts in flight."""
+    await fleet.configure(RECEIVERS)
+    fleet.sink.manners |= dict.fromkeys(SLOW, lambda _: Reply(delay_s=0.02))
+    return Load(fleet, RECEIVERS)
+
+
+class Load:
+    """What was published, by receiver, as records that share the arrivals of the fleet's sink."""
+
+    def __init__(self, fleet: Fleet, receivers: Iterable[str]) -> None:
+        self.records = [Record(receiver=each, arrivals=fleet.sink.arrivals[each]) for each in receivers]
+        self._fleet = fleet
+        self._stopping = False
+
+    @asynccontextmanager
+    async def flowing(self) -> AsyncIterator[None]:
+        """Publish to each receiver, every so often, for as long as the block lasts; then wait for it all."""
+        async with asyncio.TaskGroup() as group:
+            for record in self.records:
+                group.create_task(self._flow(record))
+            try:
+                yield
+            finally:
+                self._stopping = True
+        await self.arrived()
+
+    async def publish(self, count: int, body: bytes = b"{}") -> None:
+        """Publish to each receiver, many at once, in order."""
+        for record in self.records:
+            start = len(record.published)
+            ids = [f"{_token(record)}:{number}" for number in range(start, start + count)]
+            for first in range(0, count, AT_ONCE):
+                js, some = self._fleet.js, ids[first : first + AT_ONCE]
+                await asyncio.gather(*(publish(js, record.receiver, each, body) for each in some))
+            record.published += ids
+
+    async def pass_some(self, rng: random.Random) -> None:
+        """Return at some moment under load: a random number of requests from now."""
+        sink, moment = self._fleet.sink, self._fleet.sink.total + rng.randint(1, 600)
+        await self._fleet.until(lambda: sink.total >= moment, f"request {moment} came")
+
+    async def arrived(self) -> None:
+        """Return when every event was accepted."""
+        waiting = list(self.records)
+
+        def all_arrived() -> bool:
+            while waiting and waiting[-1].complete:
+                waiting.pop()
+            return not waiting
+
+        await self._fleet.until(all_arrived, f"all of {self.total} events were accepted")
+
+    @property
+    def total(self) -> int:
+        return sum(len(record.published) for record in self.records)
+
+    async def _flow(self, record: Record) -> None:
+        while not self._stopping:
+            event_id = f"{_token(record)}:{len(record.published)}"
+            await publish(self._fleet.js, record.receiver, event_id)
+            record.published.append(event_id)
+            await asyncio.sleep(EVERY_S)
+
+    def check(self, crashes_at: Sequence[float] = ()) -> None:
+        """Every promise, by the records; what is repeated must have a crash before it."""
+        again = zip(*(repeats(record, crashes_at) for record in self.records), strict=True)
+        print(f"{self.total} events; came again before the first crash and after each: {[*map(sum, again)]}")
+        assert breaches(self.records) == []
+        assert list(needless_repeats(self.records, crashes_at)) == []
+
+
+def _token(record: Record) -> str:
+    return record.receiver.replace(".", ":")
+
+
+async def publish(js: JetStream, receiver: str, event_id: str, body: bytes = b"{}") -> int:
+    """Publish until it is acknowledged; returns the position."""
+    while True:
+        answer = await js.publish(f"angarium.deliver.{receiver}", body, {"Nats-Msg-Id": event_id})
+        if isinstance(answer, Stored):
+            return answer.sequence
+        await asyncio.sleep(0.05)  # The server is away; it will not take it sooner for being asked at once.

@@ -1,0 +1,146 @@
+"""A node as a process of its own: started, killed, put to sleep, woken, and looked into.
+
+Its log is read as it grows, since that tells what no request could: that a lease lapsed, or a shard was
+handed over. Linux tells how much memory it takes, and whose the other end of a connection is.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.commands import COMMAND, ROOT
+
+TTL_S = 2
+"""The least that the settings take: so long, and half a second, until a dead node is followed."""
+
+HAS_PROC = Path("/proc/self/status").exists()
+
+
+class Node:
+    """One process after the other under one name.
+
+    `said` is what the current one has logged; `complaints` what none should ever have to say: errors, and
+    whatever is no line of a log, such as a traceback.
+    """
+
+    def __init__(self, name: str, directory: Path, nats: str, shards: int) -> None:
+        self.name = name
+        self.said: list[dict[str, Any]] = []
+        self.complaints: list[str] = []
+        self._log = directory / f"{name}.log"
+        self._read_to = 0
+        self._process: asyncio.subprocess.Process | None = None
+        self._ended = False
+        self._command = (
+            *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards), "--ttl-s", str(TTL_S),
+            "--allow-http", "--allow-network", "127.0.0.0/8", "--log-format", "json",
+        )  # fmt: skip
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.returncode is not None and not self._ended
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start a process; it owns nothing yet."""
+        self.read_log()
+        self.said.clear()
+        self._ended = False
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")}
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self._log.parent, env=clean | {"PYTHONPATH": str(ROOT)},
+            )  # fmt: skip
+
+    async def kill(self) -> None:
+        """SIGKILL, awake or asleep; returns when it is gone."""
+        if self.running:
+            await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """SIGTERM; returns when it has handed everything over and ended well."""
+        assert await self._end(signal.SIGTERM) == 0, self.said[-5:]
+
+    async def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        self._ended = True
+        self._process.send_signal(number)
+        status = await self._process.wait()
+        self.read_log()
+        return status
+
+    def sleep(self) -> None:
+        """SIGSTOP: it does nothing, and does not know."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def times(self, event: str) -> int:
+        """How often the process has logged that."""
+        self.read_log()
+        return sum(line["event"] == event for line in self.said)
+
+    def read_log(self) -> None:
+        """Take what has been logged since; a last line may still be on its way."""
+        if not self._log.exists():
+            return
+        with self._log.open("rb") as log:
+            log.seek(self._read_to)
+            whole, newline, _ = log.read().rpartition(b"\n")
+        self._read_to += len(whole + newline)
+        lines = [_line(text) for text in whole.splitlines()]
+        self.said += lines
+        self.complaints += [f"{self.name}: {line}" for line in lines if line["level"] == "error"]
+
+    def memory_mb(self, which: str) -> float:
+        """`VmRSS` is what it takes, `VmHWM` the most that it ever took (proc_pid_status(5))."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{which}:"))
+
+
+def _line(text: bytes) -> dict[str, Any]:
+    try:
+        line: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {"level": "error", "event": "no.log_line", "message": text.decode(errors="replace")}
+    return line
+
+
+def owner_of_port(port: int, nodes: Iterable[Node]) -> str:
+    """The name of the node that has a TCP socket on this local port (proc_net_tcp(5)); empty: not known."""
+    if not HAS_PROC:
+        return ""
+    wanted = f":{port:04X}"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(wanted)}
+    for node in nodes:
+        if node.running and not sockets.isdisjoint(_descriptors(node.pid)):
+            return node.name
+    return ""
+
+
+def _descriptors(pid: int) -> list[str]:
+    """What the open descriptors of a process are, as far as it lives and keeps them while we look."""
+    found = []
+    with suppress(OSError):
+        for each in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(FileNotFoundError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{each}"))
+    return found

@@ -1,0 +1,42 @@
+"""Nodes that come and go in order, under load: nothing repeated, nothing lost, and each has its share."""
+
+import random
+
+from streams.rendezvous import wanted
+from tests.e2e.fleet import SHARDS, Fleet
+from tests.e2e.load import mixed_load
+from tests.e2e.ownership import zombies_posted, zombies_wrote
+
+
+async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rng: random.Random) -> None:
+    """One alone, two together, the newcomer leaves, it comes back, and now the first one leaves."""
+    load = await mixed_load(fleet)
+    one = await fleet.start_ready("one")
+    async with load.flowing():
+        await load.pass_some(rng)
+        two = await fleet.start_ready("two")
+        await shared_out(fleet, "one", "two")
+        await load.pass_some(rng)
+        await two.stop()
+        await shared_out(fleet, "one")
+        await load.pass_some(rng)
+        await fleet.start_ready("two")
+        await shared_out(fleet, "one", "two")
+        await load.pass_some(rng)
+        await one.stop()
+        await shared_out(fleet, "two")
+        await load.pass_some(rng)
+    load.check()
+    flushes = await fleet.flushes()
+    assert list(zombies_wrote(flushes)) == []
+    assert list(zombies_posted(fleet.arrivals(), flushes)) == []
+
+
+async def shared_out(fleet: Fleet, *nodes: str) -> None:
+    """Return when each node owns what rendezvous hashing gives it."""
+    fair = {number: node for node in nodes for number in wanted(SHARDS, node, nodes)}
+    await fleet.until_true(lambda: owned_by(fleet, fair), f"the shards are shared out among {nodes}")
+
+
+async def owned_by(fleet: Fleet, fair: dict[int, str]) -> bool:
+    return await fleet.owners() == fair

@@ -1,0 +1,127 @@
+"""The checks themselves: a record that keeps every promise, and for each rule one that breaks it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.records import (
+    REPEATS_MAX,
+    RULES,
+    Arrival,
+    Record,
+    breaches,
+    changed_numbers,
+    crowded,
+    early,
+    excess,
+    gaps,
+    lost,
+    mean_rate,
+    misordered,
+    needless_repeats,
+    repeats,
+    shared_numbers,
+    unheard_of,
+)
+
+
+def record(published: str, *arrivals: tuple[int, str] | tuple[int, str, int | None]) -> Record:
+    """One letter an event; arrivals are number, event, and what was answered, at 0 s, 1 s, 2 s and so on."""
+    return Record(
+        receiver="t.r",
+        published=list(published),
+        arrivals=[
+            Arrival(at=at, sequence=number, event_id=event_id, status=status[0] if status else 200)
+            for at, (number, event_id, *status) in enumerate(arrivals)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        record(""),
+        record("abc", (1, "a"), (2, "b"), (3, "c")),
+        record("ab", (1, "a", 503), (1, "a", None), (1, "a"), (2, "b")),
+        record("abc", (1, "a"), (2, "b"), (1, "a"), (2, "b"), (3, "c")),
+    ],
+    ids=["nothing", "at once", "after failures", "repeated by a crash"],
+)
+def test_what_is_promised_passes(kept: Record) -> None:
+    assert breaches([kept]) == []
+    assert kept.complete
+
+
+BREACHES = [
+    (lost, record("ab", (1, "a"))),
+    (lost, record("a", (1, "a", 503))),
+    (lost, record("a", (1, "a", None))),
+    (unheard_of, record("a", (1, "a"), (2, "x"))),
+    (misordered, record("abc", (1, "a"), (2, "c"), (3, "b"))),
+    (early, record("ab", (1, "a", 503), (2, "b"), (1, "a"))),
+    (early, record("ab", (2, "b"), (1, "a"))),
+    (
+        crowded,
+        Record(receiver="t.r", published=["a"], arrivals=[Arrival(at=0, sequence=1, event_id="a", beside=1)]),
+    ),
+    (gaps, record("ab", (1, "a"), (3, "b"))),
+    (gaps, record("a", (0, "a"))),
+    (shared_numbers, record("ab", (1, "a"), (1, "b"))),
+    (changed_numbers, record("ab", (1, "a"), (2, "a"), (3, "b"))),
+]
+
+
+@pytest.mark.parametrize(("rule", "broken"), BREACHES)
+def test_a_breach_is_found(rule: Callable[[Record], Iterator[str]], broken: Record) -> None:
+    found = list(rule(broken))
+    assert found
+    assert {f"t.r: {breach}" for breach in found} <= set(breaches([broken]))
+
+
+def test_every_rule_has_its_breach() -> None:
+    assert {rule for rule, _ in BREACHES} == set(RULES)
+
+
+def test_what_is_missing_is_not_complete() -> None:
+    assert not record("ab", (1, "a"), (2, "b", 500)).complete
+
+
+def test_repeats_belong_to_the_crash_before_them() -> None:
+    seen = record("abc", (1, "a"), (1, "a"), (2, "b"), (1, "a"), (2, "b"), (2, "b"), (3, "c"))
+    assert repeats(seen) == [4]
+    assert repeats(seen, [2.5, 4.5]) == [1, 2, 1]
+
+
+def test_an_attempt_after_a_failure_is_no_repeat() -> None:
+    assert repeats(record("a", (1, "a", 503), (1, "a", None), (1, "a"))) == [0]
+
+
+def test_repeats_need_a_crash_and_are_bounded() -> None:
+    many = [(number, f"e{number}") for number in range(1, REPEATS_MAX + 2)]
+    again = Record(receiver="t.r", arrivals=record("", *many, *many).arrivals)
+    crash_at = float(len(many))
+    assert "nothing had crashed" in next(needless_repeats([again]))
+    assert f"{REPEATS_MAX + 1} accepted events came again after crash 1" in next(
+        needless_repeats([again], [crash_at])
+    )
+    del again.arrivals[-1]
+    assert list(needless_repeats([again], [crash_at])) == []
+
+
+@pytest.mark.parametrize(
+    ("starts_at", "above"),
+    [
+        ([0.0], -4.0),
+        ([0.0] * 5, 0.0),
+        ([0.0] * 6, 1.0),
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3], 0.0),
+        ([0.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.05], 0.5),
+    ],
+    ids=["one", "a burst", "one too many", "a burst, then the rate", "hidden by a quiet time"],
+)
+def test_the_worst_window_is_found(starts_at: list[float], above: float) -> None:
+    assert excess(starts_at, per_second=10, burst=5) == pytest.approx(above)
+
+
+def test_the_mean_rate_is_that_between_first_and_last() -> None:
+    assert mean_rate([5.0, 5.1, 5.2, 5.5]) == pytest.approx(6)
