@@ -127,12 +127,10 @@ class Api:
     def _stream_info(self, name: str, body: Body) -> Answer:
         stream = self._stream(name)
         answer = self._described(stream) | {"total": 0, "offset": 0, "limit": 0}
-        if pattern := body.get("subjects_filter"):
-            counts, offset = stream.store.counts(pattern), body.get("offset", 0)
-            listed = dict(list(counts.items())[offset : offset + SUBJECTS_MAX])
+        if counts := stream.store.counts(body.get("subjects_filter", "")):
+            offset = body.get("offset", 0)
             answer |= {"total": len(counts), "offset": offset, "limit": SUBJECTS_MAX}
-            if listed:
-                answer["state"]["subjects"] = listed
+            answer["state"]["subjects"] = dict(list(counts.items())[offset : offset + SUBJECTS_MAX])
         return answer
 
     def _described(self, stream: Stream) -> Answer:
@@ -169,19 +167,13 @@ class Api:
         if stream.config["deny_purge"]:
             raise Refused(refusals.PURGE_DENIED)
         if "filter" in body:
-            purged = self._purge_subject(stream, body)
+            below = body.get("seq", stream.store.last + 1)
+            purged = stream.purge_subject(body["filter"], below, body.get("keep", 0))
         else:
             if "keep" in body:
                 raise Refused(refusals.not_supported("a purge that keeps some, without a filter"))
             purged = stream.purge(body.get("seq", stream.store.last + 1))
         return {"success": True, "purged": purged}
-
-    def _purge_subject(self, stream: Stream, body: Body) -> int:
-        below = body.get("seq", stream.store.last + 1)
-        found = [stream.store.subjects[subject] for subject in stream.store.counts(body["filter"])]
-        sequences = sorted(sequence for list_ in found for sequence in list_ if sequence < below)
-        kept = body.get("keep", 0)
-        return sum(map(stream.remove, sequences[: len(sequences) - kept]))
 
     def _stream_names(self, body: Body) -> Answer:
         subject = body.get("subject")
@@ -196,7 +188,7 @@ class Api:
 
     def _message(self, name: str, body: Body) -> Answer:
         store = self._stream(name).store
-        match body:
+        match {name: value for name, value in body.items() if value}:
             case {"last_by_subj": pattern, **rest} if not rest:
                 message = store.last_of(pattern)
             case {"next_by_subj": pattern, **rest} if not rest.keys() - {"seq"}:
@@ -215,6 +207,8 @@ class Api:
             raise Refused(Refusal(500, 10057, "message delete not permitted"))
         if sequence > stream.store.last:
             raise Refused(Refusal(500, 10057, "stream store EOF"))
+        if sequence < stream.store.first:
+            raise Refused(Refusal(500, 10057, "no message found"))
         if not stream.remove(sequence):
             raise Refused(Refusal(400, 10043, f"sequence {sequence} not found"))
         return {"success": True}
@@ -283,7 +277,7 @@ def _decoded(data: bytes) -> Body:
 
 def _message_answer(message: Stored) -> Answer:
     answer: Answer = {"subject": message.subject, "seq": message.sequence}
-    if message.headers:
+    if message.headers is not None:
         answer["hdrs"] = header_block(message.headers)
     if message.data:
         answer["data"] = message.data

@@ -31,20 +31,22 @@ class Batches:
 
     def publish(self, draft: Draft) -> dict[str, Any] | None:
         """Take one message of a batch; None is the empty answer to one that is staged."""
-        headers = draft[2]
+        headers = draft[2] or {}
         answer = self._take(headers["Nats-Batch-Id"], draft, headers)
         return self._stream.refused(answer) if isinstance(answer, Refusal) else answer
 
     def _take(self, name: str, draft: Draft, headers: Headers) -> Refusal | dict[str, Any] | None:
-        refusal = self._malformed(name, headers) or self._admit(name, int(headers["Nats-Batch-Sequence"]))
+        refusal = self._malformed(name, headers) or self._admit(name, headers)
         if refusal:
             self._open.pop(name, None)
             return refusal
         batch = self._open[name]
         batch.touched = self._stream.timing.now()
         commit = headers.get("Nats-Batch-Commit")
-        if commit != "eob":
-            batch.drafts.append(draft)
+        if commit == "eob":
+            subject, data, last = batch.drafts.pop()
+            draft = (subject, data, {**(last or {}), "Nats-Batch-Commit": "1"})
+        batch.drafts.append(draft)
         if commit is None:
             return None
         del self._open[name]
@@ -57,17 +59,20 @@ class Batches:
             return refusals.ATOMIC_ID_INVALID
         if not headers.get("Nats-Batch-Sequence", "").isdecimal():
             return refusals.ATOMIC_NO_SEQUENCE
-        if headers.get("Nats-Batch-Commit", "1") not in ("1", "eob"):
-            return refusals.ATOMIC_COMMIT_INVALID
         return None
 
-    def _admit(self, name: str, number: int) -> Refusal | None:
+    def _admit(self, name: str, headers: Headers) -> Refusal | None:
         """The message has to be the batch's next one."""
         self._drop_idle()
+        number, commit = int(headers["Nats-Batch-Sequence"]), headers.get("Nats-Batch-Commit", "1")
         if number > MESSAGES_MAX:
             return refusals.ATOMIC_TOO_LARGE
         batch = self._open.get(name)
-        if number != (len(batch.drafts) if batch else 0) + 1:
+        if batch is None and (number != 1 or commit == "eob"):
+            return refusals.ATOMIC_INCOMPLETE
+        if commit not in ("1", "eob"):
+            return refusals.ATOMIC_COMMIT_INVALID
+        if batch is not None and number != len(batch.drafts) + 1:
             return refusals.ATOMIC_INCOMPLETE
         if batch is None:
             if len(self._open) >= OPEN_MAX:
@@ -84,13 +89,9 @@ class Batches:
         """Store all of them or none."""
         staged = Staged()
         for draft in drafts:
-            if LAST_ID in draft[2]:
+            if LAST_ID in (draft[2] or {}):
                 return refusals.ATOMIC_HEADER
-            refusal = self._stream.refusal(draft, staged)
-            if refusal is None and self._stream.is_repeat(draft[2], staged):
-                refusal = refusals.ATOMIC_DUPLICATE
-            refusal = refusal or self._stream.is_full(draft, staged)
-            if refusal:
+            if refusal := self._stream.refusal(draft, staged):
                 return refusal
             staged.add(draft)
         sequence = max(self._stream.keep(draft) for draft in drafts)

@@ -61,7 +61,7 @@ class ClientWire:
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         self._check_open()
-        clean = {name.strip(): value.strip() for name, value in headers.items()} if headers else None
+        clean = None if headers is None else {name.strip(): text.strip() for name, text in headers.items()}
         self.transmit(Message(subject, data, reply, clean))
 
     async def subscribe(self, subject: str, handler: Handler) -> Listening:

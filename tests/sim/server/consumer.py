@@ -110,20 +110,27 @@ class Consumer:
             self._settle(sequence)
 
     def purged(self, first: int) -> None:
-        """All below `first` is gone. What becomes free by it is handed out only at the next occasion."""
+        """A purge left nothing below `first`, and holes above it where it was one of a subject.
+
+        What becomes free by it is handed out only at the next occasion.
+        """
         self.next = max(self.next, first)
         number, sequence = self.floor
-        if sequence < first:
-            for gone in [gone for gone in self.unacked if gone < first]:
-                number = max(number, self.unacked.pop(gone)[0])
-                self.redelivered.pop(gone, None)
-            self.floor = (number, first - 1)
+        there = self._stream.store.messages
+        gone = [seq for seq in self.unacked if seq < first or seq not in there] if sequence < first else []
+        for lost in gone:
+            number = max(number, self.unacked.pop(lost)[0])
+            self.redelivered.pop(lost, None)
+        self.floor = (number, max(sequence, first - 1))
+        self._again.clear()
         if not self.unacked:
             self.redelivered.clear()
             self.floor = (self.next_number - 1, self.next - 1)
-        self._again.clear()
-        self.delivered = (self.next_number - 1, self.next - 1)
-        self.stored_floor = self.floor
+        stored = self._below_unacked() if gone and self.unacked else self.stored_floor
+        if stored[1] <= self.floor[1]:
+            stored = self.floor
+            self.delivered = (self.next_number - 1, self.next - 1)
+        self.stored_floor = stored
         self._count_pending()
 
     # Pulls.
@@ -277,11 +284,18 @@ class Consumer:
         if not self.unacked:
             self.floor = (self.next_number - 1, self.next - 1)
             self.stored_floor = self.delivered
-        elif entry[0] == self.floor[0] + 1:
-            oldest = next(iter(self.unacked))
-            self.floor = self.stored_floor = (self.unacked[oldest][0] - 1, oldest - 1)
+        else:
+            # They differ after a purge; each moves when the message right above it is settled.
+            if entry[0] == self.floor[0] + 1:
+                self.floor = self._below_unacked()
+            if entry[0] == self.stored_floor[0] + 1:
+                self.stored_floor = self._below_unacked()
         if was_full:
             self.signal()
+
+    def _below_unacked(self) -> Floor:
+        oldest = next(iter(self.unacked))
+        return self.unacked[oldest][0] - 1, oldest - 1
 
     def _deliver_again(self, sequence: int) -> None:
         if sequence not in self._again:

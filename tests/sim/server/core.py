@@ -98,7 +98,7 @@ class FakeServer:
         listeners = self._interest.listeners(to)
         for session, number in listeners:
             # Who receives a message may change its headers.
-            headers = dict(message.headers) if message.headers else None
+            headers = None if message.headers is None else dict(message.headers)
             session.deliver(number, Message(message.subject, message.data, message.reply, headers))
         return bool(listeners)
 

@@ -49,7 +49,7 @@ def _page(stream: str, store: Store, wanted: dict[str, Any]) -> Iterator[Part]:
         pending -= 1
         yield _headers(stream, message) | _place(pending, before), message.data
         before, sequence = message.sequence, message.sequence + 1
-        sent_bytes += len(header_block(message.headers)) + len(message.data)
+        sent_bytes += len(message.subject) + len(header_block(message.headers)) + len(message.data)
         if 0 < wanted.get("max_bytes", 0) <= sent_bytes:
             break
     yield (status(204, "EOB") | _place(pending, before) if before else status(404, "Message Not Found")), b""

@@ -11,7 +11,7 @@ TTL = "Nats-TTL"
 ROLLUP = "Nats-Rollup"
 MARKER = "Nats-Marker-Reason"
 
-Draft = tuple[str, bytes, Headers]
+Draft = tuple[str, bytes, Headers | None]
 """Subject, data, headers of a message that is not stored yet."""
 
 
@@ -27,7 +27,7 @@ class Staged:
     def add(self, draft: Draft) -> None:
         subject, data, headers = draft
         self.subjects.add(subject)
-        if MESSAGE_ID in headers:
+        if headers and MESSAGE_ID in headers:
             self.ids.add(headers[MESSAGE_ID])
         self.count += 1
         self.bytes += size_of(subject, headers, data)

@@ -27,13 +27,13 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 def size_of(subject: str, headers: Headers | None, data: bytes) -> int:
-    block = 4 + len(header_block(headers)) if headers else 0
+    block = 0 if headers is None else 4 + len(header_block(headers))
     return RECORD_BYTES + len(subject) + block + len(data)
 
 
 def header_block(headers: Headers | None) -> bytes:
-    """The headers as they go over the wire."""
-    if not headers:
+    """The headers as they go over the wire; an empty block is not the same as none."""
+    if headers is None:
         return b""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()

@@ -28,7 +28,7 @@ from tests.sim.server.refusals import Refusal
 from tests.sim.server.replica import Replicas
 from tests.sim.server.store import Headers, Store, Stored, header_block, size_of
 from tests.sim.server.stream_config import SECOND, ttl_s
-from tests.sim.server.subjects import Transform, covers, transform
+from tests.sim.server.subjects import Transform, covers, overlap, transform
 from tests.sim.server.timing import Alarm, Timing
 
 Answer = dict[str, Any]
@@ -65,16 +65,15 @@ class Stream:
         """Take a message that one of the stream's subjects covers; the answer, None for an empty one."""
         if self.config["retention"] != "limits":
             raise NotImplementedError("the server in memory keeps by limits only")
-        headers = headers or {}
         draft = (self._transform.apply(subject) if self._transform else subject, data, headers)
-        if "Nats-Batch-Id" in headers:
+        if self._is_too_large(draft):
+            return self.refused(refusals.MESSAGE_TOO_LARGE)
+        if headers and "Nats-Batch-Id" in headers:
             return self._batches.publish(draft)
-        if self.clustered and (repeat := self._repeat_of(headers)):
-            return self._acknowledged(repeat, duplicate=True)
-        refusal = self.refusal(draft)
-        if refusal is None and (repeat := self._repeat_of(headers)):
-            return self._acknowledged(repeat, duplicate=True)
-        refusal = refusal or self.is_full(draft)
+        judged = self._judge_as_cluster(draft, NOTHING) if self.clustered else self._judge(draft)
+        if isinstance(judged, int):
+            return self._acknowledged(judged, duplicate=True)
+        refusal = judged or self._no_room(draft, NOTHING)
         return self.refused(refusal) if refusal else self._acknowledged(self.keep(draft))
 
     def refused(self, refusal: Refusal) -> Answer:
@@ -83,36 +82,65 @@ class Stream:
     def _acknowledged(self, sequence: int, **more: object) -> Answer:
         return {"stream": self.name, "seq": sequence, **more}
 
-    def refusal(self, draft: Draft, staged: Staged = NOTHING) -> Refusal | None:
-        """Why a message is not taken, whatever there is room for."""
-        subject, data, headers = draft
-        most = self.config["max_msg_size"]
-        if most >= 0 and len(header_block(headers)) + len(data) > most:
-            return refusals.MESSAGE_TOO_LARGE
-        if headers.get("Nats-Expected-Stream", self.name) != self.name:
-            return refusals.WRONG_STREAM
-        if TTL in headers:
-            if not self.config["allow_msg_ttl"]:
-                return refusals.TTL_DISABLED
-            if ttl_s(headers[TTL]) is None:
-                return refusals.TTL_INVALID
-        return self._unmet(subject, headers, staged) or self._rollup_refusal(headers)
+    def _judge(self, draft: Draft) -> Refusal | int | None:
+        """What speaks against a message, or the sequence of the one that it repeats."""
+        subject, _, headers = draft[0], draft[1], draft[2] or {}
+        lives_s = ttl_s(headers.get(TTL, "never"))
+        return (
+            self._wrong_stream(headers)
+            or (refusals.TTL_DISABLED if lives_s and not self.config["allow_msg_ttl"] else None)
+            or self._unmet(subject, headers, NOTHING)
+            or self._repeat_of(headers)
+            or self._rollup_refusal(headers)
+            or (refusals.TTL_INVALID if lives_s is None else None)
+        )
+
+    def _judge_as_cluster(self, draft: Draft, staged: Staged) -> Refusal | int | None:
+        """The same in the order in which a cluster does it before it agrees on a message."""
+        subject, _, headers = draft[0], draft[1], draft[2] or {}
+        ttl_refusal = None
+        if TTL in headers and not self.config["allow_msg_ttl"]:
+            ttl_refusal = refusals.TTL_DISABLED
+        elif ttl_s(headers.get(TTL, "never")) is None:
+            ttl_refusal = refusals.TTL_INVALID
+        return (
+            self._wrong_stream(headers)
+            or ttl_refusal
+            or self._repeat_of(headers)
+            or self._unmet(subject, headers, staged)
+            or self._rollup_refusal(headers)
+        )
+
+    def refusal(self, draft: Draft, staged: Staged) -> Refusal | None:
+        """Why a message of a batch is not taken, after those that are staged."""
+        judged = self._judge_as_cluster(draft, staged)
+        if isinstance(judged, int) or (draft[2] or {}).get(MESSAGE_ID) in staged.ids:
+            return refusals.ATOMIC_DUPLICATE
+        return judged or self._no_room(draft, staged)
+
+    def _wrong_stream(self, headers: Headers) -> Refusal | None:
+        return refusals.WRONG_STREAM if headers.get("Nats-Expected-Stream", self.name) != self.name else None
+
+    def _is_too_large(self, draft: Draft) -> bool:
+        _, data, headers = draft
+        most: int = self.config["max_msg_size"]
+        return 0 <= most < len(header_block(headers)) + len(data)
 
     def _unmet(self, subject: str, headers: Headers, staged: Staged) -> Refusal | None:
         """The first expectation that does not hold."""
+        if LAST in headers:
+            watched = headers.get(LAST_OF, subject)
+            if _number(headers[LAST]) != (last := self.store.last_sequence_of(watched)):
+                return refusals.wrong_last_sequence(last)
+            if watched in staged.subjects:
+                return refusals.CONFLICT
+        elif LAST_OF in headers:
+            return refusals.NO_EXPECTED_SEQUENCE
         last = self.store.last + staged.count
         if LAST_OF_STREAM in headers and _number(headers[LAST_OF_STREAM]) != last:
             return refusals.wrong_last_sequence(last)
         if LAST_ID in headers and headers[LAST_ID] != self._last_id:
             return refusals.wrong_last_id(self._last_id)
-        if LAST in headers:
-            watched = headers.get(LAST_OF, subject)
-            if watched in staged.subjects:
-                return refusals.CONFLICT
-            if _number(headers[LAST]) != (last := self.store.last_sequence_of(watched)):
-                return refusals.wrong_last_sequence(last)
-        elif LAST_OF in headers:
-            return refusals.NO_EXPECTED_SEQUENCE
         return None
 
     def _rollup_refusal(self, headers: Headers) -> Refusal | None:
@@ -120,9 +148,11 @@ class Stream:
             return None
         if not self.config["allow_rollup_hdrs"]:
             return refusals.ROLLUP_DENIED
-        return None if headers[ROLLUP] in ("sub", "all") else refusals.rollup_invalid(headers[ROLLUP])
+        if headers[ROLLUP] == "all":
+            return refusals.not_supported("the rollup of all subjects")
+        return None if headers[ROLLUP] == "sub" else refusals.rollup_invalid(headers[ROLLUP])
 
-    def is_full(self, draft: Draft, staged: Staged = NOTHING) -> Refusal | None:
+    def _no_room(self, draft: Draft, staged: Staged) -> Refusal | None:
         """A stream that discards what is new has no room; a message that takes an old one's place may fit."""
         config, store = self.config, self.store
         if config["discard"] != "new":
@@ -141,24 +171,23 @@ class Stream:
                 return refusals.store_full("bytes")
         return None
 
-    def is_repeat(self, headers: Headers, staged: Staged = NOTHING) -> bool:
-        return bool(self._repeat_of(headers)) or headers.get(MESSAGE_ID) in staged.ids
-
-    def _repeat_of(self, headers: Headers) -> int:
-        """The sequence of the message that had the same id within the window; else 0."""
+    def _repeat_of(self, headers: Headers) -> int | None:
+        """The sequence of the message that had the same id within the window."""
         if MESSAGE_ID not in headers:
-            return 0
+            return None
         oldest = self.timing.wall_ns() - self.config["duplicate_window"]
         while self._ids and next(iter(self._ids.values()))[1] < oldest:
             del self._ids[next(iter(self._ids))]
-        return self._ids.get(headers[MESSAGE_ID], (0, 0))[0]
+        repeated = self._ids.get(headers[MESSAGE_ID])
+        return repeated[0] if repeated else None
 
     # Keeping and forgetting.
 
     def keep(self, draft: Draft) -> int:
         """Store a message that nothing speaks against; returns its sequence."""
-        subject, data, headers = draft
-        message = Stored(subject, self.store.last + 1, self.timing.wall_ns(), headers or None, data)
+        subject, data, block = draft
+        message = Stored(subject, self.store.last + 1, self.timing.wall_ns(), block, data)
+        headers = block or {}
         self.store.add(message)
         self.replicas.changed(message)
         self._last_id = headers.get(MESSAGE_ID, "")
@@ -167,20 +196,13 @@ class Stream:
         if lives_s := ttl_s(headers.get(TTL, "never")):
             heapq.heappush(self._mortal, (message.at_ns + lives_s * SECOND, message.sequence))
         if ROLLUP in headers:
-            self._roll_up(message, headers[ROLLUP])
+            self.purge_subject(subject, self.store.last + 1, keep=1)
         self._enforce_limits(subject)
         self._set_expiry()
         for consumer in self.consumers.values():
             if covers(consumer.filter, subject):
                 consumer.stored(message.sequence)
         return message.sequence
-
-    def _roll_up(self, message: Stored, which: str) -> None:
-        if which == "all":
-            self.purge(message.sequence)
-        else:
-            for sequence in self.store.subjects[message.subject][:-1]:
-                self.remove(sequence)
 
     def remove(self, sequence: int) -> bool:
         message = self.store.remove(sequence)
@@ -193,13 +215,24 @@ class Stream:
         return True
 
     def purge(self, first: int) -> int:
-        """Drop all below `first`; returns how many."""
-        if first <= self.store.first:
-            return 0
+        """Drop all below `first`; returns how many. Consumers are told even if there is nothing to drop."""
         dropped = self.store.compact(first)
         self.replicas.changed((first,))
         for consumer in self.consumers.values():
             consumer.purged(self.store.first)
+        return len(dropped)
+
+    def purge_subject(self, pattern: str, first: int, keep: int) -> int:
+        """Drop what the pattern covers below `first`, but for the last `keep` of it; returns how many."""
+        found = [self.store.subjects[subject] for subject in self.store.counts(pattern)]
+        sequences = sorted(sequence for each in found for sequence in each if sequence < first)
+        dropped = sequences[: len(sequences) - keep]
+        for sequence in dropped:
+            self.store.remove(sequence)
+            self.replicas.changed(sequence)
+        for consumer in self.consumers.values():
+            if overlap(consumer.filter, pattern):
+                consumer.purged(self.store.first)
         return len(dropped)
 
     def _enforce_limits(self, subject: str | None = None) -> None:
