@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from actors.errors import AngariumError
 from actors.host import Host
 from actors.policy import Policy
-from angarium.shard import Shard, Surroundings, recovered, take_over
+from angarium.shard import Shard, Surroundings, take_over
 from streams.claim import Claim, Lost, claim
 from streams.errors import ApiError, Unavailable
 from streams.partitions import shard_of
@@ -34,6 +34,7 @@ class Node:
         self.refused: dict[int, str] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[int] = set()
@@ -43,7 +44,8 @@ class Node:
         around = self.around
         around.receivers.on_change(self._configured)
         around.members.on_change(self._changed.set)
-        around.members.on_lapse(self._lapsed)
+        around.members.on_change(self._taken.set)
+        around.members.on_lapse(self._changed.set)
         await around.members.start()
         self._spawn(self._reconcile())
 
@@ -64,7 +66,8 @@ class Node:
     async def until_ready(self) -> None:
         """Return once every wanted shard is owned."""
         while not self.ready:
-            await asyncio.sleep(LOOK_EVERY_S / 10)
+            self._taken.clear()
+            await self._taken.wait()
 
     def shard_of(self, receiver: str) -> int:
         """The number of the receiver's shard, whoever owns it."""
@@ -124,7 +127,11 @@ class Node:
                 await self._take(number, await self._attempt(number, take_over(number, self.around)))
 
     async def _resume(self, number: int, shard: Shard) -> None:
-        """Claim again what was suspended: it goes on from memory, or comes back from its journal."""
+        """Claim again what was suspended, and go on from memory; else drop it, to be claimed as any other.
+
+        A claim that resumes counts as clean, since this memory knows all that was posted; without the memory
+        it must not be used.
+        """
         around = self.around
         await shard.suspend()
         async with self._claiming:
@@ -137,11 +144,8 @@ class Node:
                 return
             if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
                 log.info("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
-                return
-            await self._drop(number, shard)
-            if isinstance(claimed, Claim):
-                back = recovered(number, around, lease, claimed)
-                await self._take(number, await self._attempt(number, back))
+            else:
+                await self._drop(number, shard)
 
     async def _attempt(self, number: int, work: Coroutine[Any, Any, T | Lost]) -> T | Lost | None:
         """Claim or recover; None where it has to be tried again."""
@@ -163,6 +167,7 @@ class Node:
             self.owned[number] = taken
             log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
             await taken.start()
+            self._taken.set()
             self._spawn(self._watch(taken))
 
     async def _watch(self, shard: Shard) -> None:
@@ -178,12 +183,6 @@ class Node:
         await shard.hand_over()
         log.info("shard.handed_over", extra={"shard": number})
         self.owned.pop(number, None)
-
-    def _lapsed(self) -> None:
-        """The lease is over: what was owned may be somebody else's by now. Called before it is renewed."""
-        for shard in self.owned.values():
-            shard.lapse()
-        self._changed.set()
 
     # ---- configurations
 

@@ -1,8 +1,8 @@
 """One shard under this node: claimed, recovered, run, and handed over or lost.
 
-This is where the two floors meet: the host of the actors (which decides) is tied to the journal, the inbox and
-the snapshots of the shard (which remember). Whatever ends the ownership ends everything that belongs to it;
-what comes after begins with a claim.
+This is where the two floors meet: the host of the actors (which decides) is tied to the journal, the inbox
+and the snapshots of the shard (which remember). Whatever ends the ownership ends everything that belongs to
+it; what comes after begins with a claim.
 """
 
 import asyncio
@@ -70,7 +70,6 @@ class Shard:
     ) -> None:
         self.number = number
         self.ended = asyncio.Event()
-        self.suspended = False
         self.why = ""
         self.claim = claimed
         self._around = around
@@ -148,9 +147,10 @@ class Shard:
 
     # ---- a lease that lapsed
 
-    def lapse(self) -> None:
-        """The lease is over: from now on nothing starts."""
-        self.suspended = True
+    @property
+    def suspended(self) -> bool:
+        """Whether the lease that the claim was made under is over, be another one in force or not."""
+        return self._lease.over or self._lease is not self._around.members.lease
 
     async def suspend(self) -> None:
         """After a lapse: append nothing, read nothing, and keep the memory."""
@@ -166,7 +166,6 @@ class Shard:
         self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed)
         host.go_on(claimed.epoch, claimed.position, claimed.unclean)
         self._inbox = self._new_inbox()
-        self.suspended = False
         await self._inbox.start()
         host.poke_all()
         return True
@@ -188,7 +187,7 @@ class Shard:
         await self.journal.stop()
 
     async def hand_over(self) -> None:
-        """The planned end: no new attempts, those in flight finished, everything recorded, acked, released."""
+        """The planned end: no new attempts, those in flight finished, all recorded, acked and released."""
         around, host = self._around, self.host
         await host.drain(around.drain_s)
         recorded = not self.suspended and await self.journal.drain(around.drain_s)
@@ -211,7 +210,7 @@ class Shard:
 
     async def _snapshot(self) -> None:
         """Write the changed actors and the checkpoint, true as of the last confirmed flush."""
-        host, journal = self.host, self.journal
+        host, journal, snapshots = self.host, self.journal, self._snapshots
         if journal.sequence == self._snapshot_sequence:
             return
         states = host.take_changed()
@@ -225,7 +224,7 @@ class Shard:
         )
         written: bool | None
         try:
-            written = await self._snapshots.write(list(states.values()), [], checkpoint.sequence, checkpoint)
+            written = await snapshots.write(list(states.values()), [], checkpoint.sequence, checkpoint)
         except Unavailable:
             written = None
         if written:
@@ -233,23 +232,17 @@ class Shard:
             self._snapshot_sequence = checkpoint.sequence
             return
         host.give_back()
-        if written is False and not self.suspended:
+        if written is False and snapshots is self._snapshots and not self.suspended:
             self._end("fenced: another node owns the shard's snapshots")
 
 
 async def take_over(number: int, around: Surroundings) -> Shard | Lost:
     """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
-    lease = around.members.lease
+    lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(
         around.js, around.names, number, around.node, around.time, may_claim=around.members.may_claim
     )
-    return claimed if isinstance(claimed, Lost) else await recovered(number, around, lease, claimed)
-
-
-async def recovered(number: int, around: Surroundings, lease: Lease, claimed: Claim) -> Shard | Lost:
-    """The shard under a claim that was just made, from its snapshots and its journal.
-
-    `lease` is the one that was in force before the claim was made.
-    """
+    if isinstance(claimed, Lost):
+        return claimed
     recovery = await recover(around.js, around.names, claimed, around.node)
     return recovery if isinstance(recovery, Lost) else Shard(number, around, lease, claimed, recovery)
