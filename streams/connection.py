@@ -200,7 +200,9 @@ class NatsWire:
 
     async def _on_error(self, error: Exception) -> None:
         if self._opened:
-            log.warning("NATS: %s", str(error) or type(error).__name__)
+            # That the connection is lost was told once; each vain attempt to make it again is no news.
+            level = logging.WARNING if self._client.is_connected else logging.DEBUG
+            log.log(level, "NATS: %s", str(error) or type(error).__name__)
         else:
             self._errors.put_nowait(error)
 

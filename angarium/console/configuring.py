@@ -22,7 +22,7 @@ from angarium import logs, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.console import output
 from angarium.console.asking import ask
-from angarium.console.receiver import MEMBERS, parameter
+from angarium.console.members import MEMBERS, parameter
 from angarium.delivery.guard import not_public
 from angarium.delivery.target import InvalidTarget, parse_target
 from angarium.settings import Settings
@@ -75,6 +75,8 @@ def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
         members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
     elif burst is not None:
         raise click.UsageError("--burst goes with --rate; give that too")
+    if given["events"] and given["direct_only"]:
+        raise click.UsageError("--event and --direct-only contradict each other; give one")
     if given["events"] or given["direct_only"]:
         members["events"] = list(given["events"])
     if given["headers"]:

@@ -4,42 +4,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from angarium.console import flags, output
+from angarium.console import flags, members, output
 from angarium.console.looping import run
 
 PING_S = 75.0
 """A ping waits for its token, then for the receiver's own time-out of at most a minute."""
-
-# Flag, member of the configuration, kind, help. A value is checked where every configuration is, so that no
-# flag can say what the bucket would not take.
-MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
-    ("--url", "url", str, "Where events are posted to."),
-    ("--order", "order", click.Choice(["strict", "relaxed"]), "One attempt in flight, or several."),
-    ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order."),
-    ("--timeout-s", "timeout_s", float, "Time for an attempt, to the end of the answer's headers."),
-    ("--base-s", "retry.base_s", float, "Longest delay of the first retry; it doubles with each."),
-    ("--cap-s", "retry.cap_s", float, "Longest delay of any retry."),
-    ("--max-age-s", "retry.max_age_s", float, "Age at which an event is given up."),
-    ("--max-attempts", "retry.max_attempts", int, "Attempts of an event; 0: until it is too old."),
-    ("--rejected-attempts", "retry.rejected_attempts", int, "Attempts of an event that is rejected."),
-    ("--offline-after-s", "offline.after_s", float, "Failing for so long is offline."),
-    ("--disable-after-s", "offline.disable_after_s", float, "Failing for so long disables."),
-    ("--dedup-window", "dedup_window", int, "Ids that are remembered, to drop repeats."),
-    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest are given up."),
-    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second."),
-    ("--burst", "burst", int, "Attempts at once."),
-)
-
-
-def parameter(member: str) -> str:
-    """The keyword under which click hands on the flag of a member."""
-    return member.replace(".", "__")
-
-
-def _members(command: Any) -> Any:
-    for flag, member, kind, text in reversed(MEMBERS):
-        command = click.option(flag, parameter(member), type=kind, help=text)(command)
-    return command
 
 
 @click.group(short_help="Configure receivers, and ask things of one.")
@@ -51,7 +20,7 @@ def receiver() -> None:
 @click.argument("name", metavar="TENANT.NAME")
 @click.argument("policy", metavar="[JSON]", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
-@_members
+@members.flags
 @click.option("--event", "events", multiple=True, metavar="PATTERN", help="Event types to take (repeatable).")
 @click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
@@ -96,8 +65,8 @@ def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, without secrets and values of headers."""
     from angarium.console import configuring
 
-    members, problems = run(configuring.get(flags.settings_of(given), name))
-    output.say_json(members)
+    shown, problems = run(configuring.get(flags.settings_of(given), name))
+    output.say_json(shown)
     if problems:
         output.note(f"not in force: {'; '.join(problems)}")
 

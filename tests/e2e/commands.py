@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -64,9 +65,9 @@ class Terminal:
         while not holds():
             assert time.monotonic() < deadline, "it never came to hold"
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str) -> "Running":
         """Start a command that stays; what is typed into it goes to its `stdin`."""
-        return subprocess.Popen(
+        return Running(
             [*COMMAND, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,6 +77,17 @@ class Terminal:
             text=True,
             bufsize=1,
         )
+
+
+class Running(subprocess.Popen[str]):
+    """A command that runs; as a context it is waited for, or killed where something failed meanwhile."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)
 
 
 def line_with(stream: Any, words: str) -> str:

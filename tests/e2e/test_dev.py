@@ -1,8 +1,11 @@
 """`angarium dev` and what its users type next, from the first publish to Ctrl-C."""
 
+import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,23 +13,37 @@ import pytest
 
 from tests.e2e.commands import PATIENCE_S, Terminal, line_with
 
+Output = list[str]
+
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@contextmanager
+def dev(directory: Path, ending: signal.Signals) -> Iterator[tuple[Terminal, Output]]:
+    """A terminal beside one in which `angarium dev` runs, which ends in order and leaves nothing behind."""
+    terminal = Terminal(directory, "")
+    # What is said of another server, such as the one in production, is left alone.
+    (directory / "angarium.toml").write_text('replicas = 3\nnats = ["nats://127.0.0.1:1"]\n')
+    output: Output = []
+    with terminal.start("dev", "--port", str(_free_port())) as process:
+        url = line_with(process.stdout, "ready: NATS on ").split()[3]
+        terminal.environment["ANGARIUM_NATS"] = url
+        yield terminal, output
+        process.send_signal(ending)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        output.append(err)
+    address = urlsplit(url)
+    with socket.socket() as probe:
+        assert probe.connect_ex((address.hostname, address.port)) != 0
 
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A terminal beside one in which `angarium dev` runs, which ends in order and leaves nothing behind."""
-    terminal = Terminal(tmp_path_factory.mktemp("dev"), "")
-    with terminal.start("dev", "--port", str(_free_port())) as dev:
-        url = line_with(dev.stdout, "ready: NATS on ").split()[3]
-        terminal.environment["ANGARIUM_NATS"] = url
+    """A terminal for all tests in which nothing goes wrong."""
+    with dev(tmp_path_factory.mktemp("dev"), signal.SIGINT) as (terminal, output):
         yield terminal
-        dev.send_signal(signal.SIGINT)
-        out, err = dev.communicate(timeout=PATIENCE_S)
-        assert (dev.returncode, err) == (0, ""), out + err
-    address = urlsplit(url)
-    with socket.socket() as probe:
-        assert probe.connect_ex((address.hostname, address.port)) != 0
+    assert output == [""]
 
 
 def _free_port() -> int:
@@ -83,3 +100,31 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:
     assert "there is no such receiver" in terminal.failed("inspect", "acme.nobody")
     assert "there is no such receiver" in terminal.failed("receiver", "pause", "acme.nobody")
+
+
+def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    listen = ("listen", "--port", "0", "--json", "--count", "2")
+    with dev(tmp_path, signal.SIGTERM) as (terminal, output), terminal.start(*listen) as listener:
+        url = line_with(listener.stderr, "listening on").split()[-1]
+        terminal.done("receiver", "put", "acme.killed", "--url", url, "--unsigned", "--paused")
+        terminal.done("publish", "acme.killed", "1")
+        os.kill(_pid_of_nats(tmp_path), signal.SIGKILL)
+        terminal.until(lambda: terminal.run("publish", "acme.killed", "2").returncode == 0)
+        terminal.until(lambda: terminal.run("receiver", "resume", "acme.killed").returncode == 0)
+        out, _ = listener.communicate(timeout=PATIENCE_S)
+    events = [msgspec.json.decode(line) for line in out.splitlines()]
+    assert [(event["sequence"], event["body"]) for event in events] == [(1, "1"), (2, "2")]
+    assert "nats-server ended by itself and is started again" in output[0]
+
+
+def _pid_of_nats(directory: Path) -> int:
+    """The ports file has it in its name: nats-server_<pid>.ports."""
+    [ports] = (directory / ".angarium" / "ports").glob("*.ports")
+    return int(ports.stem.rpartition("_")[2])
+
+
+def test_the_store_stays_and_is_used_again(tmp_path: Path) -> None:
+    with dev(tmp_path, signal.SIGTERM) as (terminal, _):
+        terminal.done("receiver", "put", "acme.kept", "--url", "https://example.com", "--unsigned")
+    with dev(tmp_path, signal.SIGTERM) as (terminal, _):
+        assert terminal.json("receiver", "get", "acme.kept")["url"] == "https://example.com"

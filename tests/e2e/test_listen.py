@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import http.client
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from tests.e2e.commands import PATIENCE_S, Terminal, line_with
+from tests.e2e.commands import PATIENCE_S, Running, Terminal, line_with
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + base64.b64encode(b"x" * 32).decode()
@@ -26,7 +25,7 @@ Listen = Callable[..., "Listener"]
 class Listener:
     """A running `angarium listen`, and a connection to it."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Running) -> None:
         self.process = process
         host, _, port = (
             line_with(process.stderr, "listening on").strip("/\n").rpartition("//")[2].rpartition(":")

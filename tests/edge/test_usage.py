@@ -49,6 +49,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst goes with --rate"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "'3' is not a rate; write it"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--header", "a"], "write it as NAME=VALUE"),
+        (["receiver", "put", "acme.x", "--event", "a", "--direct-only"], "contradict each other"),
         (["receiver", "put", "acme.x", "--unsigned", "--new-secret"], "say it once"),
         (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "say it once"),
         (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),

@@ -1,0 +1,39 @@
+"""The members of a receiver's configuration that are set by a flag of one value, as data.
+
+What a flag says is checked where every configuration is, so that none can say what the bucket would not take.
+"""
+
+from typing import Any
+
+import click
+
+MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
+    ("--url", "url", str, "Where events are posted to."),
+    ("--order", "order", click.Choice(["strict", "relaxed"]), "One attempt in flight, or several."),
+    ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order."),
+    ("--timeout-s", "timeout_s", float, "Time for an attempt, to the end of the answer's headers."),
+    ("--base-s", "retry.base_s", float, "Longest delay of the first retry; it doubles with each."),
+    ("--cap-s", "retry.cap_s", float, "Longest delay of any retry."),
+    ("--max-age-s", "retry.max_age_s", float, "Age at which an event is given up."),
+    ("--max-attempts", "retry.max_attempts", int, "Attempts of an event; 0: until it is too old."),
+    ("--rejected-attempts", "retry.rejected_attempts", int, "Attempts of an event that is rejected."),
+    ("--offline-after-s", "offline.after_s", float, "Failing for so long is offline."),
+    ("--disable-after-s", "offline.disable_after_s", float, "Failing for so long disables."),
+    ("--dedup-window", "dedup_window", int, "Ids that are remembered, to drop repeats."),
+    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest are given up."),
+    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second."),
+    ("--burst", "burst", int, "Attempts at once."),
+)
+"""Flag, member (`rate` and `burst` make one), kind, and what is said about it."""
+
+
+def parameter(member: str) -> str:
+    """The keyword under which click hands on the flag of a member."""
+    return member.replace(".", "__")
+
+
+def flags(command: Any) -> Any:
+    """Gives a command a flag for each."""
+    for flag, member, kind, text in reversed(MEMBERS):
+        command = click.option(flag, parameter(member), type=kind, help=text)(command)
+    return command
