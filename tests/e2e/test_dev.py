@@ -23,9 +23,12 @@ def dev(directory: Path, ending: signal.Signals) -> Iterator[tuple[Terminal, Out
     """A terminal beside one in which `angarium dev` runs, which ends in order and leaves nothing behind."""
     terminal = Terminal(directory, "")
     # What is said of another server, such as the one in production, is left alone.
-    (directory / "angarium.toml").write_text('replicas = 3\nnats = ["nats://127.0.0.1:1"]\n')
+    (directory / "ca.pem").touch()
+    (directory / "production.toml").write_text(
+        'replicas = 3\nnats = "nats://127.0.0.1:1"\ntls_ca = "ca.pem"\n'
+    )
     output: Output = []
-    with terminal.start("dev", "--port", str(_free_port())) as process:
+    with terminal.start("dev", "--port", str(_free_port()), "--config", "production.toml") as process:
         url = line_with(process.stdout, "ready: NATS on ").split()[3]
         terminal.environment["ANGARIUM_NATS"] = url
         yield terminal, output
