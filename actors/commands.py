@@ -172,6 +172,21 @@ class Fetch(Struct, frozen=True):
     position: int
 
 
+class Ask(Struct, frozen=True):
+    """Ask the leader of the configurations whether there is such a receiver: here, none is known."""
+
+
+class Refuse(Struct, frozen=True):
+    """Dead-letter `event`, which belongs to no receiver, without a number."""
+
+    event: Event
+    reason: str
+
+
+class Begin(Struct, frozen=True):
+    """There is such a receiver: open it."""
+
+
 class Reconfigure(Struct, frozen=True):
     """Adopt the configuration that is in force now."""
 
@@ -195,7 +210,8 @@ class Rest(Struct, frozen=True):
 
 
 Step = (
-    Post | Record | GiveUp | Ignore | Bury | Read | Fetch | Reconfigure | Park | Unpark | WaitUntil | Rest
+    Post | Record | GiveUp | Ignore | Bury | Read | Fetch | Ask | Refuse | Begin | Reconfigure | Park | Unpark
+    | WaitUntil | Rest
 )  # fmt: skip
 
 
@@ -207,6 +223,8 @@ class View(Struct, frozen=True, kw_only=True):
     `holding`: messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before
     anything starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was
     recorded and not yet made. `adopted`: the configuration in memory is the one that facts speak of.
+    `asking`: whether there is such a receiver is being asked, or nobody can tell; `absent_to`: there was none
+    when the event at that position had come.
     """
 
     head: Event | None = None
@@ -219,4 +237,6 @@ class View(Struct, frozen=True, kw_only=True):
     may_start: bool = True
     granted: int = 0
     adopted: bool = True
+    asking: bool = False
+    absent_to: int = 0
     bucket: Bucket | None = None

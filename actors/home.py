@@ -41,6 +41,10 @@ class Home(Protocol):
         """Run a task that ends with the shard."""
         ...
 
+    def landed(self) -> None:
+        """An attempt is over."""
+        ...
+
     async def confirmed_to(self, index: int) -> None:
         """Return once the journal holds the fact with that index."""
         ...

@@ -1,13 +1,14 @@
-"""The host of one shard: it keeps the actors that are in memory, and ties them to the shard's journal and inbox.
+"""The host of one shard: it keeps the actors in memory, and ties them to the shard's journal and inbox.
 
-It lives as long as one ownership. Messages come in by `arrive`, the journal asks it for the `floor` when it cuts
-a flush and tells it what is `confirmed`; acks go out by the callable that it was given. Nothing here awaits
-anything but the ports.
+It lives as long as one ownership. Messages come in by `arrive`, the journal asks it for the `floor` when it
+cuts a flush and tells it what is `confirmed`; acks go out by the callable that it was given. Nothing here
+awaits anything but the ports.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from actors.bindings import Bindings
@@ -84,11 +85,14 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held_up = False
+        self._landed = asyncio.Event()
+        self._cut = (0, floor)
+        self._confirmed_floor = floor
 
     # ---- beginning and end
 
     def begin(self, states: dict[str, State], parked: Iterable[str]) -> None:
-        """Take over: the actors that the journal's tail spoke of, and those whose events lie in the stream."""
+        """Take over the actors that the journal's tail spoke of, and those whose events lie in the stream."""
         for receiver, state in states.items():
             self.changed[receiver] = state
             self._shell(receiver).begin(state, self.policies.policy(receiver))
@@ -110,7 +114,7 @@ class Host:
             waiter.cancel()
 
     def go_on(self, epoch: int, claim_position: int, unclean: Unclean | None) -> None:
-        """Another claim of the same node follows without a gap: what is in memory stays true, the clock too."""
+        """Another claim of this node follows without a gap: what is in memory stays true, the clock too."""
         self.epoch = epoch
         self.claimed_at = self.clock.now()
         self.claim_position = claim_position
@@ -119,9 +123,15 @@ class Host:
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more, and wait for the attempts in flight."""
         self.draining = True
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while self.in_flight and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.in_flight:
+                    self._landed.clear()
+                    await self._landed.wait()
+
+    def landed(self) -> None:
+        """An attempt is over."""
+        self._landed.set()
 
     @property
     def in_flight(self) -> int:
@@ -189,7 +199,7 @@ class Host:
             self._park_largest()
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
-        """A configuration changed. Only an actor that waits, or one that is gone, needs to come into memory."""
+        """A configuration changed. Only an actor that waits, or one that is gone, must come into memory."""
         shell = self.shells.get(receiver)
         if shell is not None:
             shell.configure(policy)
@@ -232,24 +242,31 @@ class Host:
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`."""
-        return self.bindings.floor(index)
+        floor = self.bindings.floor(index)
+        self._cut = (index, floor)
+        return floor
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
-        """The journal holds these facts: states are true, messages may be acked, waiting attempts may start."""
+        """The journal holds these facts: states are true, messages may be acked, who waited may go on."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
         touched: dict[str, Shell] = {}
+        full: set[str] = set()
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
             shell = self.shells.get(receiver)
             if shell is not None:
+                if shell.unconfirmed >= UNCONFIRMED_MAX:
+                    full.add(receiver)
                 shell.confirm(fact, state)
                 touched[receiver] = shell
             self.changed[receiver] = state
+        if self._cut[0] <= index:
+            self._confirmed_floor = self._cut[1]
         for receiver, shell in touched.items():
             self._note_parked(receiver, shell.confirmed)
-            if shell.barrier > before or shell.unconfirmed >= UNCONFIRMED_MAX // 2:
+            if shell.barrier > before or receiver in full:
                 shell.poke()
         self.acknowledge()
         if self._waiters:
@@ -291,7 +308,7 @@ class Host:
     def needed_position(self) -> int:
         """The lowest stream position that this shard still needs."""
         needed = [shell.confirmed.needed_position for shell in self.shells.values()]
-        return min([each for each in needed if each is not None], default=self.bindings.received + 1)
+        return min([self._confirmed_floor + 1, *(each for each in needed if each is not None)])
 
     async def _sweep(self) -> None:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
@@ -300,7 +317,7 @@ class Host:
             now = self.clock.now()
             for receiver in dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)):
                 shell = self.shells.get(receiver)
-                if shell is not None and shell.loaded and not shell.asking:
+                if shell is not None and shell.loaded:
                     shell.park()
                     shell.poke()
             self.acknowledge()

@@ -4,6 +4,7 @@ from actors import commands as c
 from actors.bucket import take
 from actors.event import Event
 from actors.outcome import Answered, Failed, NotSent
+from actors.policy import Policy
 from actors.ports import Attempt
 from actors.shell import Shell
 
@@ -37,6 +38,15 @@ async def ping(shell: Shell) -> Answered | Failed:
         if left is None:
             raise Refusal("rate_limited", f"{shell.receiver} has no token left; try again later")
         shell.bucket = left
+    shell.pinging += 1
+    try:
+        return await _record_and_send(shell, policy, now)
+    finally:
+        shell.pinging -= 1
+
+
+async def _record_and_send(shell: Shell, policy: Policy, now: float) -> Answered | Failed:
+    host = shell.host
     shell.record(c.StartPing(now, shell.bucket))
     index = host.recorder.index
     await host.confirmed_to(index)

@@ -68,7 +68,9 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
         case c.StartPing(at, bucket):
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.ParkReceiver(at, waiting_since):
-            return [] if state.parked else [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
+            if state.parked and waiting_since in (None, state.waiting_since):
+                return []
+            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
         case c.UnparkReceiver(at):
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(at):
@@ -295,8 +297,8 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
 def _after_removal(state: State, fact: f.Removed) -> State:
     frontier = move(state.frontier, fact.position, fact.next_sequence)
     return _count(replace(
-        _let_go(state), opened=False, removed_at=fact.at, open=(), parked=False, waiting_since=None,
-        target="", frontier=frontier, bucket=fact.bucket or state.bucket,
+        _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
+        frontier=frontier, bucket=fact.bucket or state.bucket,
     ), discarded=fact.discarded)  # fmt: skip
 
 
@@ -352,14 +354,16 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     """The one thing that is owed now."""
     if state.burials and not view.burying and not view.unconfirmed:
         return c.Bury(state.burials[0])
-    if policy is None or not state.opened:
-        return c.Rest()
+    if policy is None:
+        return _step_without_policy(state, view)
+    if not state.opened:
+        return c.Begin()
     if not view.in_flight and (not view.adopted or _window_differs(state, policy)):
         return c.Reconfigure()
     if view.unconfirmed or view.in_flight:
         return c.Rest()
     head = view.head
-    if head and head.position > state.frontier.position and is_repeat(state.frontier, head):
+    if head and _is_over(state, head):
         return c.Ignore(head)
     entry = state.open[0] if state.open else None
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
@@ -375,6 +379,33 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     return c.Rest()
 
 
+def _step_without_policy(state: State, view: c.View) -> c.Step:
+    """Nothing is known of the receiver: the leader of the configurations says what becomes of its events.
+
+    It is asked after an event has come: the receiver may have been put since it was asked before.
+    """
+    if view.in_flight or view.asking:
+        return c.Rest()
+    if state.opened:
+        return c.Ask()
+    head = view.head
+    if head is None:
+        if not state.parked:
+            return c.Rest()
+        return c.Unpark() if view.read_to >= view.seen else c.Read(view.read_to)
+    if head.position > view.absent_to and not head.malformed:
+        return c.Ask()
+    reason = "malformed" if head.malformed else "unknown_receiver"
+    return c.Rest() if len(state.burials) >= BURIALS_MAX else c.Refuse(head, reason)
+
+
+def _is_over(state: State, head: Event) -> bool:
+    """Whether the event gets no attempt: it is settled, or a repeat."""
+    if head.position <= state.frontier.position:
+        return open_entry(state, head.position) is None
+    return is_repeat(state.frontier, head)
+
+
 def _step_for(
     state: State, policy: Policy, view: c.View, now: float, event: Event | None, stored_at: float | None
 ) -> c.Step:
@@ -388,7 +419,8 @@ def _step_for(
     if policy.paused or state.disabled:
         ready_at = NEVER
     if not reason and now < ready_at:
-        return _wait(view, now, min(ready_at, expires_at))
+        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon.
+        return _wait(now, min(ready_at, expires_at), drops=view.holding or view.head is not None)
     if event is None:
         return c.Fetch(entry.position) if entry else c.Read(view.read_to)
     if reason:
@@ -399,7 +431,7 @@ def _step_for(
     if not free and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch)
         if take(filled) is None:
-            return _wait(view, now, min(next_token_at(filled, state.limit), expires_at))
+            return _wait(now, min(next_token_at(filled, state.limit), expires_at), drops=view.holding)
         if state.limit.slow:
             return c.Record(event)
     sequence = entry.sequence if entry else state.frontier.sequence + 1
@@ -414,8 +446,8 @@ def _hopeless(entry: Open | None, policy: Policy) -> str:
     return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
 
 
-def _wait(view: c.View, now: float, until: float) -> c.Step:
-    if view.holding and until - now > PARK_AFTER_S:
+def _wait(now: float, until: float, *, drops: bool) -> c.Step:
+    if drops and until - now > PARK_AFTER_S:
         return c.Park()
     return c.Rest() if until == NEVER else c.WaitUntil(until)
 

@@ -277,7 +277,7 @@ class Shell:
     # ---- attempts
 
     async def _attempt(self, post: c.Post | None, policy: Policy | None) -> None:
-        """Make an attempt, under the configuration that it was decided by, and whatever follows it at once."""
+        """Make an attempt, under the configuration that it was decided by, and whatever follows at once."""
         while post is not None and policy is not None:
             outcome = await self.host.sender.send(Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
@@ -291,6 +291,7 @@ class Shell:
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()
         self.in_flight = None
+        self.host.landed()
         if isinstance(outcome, NotSent):
             self.mailbox.put_back(event)
             return
@@ -460,7 +461,7 @@ class Shell:
             self._wake_at(now + ASK_AGAIN_S, now)
 
     def _remove(self, position: int, waiting: int) -> None:
-        """Discard what waits up to `position`, on record; what came since was for whoever is put there next."""
+        """Discard what waits up to `position`, on record. What came since waits for the next answer."""
         now = self.host.clock.now()
         self.record(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
         for bound in [each for each in self.bound if each <= position]:

@@ -95,7 +95,9 @@ def test_a_time_that_was_named_holds_whatever_else_comes_back() -> None:
     assert actor.state.throttled_until == NOW + 60
     actor.ends(None, answer(429, retry_after="5"), at=NOW + 2)
     assert actor.state.throttled_until == NOW + 60
-    assert actor.step(NOW + 3, head=event(6)) == c.WaitUntil(NOW + 60)
+    assert actor.step(NOW + 3) == c.Rest()
+    assert actor.step(NOW + 3, head=event(6)) == c.Park()
+    assert actor.step(NOW + 58, head=event(6)) == c.WaitUntil(NOW + 60)
 
 
 def test_410_disables_and_the_events_wait_this_one_first() -> None:
@@ -105,7 +107,7 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="gone")
     assert actor.state.disabled == "gone"
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
-    assert actor.step(NOW + 9, head=event(5)) == c.WaitUntil(NOW + 172800)
+    assert actor.step(NOW + 9) == c.WaitUntil(NOW + 172800)
     actor.do(c.ResumeReceiver(NOW + 9))
     assert actor.step(NOW + 9, head=event(5)) == c.Post(event(5), 1, 2, free=True)
 
@@ -383,6 +385,8 @@ def test_parking_and_unparking_are_said_once() -> None:
     assert actor.do(c.UnparkReceiver(NOW)) == []
     assert only(actor.do(c.ParkReceiver(NOW, NOW - 5))).waiting_since == NOW - 5
     assert actor.do(c.ParkReceiver(NOW, NOW - 5)) == []
+    assert actor.do(c.ParkReceiver(NOW, None)) == []
+    assert only(actor.do(c.ParkReceiver(NOW, NOW - 3))).waiting_since == NOW - 3
     assert actor.state.needed_position == 1
     before = actor.state
     only(actor.do(c.UnparkReceiver(NOW)))
@@ -403,10 +407,13 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     fact = only(actor.do(c.RemoveReceiver(NOW, 40, 3, bucket)))
     assert (fact.discarded, fact.next_sequence, fact.position) == (4, 7, 40)
     state = actor.state
-    assert (state.opened, state.removed_at, state.open, state.parked) == (False, NOW, (), False)
+    assert (state.opened, state.removed_at, state.open, state.waiting_since) == (False, NOW, (), None)
     assert (state.frontier.position, state.frontier.sequence, state.frontier.source) == (40, 6, 6)
     assert (state.bucket, state.limit, state.target) == (bucket, Limit(1.0, 5), "")
-    assert (state.counters.discarded, state.needed_position) == (4, None)
+    assert state.counters.discarded == 4
+    actor.policy = None
+    assert actor.step(read_to=40, seen=40) == c.Unpark()
+    assert actor.step(read_to=40, seen=44) == c.Read(40)
 
 
 def test_put_again_it_goes_on_with_its_numbers_and_its_window_and_never_old_events() -> None:
