@@ -1,8 +1,7 @@
 """What lies between the simulated processes and the server, and does its worst.
 
-network = Network(world, FakeServer(world), faults)
-world.spawn("node", main)      # in main: wire = await network.connect(process)
-network.calm()                 # faults are over: from now on everything has to settle
+A process gets its wire by `await network.connect(process)`. Faults hold from `begin`, and end with `calm`:
+from then on everything has to settle.
 """
 
 import asyncio
@@ -125,7 +124,7 @@ class SimWire(ClientWire):
 
 
 class Network:
-    """`faults` hold from the start until `calm`."""
+    """`faults` hold from the start until others `begin`, or `calm`."""
 
     def __init__(self, world: World, server: FakeServer, faults: Faults = CALM) -> None:
         self.world = world
@@ -133,10 +132,7 @@ class Network:
         self.chance = world.random("network")
         self.wires: dict[SimWire, None] = {}
         self._connections = 0
-        self.faults = self.server.faults = faults
-        self._every(faults.cut_every_s, self._cut_one)
-        self._every(faults.restart_every_s, self._restart)
-        self._every(faults.leaderless_every_s, self._take_leader)
+        self.begin(faults)
 
     async def connect(self, process: Process) -> SimWire:
         """A wire for the process, in whose loop this is awaited; it waits for the server to be there."""
@@ -149,10 +145,17 @@ class Network:
     def forget(self, wire: SimWire) -> None:
         self.wires.pop(wire, None)
 
+    def begin(self, faults: Faults) -> None:
+        """From now on these faults hold, and no others."""
+        self.faults = self.server.faults = faults
+        self._every(faults.cut_every_s, self._cut_one)
+        self._every(faults.restart_every_s, self._restart)
+        self._every(faults.leaderless_every_s, self._take_leader)
+
     def calm(self) -> None:
         """End all faults, also those that last: the server is there, and all streams have leaders."""
         self.world.say("the faults are over")
-        self.faults = self.server.faults = CALM
+        self.begin(CALM)
         if not self.server.running:
             self.server.start()
         for stream in self.server.streams.values():
@@ -198,10 +201,10 @@ class Network:
 
     def _every(self, mean_s: float, fault: Callable[[], None]) -> None:
         if mean_s > 0:
-            self.world.after(self.chance.expovariate(1 / mean_s), self._happen, mean_s, fault)
+            self.world.after(self.chance.expovariate(1 / mean_s), self._happen, self.faults, mean_s, fault)
 
-    def _happen(self, mean_s: float, fault: Callable[[], None]) -> None:
-        if self.faults is not CALM:
+    def _happen(self, faults: Faults, mean_s: float, fault: Callable[[], None]) -> None:
+        if self.faults is faults:
             fault()
             self._every(mean_s, fault)
 
