@@ -84,7 +84,7 @@ class Stream:
 
     def _judge(self, draft: Draft) -> Refusal | int | None:
         """What speaks against a message, or the sequence of the one that it repeats."""
-        subject, _, headers = draft[0], draft[1], draft[2] or {}
+        subject, headers = draft[0], draft[2] or {}
         lives_s = ttl_s(headers.get(TTL, "never"))
         return (
             self._wrong_stream(headers)
@@ -97,7 +97,7 @@ class Stream:
 
     def _judge_as_cluster(self, draft: Draft, staged: Staged) -> Refusal | int | None:
         """The same in the order in which a cluster does it before it agrees on a message."""
-        subject, _, headers = draft[0], draft[1], draft[2] or {}
+        subject, headers = draft[0], draft[2] or {}
         ttl_refusal = None
         if TTL in headers and not self.config["allow_msg_ttl"]:
             ttl_refusal = refusals.TTL_DISABLED
