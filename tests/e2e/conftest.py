@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.fleet import Fleet, open_fleet
 
@@ -14,6 +15,14 @@ from tests.e2e.fleet import Fleet, open_fleet
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     """nats-server, an installation, and a sink; tests start the nodes."""
     async with open_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """The same with one node, for all tests of a module, each of which has a receiver of its own."""
+    async with open_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+        await fleet.start_ready()
         yield fleet
 
 

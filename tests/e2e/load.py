@@ -75,6 +75,11 @@ class Load:
         await self._fleet.until(all_arrived, f"all of {self.total} events were accepted")
 
     @property
+    def complete(self) -> bool:
+        """Whether every event was accepted."""
+        return all(record.complete for record in self.records)
+
+    @property
     def total(self) -> int:
         return sum(len(record.published) for record in self.records)
 

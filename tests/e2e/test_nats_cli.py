@@ -1,12 +1,8 @@
 """What we show is readable with the nats CLI, the tool that every operator of NATS has at hand."""
 
-import asyncio
 import json
-import os
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,14 +15,9 @@ from streams.service import Identity, Service
 from streams.topology import Names
 from tests.contract.installation import install
 from tests.contract.waiting import until
+from tests.e2e.nats_cli import NatsCli, last_json, needs_nats_cli
 
-NATS = shutil.which("nats", path=f"{os.environ.get('PATH', '')}:{Path.home() / 'go/bin'}")
-
-pytestmark = pytest.mark.skipif(
-    NATS is None, reason="the nats CLI is not installed: `go -C .ci/natscli install tool`"
-)
-
-Cli = Callable[..., Awaitable[str]]
+pytestmark = needs_nats_cli
 
 
 class Desk:
@@ -58,26 +49,8 @@ async def js(server: EmbeddedServer) -> AsyncIterator[JetStream]:
 
 
 @pytest.fixture
-def cli(server: EmbeddedServer, tmp_path: Path) -> Cli:
-    """Runs the nats CLI, without the contexts of whoever runs the tests; returns what it prints."""
-
-    async def run(*arguments: str) -> str:
-        assert NATS is not None
-        process = await asyncio.create_subprocess_exec(
-            NATS,
-            "--server",
-            server.url,
-            *arguments,
-            env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        assert process.returncode == 0, output.decode()
-        return output.decode()
-
-    return run
+def cli(server: EmbeddedServer, tmp_path: Path) -> NatsCli:
+    return NatsCli(server.url, tmp_path / "config")
 
 
 @pytest.fixture
@@ -110,18 +83,14 @@ async def receivers(js: JetStream, names: Names) -> AsyncIterator[Receivers]:
     await receivers.stop()
 
 
-def last_json(output: str) -> Any:
-    return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{")))
-
-
-async def test_nats_req_inspects_a_receiver(cli: Cli, control: Control) -> None:
+async def test_nats_req_inspects_a_receiver(cli: NatsCli, control: Control) -> None:
     output = await cli("req", "angarium.ctl.inspect.a.b", "")
     assert last_json(output) == {"ok": True, "receiver": "a.b", "phase": "idle"}
     output = await cli("req", "angarium.ctl.dance.a.b", "")
     assert last_json(output)["error"]["code"] == "unknown_verb"
 
 
-async def test_nats_micro_lists_the_nodes(cli: Cli, service: Service) -> None:
+async def test_nats_micro_lists_the_nodes(cli: NatsCli, service: Service) -> None:
     assert "node-1" in await cli("micro", "ls")
     assert "rtt=" in await cli("micro", "ping", "angarium")
     assert "angarium.ctl.*.*.*" in await cli("micro", "info", "angarium")
@@ -131,7 +100,7 @@ async def test_nats_micro_lists_the_nodes(cli: Cli, service: Service) -> None:
     assert (stats["id"], endpoint["num_requests"], endpoint["data"]) == ("node-1", 1, {"shards": 4})
 
 
-async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: Cli, receivers: Receivers) -> None:
+async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: NatsCli, receivers: Receivers) -> None:
     configuration = '{"url": "https://example.com/hook", "timeout_s": 3}'
     await cli("kv", "put", "angarium_receivers", "acme.billing", configuration)
     await until(lambda: receivers.known("acme.billing"))
@@ -149,7 +118,9 @@ async def test_nats_kv_puts_shows_and_removes_a_configuration(cli: Cli, receiver
     assert "acme" not in await cli("kv", "ls", "angarium_receivers")
 
 
-async def test_nats_pub_reaches_a_receiver_with_its_headers(cli: Cli, js: JetStream, names: Names) -> None:
+async def test_nats_pub_reaches_a_receiver_with_its_headers(
+    cli: NatsCli, js: JetStream, names: Names
+) -> None:
     await cli("pub", "angarium.deliver.acme.billing", "hello", "-H", "Nats-Msg-Id:acme-1")
     message = await js.message(names.deliveries, 1)
     assert message is not None

@@ -1,0 +1,91 @@
+"""A node that was put to sleep beyond its lease, and wakes as if nothing had happened.
+
+It holds attempts, facts that nobody recorded, and acks. The journal's fence keeps the facts out, the lease
+keeps the attempts in, and acks may come from anybody, since nothing is recovered from them.
+"""
+
+import random
+import time
+
+import pytest
+
+from streams.answers import ConsumerInfo
+from streams.wire import Message
+from tests.e2e.fleet import SHARDS, Fleet, names
+from tests.e2e.load import mixed_load
+from tests.e2e.nodes import HAS_PROC
+from tests.e2e.ownership import zombies_posted, zombies_wrote
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="whose a connection is, is read from /proc, which only Linux has")
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.soak)])
+async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
+    fleet: Fleet, rng: random.Random, rounds: int
+) -> None:
+    """Once awake it becomes a member like any other, and gets its share back from who followed it."""
+    load = await mixed_load(fleet)
+    sleeper = await fleet.start_ready("sleeper")
+    slept_at = []
+    async with load.flowing():
+        await fleet.start_ready("heir")
+        for number in range(rounds):
+            await fleet.until_true(lambda: owns(fleet, "sleeper"), "the sleeper owns shards")
+            await load.pass_some(rng)
+            sleeper.sleep()
+            slept_at.append(time.monotonic())
+            await fleet.until_true(lambda: owns_all(fleet, "heir"), "the heir owns every shard")
+            await load.pass_some(rng)
+            sleeper.wake()
+            await fleet.hears(sleeper, "lease.lapsed", number + 1)
+        await fleet.until_true(lambda: owns(fleet, "sleeper"), "the sleeper owns shards again")
+        await load.pass_some(rng)
+    load.check(slept_at)
+    flushes = await fleet.flushes()
+    assert list(zombies_wrote(flushes)) == []
+    assert list(zombies_posted(fleet.arrivals(), flushes)) == []
+
+
+async def owns(fleet: Fleet, node: str) -> bool:
+    return node in (await fleet.owners()).values()
+
+
+async def owns_all(fleet: Fleet, node: str) -> bool:
+    return list((await fleet.owners()).values()) == [node] * SHARDS
+
+
+async def test_acks_of_somebody_else_lose_nothing(fleet: Fleet) -> None:
+    """While the node sleeps, all that was handed out to it is acked, settled or not; it never wakes."""
+    load = await mixed_load(fleet)
+    node, wire = await fleet.start_ready(), fleet.js.wire
+    handed_out: list[str] = []
+
+    def overhear(message: Message) -> None:
+        if message.reply.startswith("$JS.ACK."):
+            handed_out.append(message.reply)
+
+    await wire.subscribe("_INBOX.>", overhear)
+    await load.publish(50)
+    node.sleep()
+    asleep = await consumers(fleet)
+    assert not load.complete
+
+    async def all_acked() -> bool:
+        for reply in handed_out:
+            await wire.publish(reply, b"+ACK")
+        acked = zip(asleep, await consumers(fleet), strict=True)
+        return all(now.ack_floor >= then.delivered for then, now in acked)
+
+    await fleet.until_true(all_acked, "all that was handed out is acked")
+    await node.kill()
+    killed_at = time.monotonic()
+    await node.start()
+    await load.arrived()
+    load.check([killed_at])
+
+
+async def consumers(fleet: Fleet) -> list[ConsumerInfo]:
+    """The consumer of each shard, as the server sees it."""
+    found = [
+        await fleet.js.consumer_info(names.deliveries, names.shard_consumer(each)) for each in range(SHARDS)
+    ]
+    return [each for each in found if each is not None]
