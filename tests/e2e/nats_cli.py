@@ -3,8 +3,11 @@
 import asyncio
 import json
 import os
+import pty
 import shutil
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +29,37 @@ class NatsCli:
 
     async def __call__(self, *arguments: str) -> str:
         """Run it to its end, which has to be a good one; returns what it printed."""
-        assert NATS is not None
-        process = await asyncio.create_subprocess_exec(
-            NATS, "--server", self._url, *arguments, env=self._environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        process = await self._start(arguments, subprocess.DEVNULL, subprocess.PIPE)
         output, _ = await process.communicate()
         assert process.returncode == 0, output.decode()
         return output.decode()
+
+    async def on_terminal(self, *arguments: str) -> str:
+        """The same at a terminal, without which some commands do nothing (pty(7))."""
+        terminal, its_side = pty.openpty()
+        try:
+            process = await self._start(arguments, its_side, its_side)
+        finally:
+            os.close(its_side)
+        output = await asyncio.to_thread(_read_all, terminal)
+        assert await process.wait() == 0, output
+        return output
+
+    async def _start(self, arguments: Sequence[str], stdin: int, stdout: int) -> asyncio.subprocess.Process:
+        assert NATS is not None
+        return await asyncio.create_subprocess_exec(
+            NATS, "--server", self._url, *arguments, env=self._environment, stdin=stdin, stdout=stdout,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+
+def _read_all(terminal: int) -> str:
+    """What is shown until nobody has the terminal open any more, which Linux tells by EIO."""
+    shown = b""
+    with os.fdopen(terminal, "rb", buffering=0) as file, suppress(OSError):
+        while part := file.read(4096):
+            shown += part
+    return shown.decode()
 
 
 def last_json(output: str) -> Any:

@@ -1,6 +1,5 @@
 """What becomes of an event when its receiver misbehaves: always something, and its number stays its own."""
 
-
 import pytest
 
 from tests.e2e.fleet import Fleet, names
