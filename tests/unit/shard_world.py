@@ -1,0 +1,384 @@
+"""One shard in memory for the tests of shell and host: every port in its simplest form, on virtual time.
+
+The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
+strict receiver has one attempt in flight, a dead letter is buried only when it is confirmed, and a message is
+acked only when the confirmed facts release it.
+"""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from actors.bucket import Unclean
+from actors.event import Event
+from actors.facts import Burial, Fact
+from actors.host import Host
+from actors.numbering import is_repeat
+from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.policy import Policy
+from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.receiver import evolve
+from actors.shell import Shell
+from actors.state import State
+from tests.unit.machine import NOW, answer, event, policy
+
+FLUSH_S = 0.2
+RECEIVER = "acme.billing"
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time passes only when nothing else is left to do, and then at once."""
+
+    def __init__(self) -> None:
+        super().__init__(Skipping(self))
+        self.skipped_s = 0.0
+
+    def time(self) -> float:
+        return self.skipped_s
+
+
+class Skipping(selectors.SelectSelector):
+    """A selector that does not wait, but moves its loop's time."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everything waits, and nothing will ever happen"
+            self._loop.skipped_s += timeout
+        return ready
+
+
+def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test on a loop whose time costs nothing."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        async def scenario() -> None:
+            await test(*args, **named)
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(scenario())
+
+    return run
+
+
+class Clock:
+    """The ownership's clock."""
+
+    def now(self) -> float:
+        return NOW + asyncio.get_running_loop().time()
+
+
+class Recorded(NamedTuple):
+    """A fact and the state after it."""
+
+    fact: Fact
+    state: State
+
+
+class Journal:
+    """Confirms an urgent fact at once, any other after 200 ms; none while `held`, as from `hold_at` on."""
+
+    def __init__(self, world: "ShardWorld") -> None:
+        self.index = self.confirmed_index = 0
+        self.held = self.stalled = False
+        self.hold_at: type[Fact] | None = None
+        self.floor = 0
+        self.folded: dict[str, State] = {}
+        self.facts: list[Fact] = []
+        self._world = world
+        self._waiting: list[Recorded] = []
+        self._timer: asyncio.Handle | None = None
+
+    def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
+        self.index += 1
+        self.held = self.held or (self.hold_at is not None and isinstance(fact, self.hold_at))
+        self._waiting.append(Recorded(fact, state))
+        loop = asyncio.get_running_loop()
+        if urgent:
+            loop.call_soon(self.flush)
+        elif self._timer is None:
+            self._timer = loop.call_later(FLUSH_S, self.flush)
+        return self.index
+
+    def flush(self) -> None:
+        """One append, which is confirmed at once."""
+        host = self._world.host
+        if self.held or host.stopped or host.recorder is not self:
+            return
+        self._timer = None
+        entries, self._waiting = self._waiting, []
+        self.floor = host.floor(self.index)
+        for fact, state in entries:
+            before = self.folded.get(fact.receiver, State(receiver=fact.receiver))
+            self.folded[fact.receiver] = evolve(before, fact)
+            assert self.folded[fact.receiver] == state
+            self.facts.append(fact)
+        self.confirmed_index = self.index
+        host.confirmed(entries)
+
+    def let_go(self) -> None:
+        """Confirm what was held back."""
+        self.held, self.hold_at = False, None
+        self.flush()
+
+    def of(self, *kinds: type[Fact]) -> list[Any]:
+        """The confirmed facts of these kinds."""
+        return [fact for fact in self.facts if isinstance(fact, kinds)]
+
+
+class Sender:
+    """Answers after `latency_s` with what `reply` says; the default is 200."""
+
+    def __init__(self) -> None:
+        self.latency_s = 0.001
+        self.reply: Callable[[Attempt], Outcome] = lambda _: answer(200)
+        self.made: list[Attempt] = []
+        self.times: list[float] = []
+        self.in_flight: set[str] = set()
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        if not attempt.may_start():
+            return NotSent(why="the lease is over")
+        if attempt.sequence is not None:
+            assert attempt.receiver not in self.in_flight
+            self.in_flight.add(attempt.receiver)
+        self.made.append(attempt)
+        self.times.append(asyncio.get_running_loop().time())
+        try:
+            await asyncio.sleep(self.latency_s)
+        finally:
+            self.in_flight.discard(attempt.receiver)
+        return self.reply(attempt)
+
+    def answers(self, *statuses: int | Answered | Failed) -> None:
+        """Answer with these, one by one; then with 200 for ever."""
+        left = list(statuses)
+
+        def reply(_: Attempt) -> Outcome:
+            status = left.pop(0) if left else 200
+            return answer(status) if isinstance(status, int) else status
+
+        self.reply = reply
+
+    @property
+    def numbers(self) -> list[int | None]:
+        return [each.sequence for each in self.made]
+
+    @property
+    def positions(self) -> list[int]:
+        return [each.event.position for each in self.made]
+
+
+class Stream:
+    """The deliveries, and the backlog that is read from them. `lost` positions are gone."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Event]] = []
+        self.lost: set[int] = set()
+        self.reads = 0
+        self.unavailable = False
+
+    def of(self, receiver: str, after: int) -> list[Event]:
+        return [
+            each for to, each in self.messages
+            if to == receiver and each.position > after and each.position not in self.lost
+        ]  # fmt: skip
+
+    async def _ask(self) -> None:
+        self.reads += 1
+        await asyncio.sleep(0.002)
+        if self.unavailable:
+            raise Unavailable("no leader")
+
+    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
+        await self._ask()
+        found = self.of(receiver, after)[:count_max]
+        end = found[-1].position if len(found) == count_max else reach
+        return Batch(events=found, complete=end >= reach)
+
+    async def event(self, receiver: str, position: int) -> Event | None:
+        await self._ask()
+        return next((each for each in self.of(receiver, position - 1) if each.position == position), None)
+
+    async def count(self, receiver: str, after: int) -> int:
+        await self._ask()
+        return len(self.of(receiver, after))
+
+
+class Graveyard:
+    """Takes dead letters."""
+
+    def __init__(self, world: "ShardWorld") -> None:
+        self.buried: list[Burial] = []
+        self._world = world
+
+    async def bury(self, receiver: str, burial: Burial) -> None:
+        assert burial in self._world.journal.folded[receiver].burials
+        await asyncio.sleep(0.001)
+        self.buried.append(burial)
+
+
+class Policies:
+    """The configurations: what the node knows, and what the leader says."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Policy] = {}
+        self.leader: dict[str, Policy | Invalid] = {}
+        self.asked = 0
+        self.unavailable = False
+
+    def policy(self, receiver: str) -> Policy | None:
+        return self.known.get(receiver)
+
+    async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
+        self.asked += 1
+        found = self.leader.get(receiver, Absent())
+        await asyncio.sleep(0.003)
+        if self.unavailable:
+            raise Unavailable("no leader")
+        return found
+
+
+class Snapshots:
+    """The bucket of snapshots."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, State] = {}
+        self.loads = 0
+
+    async def load(self, receiver: str) -> State | None:
+        self.loads += 1
+        found = self.held.get(receiver)
+        await asyncio.sleep(0.002)
+        return found
+
+
+class ShardWorld:
+    """A shard under one claim after another. Positions are the shard's, over all its receivers."""
+
+    def __init__(self, given: Policy | None = None, *, unacked_max: int = 20_000) -> None:
+        self.clock = Clock()
+        self.sender = Sender()
+        self.stream = Stream()
+        self.policies = Policies()
+        self.snapshots = Snapshots()
+        self.graveyard = Graveyard(self)
+        self.journal = Journal(self)
+        self.within_lease = True
+        self.acked: list[int] = []
+        self.epoch = 0
+        self.unacked_max = unacked_max
+        if given is not None:
+            self.policies.known[RECEIVER] = self.policies.leader[RECEIVER] = given
+        self.claim(unclean=False)
+
+    def claim(self, *, unclean: bool, snapshots: bool = False) -> None:
+        """Begin an ownership with what the journal's tail tells, or with an empty tail and snapshots."""
+        old, self.journal = self.journal, Journal(self)
+        self.journal.folded = dict(old.folded)
+        self.journal.facts, self.journal.floor = old.facts, old.floor
+        self.epoch += 1
+        self.handed_out = self.journal.floor
+        at, last = self.clock.now(), len(self.stream.messages)
+        self.host = Host(
+            epoch=self.epoch, claimed_at=at, claim_position=last,
+            unclean=Unclean(self.epoch, last, at) if unclean else None, floor=self.journal.floor,
+            unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal, sender=self.sender,
+            backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots, policies=self.policies,
+            within_lease=lambda: self.within_lease, ack=self._acked,
+        )  # fmt: skip
+        states = self.journal.folded
+        if snapshots:
+            self.snapshots.held = dict(states)
+        parked = [receiver for receiver, state in states.items() if state.parked]
+        self.host.begin({} if snapshots else states, parked)
+        self.hand_out()
+
+    def crash(self, *, snapshots: bool = False) -> None:
+        """The owner is gone with its memory; the next one claims at once."""
+        self.host.stop()
+        self.sender.in_flight.clear()
+        self.claim(unclean=True, snapshots=snapshots)
+
+    @property
+    def shell(self) -> Shell:
+        return self.host.shells[RECEIVER]
+
+    @property
+    def state(self) -> State:
+        return self.shell.state
+
+    # ---- messages
+
+    def publish(self, count: int = 1, *, receiver: str = RECEIVER, **members: Any) -> None:
+        """Store events and hand them out."""
+        for _ in range(count):
+            position = len(self.stream.messages) + 1
+            stored = event(position, at=self.clock.now(), **members)
+            self.stream.messages.append((receiver, stored))
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """The consumer hands out what it has not, as long as it is not full."""
+        for receiver, stored in self.stream.messages[self.handed_out :]:
+            self.handed_out = stored.position
+            if stored.position not in self.stream.lost:
+                self.host.arrive(receiver, stored, str(stored.position))
+
+    def hand_out_again(self) -> None:
+        """The consumer was reset: everything beyond the floor comes once more."""
+        self.handed_out = self.journal.floor
+        self.hand_out()
+
+    def _acked(self, replies: list[str]) -> None:
+        for reply in replies:
+            position = int(reply)
+            receiver, stored = self.stream.messages[position - 1]
+            state = self.journal.folded[receiver]
+            still_open = any(each.position == position for each in state.open)
+            settled = position <= state.frontier.position and not still_open
+            assert settled or state.parked or is_repeat(state.frontier, stored), f"{position} is not released"
+            self.acked.append(position)
+
+    # ---- configurations
+
+    def put(self, given: Policy | None, receiver: str = RECEIVER) -> None:
+        """The configuration is another one, or is gone (None), and the node knows."""
+        if given is None:
+            self.policies.known.pop(receiver, None)
+            self.policies.leader.pop(receiver, None)
+        else:
+            self.policies.known[receiver] = self.policies.leader[receiver] = given
+        self.host.configured(receiver, given)
+
+    # ---- waiting
+
+    async def until(self, condition: Callable[[], bool], *, within_s: float = 3600.0) -> None:
+        """Let time pass until it is so; the longer it takes, the less closely it is watched."""
+        passed_s = 0.0
+        while not condition():
+            assert passed_s < within_s, "it never came to that"
+            await asyncio.sleep(pause_s := 0.001 + 0.01 * passed_s)
+            passed_s += pause_s
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    async def until_settled(self, count: int) -> None:
+        """Until so many events were delivered, on record, and everything is acked."""
+        folded = self.journal.folded
+        await self.until(lambda: RECEIVER in folded and folded[RECEIVER].counters.delivered >= count)
+        await self.until(lambda: self.host.bindings.bound == 0)
+
+
+def strict(**members: Any) -> ShardWorld:
+    """A world with one receiver, configured so."""
+    return ShardWorld(policy(**members))

@@ -1,0 +1,327 @@
+"""The host of one shard: ownership, lease and journal around its actors, and who is in memory at all."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from actors import facts as f
+from actors.host import IDLE_S
+from actors.outcome import NotSent
+from actors.ping import Refusal, ping
+from actors.policy import Rate
+from actors.shell import UNCONFIRMED_MAX
+from actors.state import State
+from tests.unit.machine import answer, policy
+from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
+
+# ---- lease, journal, ownership
+
+
+@in_virtual_time
+async def test_what_was_not_sent_waits_and_leaves_no_fact() -> None:
+    world = strict()
+    world.publish(2)
+    world.within_lease = False
+    await world.pass_time(1)
+    assert (world.sender.made, world.journal.of(f.AttemptFailed)) == ([], [])
+    world.within_lease = True
+    await world.until_settled(2)
+    assert world.sender.numbers == [1, 2]
+
+
+@in_virtual_time
+async def test_an_attempt_that_the_transport_refused_waits_for_the_lease() -> None:
+    world = strict()
+    asked = []
+
+    def reply(_: object) -> NotSent:
+        asked.append(world.clock.now())
+        world.within_lease = False
+        return NotSent(why="the lease is over")
+
+    world.sender.reply = reply
+    world.publish()
+    await world.pass_time(1.2)
+    assert (len(asked), world.journal.of(f.AttemptFailed, f.Delivered)) == (1, [])
+    world.sender.answers()
+    world.within_lease = True
+    await world.until_settled(1)
+
+
+@in_virtual_time
+async def test_a_stalled_journal_starts_nothing() -> None:
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.journal.stalled = True
+    world.publish()
+    await world.pass_time(1)
+    assert len(world.sender.made) == 1
+    world.journal.stalled = False
+    await world.until_settled(2)
+
+
+@in_virtual_time
+async def test_at_most_256_settlements_are_unconfirmed_and_then_it_goes_on_at_once() -> None:
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.journal.held = True
+    for _ in range(20):
+        world.publish(20)
+        await world.pass_time(0.06)
+    assert len(world.sender.made) == 1 + UNCONFIRMED_MAX
+    world.journal.let_go()
+    await world.until(lambda: len(world.sender.made) > 1 + UNCONFIRMED_MAX, within_s=0.1)
+    await world.until_settled(401)
+    assert world.sender.numbers == list(range(1, 402))
+
+
+@in_virtual_time
+async def test_after_a_crash_the_same_events_get_the_same_numbers() -> None:
+    world = strict()
+    world.publish(30)
+    await world.until(lambda: len(world.sender.made) >= 7)
+    world.journal.held = True
+    await world.until(lambda: len(world.sender.made) >= 20)
+    world.crash()
+    await world.until_settled(30)
+    named = dict(zip(world.sender.positions, world.sender.numbers, strict=True))
+    assert named == {position: position for position in range(1, 31)}
+    assert len(world.sender.made) < 60
+
+
+@in_virtual_time
+async def test_nothing_is_recorded_once_the_shard_is_stopped() -> None:
+    world = strict()
+    world.sender.latency_s = 1
+    world.publish(2)
+    await world.until(lambda: bool(world.sender.made))
+    index = world.journal.index
+    world.host.stop()
+    await world.pass_time(5)
+    assert (world.journal.index, len(world.sender.made)) == (index, 1)
+    world.shell.poke()
+    assert len(world.sender.made) == 1
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> None:
+    """A takeover knows how far the shard was handed out, not what of that was this receiver's."""
+    world = strict(paused=True)
+    world.publish(2)
+    world.publish(3, receiver="acme.other")
+    await world.until(lambda: world.state.parked)
+    world.crash(snapshots=snapshots)
+    world.publish()
+    world.publish(receiver="acme.other")
+    await world.until(lambda: RECEIVER in world.host.shells and world.shell.loaded)
+    world.put(policy())
+    await world.until_settled(3)
+    assert world.journal.of(f.Missing) == []
+    assert world.sender.numbers == [1, 2, 3]
+
+
+
+
+# ---- the floor, and what is needed
+
+
+@in_virtual_time
+async def test_what_waits_in_memory_is_needed_though_no_fact_names_it() -> None:
+    """The stream may be purged up to there: a crash would bring the shard back without it."""
+    world = strict()
+    world.sender.latency_s = 1
+    world.publish(5)
+    await world.until(lambda: len(world.sender.made) == 3)
+    assert world.host.needed_position() == world.journal.floor + 1
+    assert world.journal.floor in (1, 2)
+    await world.until_settled(5)
+    assert world.host.needed_position() == 6
+
+
+@in_virtual_time
+async def test_what_is_parked_open_or_to_be_buried_is_needed() -> None:
+    world = strict()
+    world.sender.answers(answer(429, retry_after="60"))
+    world.publish(3)
+    await world.until(lambda: world.journal.floor == 3)
+    assert world.host.needed_position() == 1
+
+
+@in_virtual_time
+async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
+    world = ShardWorld(policy(), unacked_max=20)
+    world.policies.known["acme.small"] = policy()
+    world.sender.latency_s = 1
+    world.publish(2, receiver="acme.small")
+    await world.host.resident(RECEIVER)
+    await world.until(lambda: len(world.sender.made) == 1)
+    world.publish(9)
+    await world.until(lambda: world.state.parked, within_s=0.1)
+    assert not world.host.shells["acme.small"].state.parked
+    assert world.host.bindings.bound <= 10
+
+
+# ---- who is in memory
+
+
+@in_virtual_time
+async def test_who_rests_leaves_memory_and_comes_back_with_its_numbers() -> None:
+    world = strict()
+    world.publish(2)
+    await world.until_settled(2)
+    await world.pass_time(2 * IDLE_S)
+    assert RECEIVER in world.host.shells
+    world.snapshots.held = world.host.take_changed()
+    await world.pass_time(1)
+    assert RECEIVER in world.host.shells
+    world.host.written()
+    await world.until(lambda: RECEIVER not in world.host.shells, within_s=2)
+    world.publish(2)
+    await world.until_settled(4)
+    assert world.snapshots.loads == 2
+    assert world.sender.numbers == [1, 2, 3, 4]
+
+
+@in_virtual_time
+async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    taken = world.host.take_changed()
+    world.publish()
+    await world.until_settled(2)
+    world.host.give_back()
+    again = world.host.take_changed()
+    assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
+
+
+@in_virtual_time
+async def test_who_waits_stays_in_memory() -> None:
+    world = strict(paused=True)
+    world.publish()
+    await world.until(lambda: world.acked == [1])
+    world.host.take_changed()
+    world.host.written()
+    await world.pass_time(3 * IDLE_S)
+    assert RECEIVER in world.host.shells
+
+
+@in_virtual_time
+async def test_an_actor_is_loaded_once_however_many_messages_come() -> None:
+    world = strict()
+    world.snapshots.held[RECEIVER] = State(receiver=RECEIVER, opened=True)
+    world.journal.folded = dict(world.snapshots.held)
+    world.publish(100)
+    await world.until_settled(100)
+    assert world.snapshots.loads == 1
+
+
+@in_virtual_time
+async def test_a_configuration_that_goes_brings_its_actor_into_memory() -> None:
+    world = strict()
+    opened = State(receiver=RECEIVER, opened=True)
+    world.snapshots.held[RECEIVER] = world.journal.folded[RECEIVER] = opened
+    world.put(replace(policy(), timeout_s=1))
+    assert world.host.shells == {}
+    world.put(None)
+    await world.until(lambda: bool(world.journal.of(f.Removed)))
+
+
+# ---- draining
+
+
+@in_virtual_time
+async def test_draining_starts_nothing_and_waits_for_what_is_in_flight() -> None:
+    world = strict()
+    world.sender.latency_s = 1
+    world.publish(5)
+    await world.until(lambda: len(world.sender.made) == 2)
+    began = world.clock.now()
+    await world.host.drain(10)
+    assert world.clock.now() - began < 1.1
+    assert (world.host.in_flight, len(world.sender.made)) == (0, 2)
+    await world.pass_time(5)
+    assert len(world.sender.made) == 2
+
+
+@in_virtual_time
+async def test_draining_gives_up_in_time() -> None:
+    world = strict()
+    world.sender.latency_s = 100
+    world.publish(5)
+    await world.until(lambda: len(world.sender.made) == 1)
+    began = world.clock.now()
+    await world.host.drain(10)
+    assert world.clock.now() - began == pytest.approx(10, abs=0.01)
+    assert world.host.in_flight == 1
+
+
+# ---- pings
+
+
+@in_virtual_time
+async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None:
+    world = strict(rate=Rate(limit=1, burst=1), paused=True)
+    shell = await world.host.resident(RECEIVER)
+    await world.until(lambda: world.journal.confirmed_index >= 3)
+    world.journal.held = True
+    pinging = asyncio.get_running_loop().create_task(ping(shell))
+    await world.pass_time(0.5)
+    assert world.sender.made == []
+    world.journal.let_go()
+    assert (await pinging).status == 200
+    (made,) = world.sender.made
+    assert (made.sequence, made.event.type, made.number) == (None, "angarium.ping", 1)
+    assert len(world.journal.of(f.Pinged)) == 1
+    await world.until(lambda: bool(world.journal.of(f.Delivered)))
+    assert world.journal.of(f.Delivered)[0].kind == "ping"
+    assert world.state.frontier.sequence == 0
+    with pytest.raises(Refusal, match="no token left"):
+        await ping(shell)
+
+
+@in_virtual_time
+async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
+    world = strict()
+    shell = await world.host.resident(RECEIVER)
+    world.within_lease = False
+    with pytest.raises(Refusal, match="not in order"):
+        await ping(shell)
+    world.within_lease = True
+    world.sender.answers(answer(429, retry_after="60"))
+    assert (await ping(shell)).status == 429
+    with pytest.raises(Refusal, match="left alone for 60 s more"):
+        await ping(shell)
+    world.put(None)
+    with pytest.raises(Refusal, match="no valid configuration"):
+        await ping(shell)
+
+
+@in_virtual_time
+async def test_an_actor_that_pings_stays_in_memory() -> None:
+    world = strict(timeout_s=60)
+    shell = await world.host.resident(RECEIVER)
+    world.sender.latency_s = 3 * IDLE_S
+    pinging = asyncio.get_running_loop().create_task(ping(shell))
+    await world.until(lambda: bool(world.sender.made))
+    world.host.take_changed()
+    world.host.written()
+    await world.pass_time(2 * IDLE_S)
+    assert world.host.shells[RECEIVER] is shell
+    await pinging
+
+
+@in_virtual_time
+async def test_who_waits_for_a_fact_of_a_shard_that_stops_is_told_so() -> None:
+    world = strict()
+    shell = await world.host.resident(RECEIVER)
+    world.journal.held = True
+    waiting = asyncio.get_running_loop().create_task(shell.resume())
+    await world.pass_time(0.1)
+    world.host.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -1,0 +1,310 @@
+"""The shell of one actor: messages in, attempts out, memory bounded, whatever comes in between."""
+
+import pytest
+
+from actors import facts as f
+from actors.mailbox import MAILBOX_MAX
+from actors.policy import Rate, Retry
+from tests.unit.machine import answer, policy
+from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
+
+LIMITED = Rate(limit=10, burst=2)
+
+
+# ---- the plain way
+
+
+@in_virtual_time
+async def test_events_arrive_are_posted_in_order_recorded_and_acked() -> None:
+    world = strict()
+    world.publish(20)
+    await world.until_settled(20)
+    assert world.sender.positions == list(range(1, 21))
+    assert world.sender.numbers == list(range(1, 21))
+    assert sorted(world.acked) == list(range(1, 21))
+    assert (world.journal.floor, world.stream.reads) == (20, 0)
+
+
+@in_virtual_time
+async def test_a_message_is_acked_only_after_its_fact_is_confirmed() -> None:
+    world = strict()
+    world.publish()
+    await world.until(lambda: bool(world.sender.made))
+    world.journal.held = True
+    await world.pass_time(1)
+    assert world.acked == []
+    world.journal.let_go()
+    assert world.acked == [1]
+
+
+@in_virtual_time
+async def test_a_failed_attempt_is_repeated_under_its_number_before_the_next_event() -> None:
+    world = strict(retry=Retry(base_s=0.05, cap_s=0.05))
+    world.sender.answers(500, 429, answer(503, retry_after="1"))
+    world.publish(2)
+    await world.until_settled(2)
+    assert world.sender.numbers == [1, 1, 1, 1, 2]
+    assert [each.number for each in world.sender.made] == [1, 2, 3, 4, 1]
+
+
+@in_virtual_time
+async def test_a_rate_is_kept_to_the_token() -> None:
+    world = strict(rate=LIMITED)
+    world.publish(12)
+    await world.until_settled(12)
+    starts = world.sender.times
+    assert starts[1] - starts[0] < 0.01
+    assert starts[-1] - starts[0] == pytest.approx(1.0, abs=0.01)
+    for i, first in enumerate(starts):
+        for j, last in enumerate(starts[i:]):
+            assert j + 1 <= 2 + 10 * (last - first) + 1e-6
+
+
+@in_virtual_time
+async def test_a_repeat_is_dropped_and_acked() -> None:
+    world = strict()
+    world.publish(2, name="same")
+    world.publish(name="other")
+    await world.until_settled(2)
+    assert world.sender.numbers == [1, 2]
+    assert sorted(world.acked) == [1, 2, 3]
+    assert world.state.counters.duplicates == 1
+
+
+@in_virtual_time
+async def test_what_is_handed_out_again_is_recognised() -> None:
+    world = strict()
+    world.sender.latency_s = 0.5
+    world.publish(3)
+    await world.until(lambda: len(world.sender.made) == 2)
+    world.hand_out_again()
+    await world.until_settled(3)
+    assert world.sender.numbers == [1, 2, 3]
+    world.hand_out_again()
+    assert world.host.bindings.bound == 0
+
+
+@in_virtual_time
+async def test_a_repeat_that_was_dropped_and_comes_again_is_released() -> None:
+    world = strict()
+    world.publish(name="same")
+    await world.until_settled(1)
+    world.journal.held = True
+    world.publish(name="same")
+    assert world.state.counters.duplicates == 1
+    world.host.arrive(RECEIVER, world.stream.messages[1][1], "2")
+    assert world.host.bindings.bound == 0
+    assert not world.state.parked
+
+
+@in_virtual_time
+async def test_a_slow_attempt_is_on_record_before_it_is_made() -> None:
+    world = strict(rate=Rate(limit=60, per="hour", burst=1))
+    world.publish(2)
+    await world.until(lambda: bool(world.sender.made))
+    assert [each.events[0].sequence for each in world.journal.of(f.Started)] == [1]
+    await world.until_settled(2)
+    assert world.sender.times[1] - world.sender.times[0] == pytest.approx(60, abs=0.1)
+
+
+@in_virtual_time
+async def test_a_slow_attempt_that_is_held_up_forgoes_its_token() -> None:
+    """Its start would be counted where the token was taken, and the next would follow at once."""
+    world = strict(rate=Rate(limit=60, per="hour", burst=1))
+    world.publish(2)
+    world.journal.hold_at = f.Started
+    await world.until(lambda: world.journal.held)
+    world.put(policy(rate=Rate(limit=60, per="hour", burst=1), paused=True))
+    world.journal.let_go()
+    await world.pass_time(600)
+    world.put(policy(rate=Rate(limit=60, per="hour", burst=1)))
+    await world.until_settled(2)
+    assert world.sender.times[1] - world.sender.times[0] == pytest.approx(60, abs=0.1)
+
+
+# ---- giving up
+
+
+@in_virtual_time
+async def test_a_dead_letter_is_confirmed_before_the_next_event_and_before_its_burial() -> None:
+    world = strict(retry=Retry(rejected_attempts=1))
+    world.sender.answers(400)
+    world.publish(2)
+    await world.until(lambda: world.sender.numbers == [1])
+    world.journal.held = True
+    await world.pass_time(5)
+    assert (world.sender.numbers, world.graveyard.buried) == ([1], [])
+    world.journal.let_go()
+    await world.until_settled(1)
+    assert world.sender.numbers == [1, 2]
+    await world.until(lambda: bool(world.journal.of(f.Buried)))
+    assert world.graveyard.buried == [
+        f.Burial(position=1, reason="rejected", sequence=1, attempts=1, status=400)
+    ]
+
+
+@in_virtual_time
+async def test_what_waits_in_the_stream_of_a_paused_receiver_is_dead_lettered_in_time() -> None:
+    world = strict(paused=True, retry=Retry(max_age_s=60))
+    world.publish(100)
+    await world.pass_time(30)
+    world.publish(1)
+    await world.until(lambda: len(world.graveyard.buried) == 100, within_s=40)
+    assert [each.sequence for each in world.graveyard.buried] == list(range(1, 101))
+    assert {each.reason for each in world.graveyard.buried} == {"expired"}
+    await world.until(lambda: len(world.graveyard.buried) == 101, within_s=60)
+    assert world.sender.made == []
+
+
+@in_virtual_time
+async def test_a_malformed_event_becomes_a_dead_letter_in_its_turn() -> None:
+    world = strict()
+    world.publish()
+    world.publish(malformed="Angarium-Type: wrong")
+    world.publish()
+    await world.until_settled(2)
+    assert world.sender.positions == [1, 3]
+    assert world.sender.numbers == [1, 3]
+
+
+# ---- parking
+
+
+@in_virtual_time
+async def test_more_than_the_mailbox_holds_goes_by_way_of_the_stream() -> None:
+    world = strict()
+    world.publish(300)
+    await world.until(lambda: world.shell.loaded)
+    assert len(world.shell.mailbox) <= MAILBOX_MAX
+    assert world.host.bindings.bound <= MAILBOX_MAX
+    await world.until_settled(300)
+    assert world.sender.numbers == list(range(1, 301))
+    assert world.sender.positions == list(range(1, 301))
+    await world.until(lambda: not world.state.parked)
+    reads = world.stream.reads
+    assert 4 <= reads <= 8
+    world.publish(3)
+    await world.until_settled(303)
+    assert world.stream.reads == reads
+
+
+@in_virtual_time
+async def test_arrivals_while_parked_only_raise_what_is_to_be_read() -> None:
+    world = strict(rate=Rate(limit=100, burst=1))
+    for _ in range(40):
+        world.publish(10)
+        await world.pass_time(0.05)
+        assert len(world.shell.mailbox) <= MAILBOX_MAX
+        assert world.host.bindings.bound <= MAILBOX_MAX
+    await world.until_settled(400)
+    assert world.sender.positions == list(range(1, 401))
+
+
+@in_virtual_time
+async def test_a_slow_answer_holds_no_message_longer_than_two_seconds() -> None:
+    world = strict()
+    world.sender.latency_s = 10
+    world.publish(3)
+    await world.pass_time(2.9)
+    assert (sorted(world.acked), world.sender.numbers) == ([1, 2, 3], [1])
+    assert (world.state.parked, len(world.shell.mailbox)) == (True, 0)
+    world.sender.latency_s = 0.001
+    await world.until_settled(3)
+    assert world.sender.numbers == [1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_throttled_receiver_costs_no_memory_and_comes_back_in_time() -> None:
+    world = strict()
+    world.sender.answers(answer(429, retry_after="600"))
+    world.publish(5)
+    await world.pass_time(1)
+    assert (sorted(world.acked), len(world.shell.mailbox)) == ([1, 2, 3, 4, 5], 0)
+    world.publish(5)
+    await world.pass_time(500)
+    assert (len(world.sender.made), len(world.shell.mailbox), world.host.bindings.bound) == (1, 0, 0)
+    await world.until_settled(10)
+    assert world.sender.times[1] == pytest.approx(600, abs=1)
+    assert world.sender.numbers == [1, *range(1, 11)]
+
+
+@in_virtual_time
+async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
+    world = strict()
+    world.stream.unavailable = True
+    world.publish(100)
+    await world.pass_time(5)
+    assert world.sender.made == []
+    assert world.stream.reads >= 8
+    world.stream.unavailable = False
+    await world.until_settled(100)
+
+
+@in_virtual_time
+async def test_what_was_there_and_is_gone_is_recorded_with_a_gap() -> None:
+    world = strict(paused=True)
+    world.publish(5)
+    await world.until(lambda: len(world.acked) == 5)
+    world.stream.lost = {3, 5}
+    world.put(policy())
+    await world.until(lambda: bool(world.journal.of(f.Missing)))
+    assert world.sender.positions == [1, 2, 4]
+    (missing,) = world.journal.of(f.Missing)
+    assert (missing.first, missing.last, missing.next_sequence) == (5, 5, 5)
+    world.publish()
+    await world.until_settled(4)
+    assert world.sender.numbers == [1, 2, 3, 5]
+
+
+@in_virtual_time
+async def test_an_open_event_that_is_gone_is_recorded() -> None:
+    world = strict()
+    world.sender.answers(answer(429, retry_after="60"))
+    world.publish(2)
+    await world.pass_time(1)
+    world.stream.lost = {1}
+    await world.until_settled(1)
+    assert [(each.first, each.next_sequence) for each in world.journal.of(f.Missing)] == [(1, 2)]
+    assert world.sender.numbers == [1, 2]
+
+
+# ---- configurations
+
+
+@in_virtual_time
+async def test_a_new_configuration_takes_effect_at_the_next_step_and_loses_nothing() -> None:
+    world = strict(rate=Rate(limit=1, burst=1))
+    world.publish(30)
+    await world.until(lambda: len(world.sender.made) == 2)
+    world.put(policy(url="https://other.example", rate=Rate(limit=100, burst=1), dedup_window=16))
+    await world.until_settled(30)
+    assert [each.policy.url for each in world.sender.made[2:]] == ["https://other.example"] * 28
+    assert world.sender.numbers == list(range(1, 31))
+    assert world.state.frontier.size_at(31) == 16
+
+
+@in_virtual_time
+async def test_pause_and_resume() -> None:
+    world = strict()
+    world.sender.latency_s = 0.1
+    world.publish(5)
+    await world.until(lambda: len(world.sender.made) == 2)
+    world.put(policy(paused=True))
+    await world.pass_time(600)
+    assert len(world.sender.made) == 2
+    world.put(policy())
+    await world.until_settled(5)
+
+
+@in_virtual_time
+async def test_resume_is_on_record_when_it_returns() -> None:
+    world = strict()
+    world.sender.answers(410)
+    world.publish(2)
+    await world.until(lambda: bool(world.journal.of(f.Disabled)))
+    await world.pass_time(600)
+    assert len(world.sender.made) == 1
+    await world.shell.resume()
+    assert len(world.journal.of(f.Resumed)) == 1
+    await world.until_settled(2)
+    assert world.sender.numbers == [1, 1, 2]
