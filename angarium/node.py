@@ -13,7 +13,7 @@ from actors.errors import AngariumError
 from actors.host import Host
 from actors.policy import Policy
 from angarium.shard import Shard, Surroundings, take_over
-from streams.claim import Claim, Lost, claim
+from streams.claim import Claim, Lost, claim, let_go
 from streams.errors import ApiError, Unavailable
 from streams.partitions import shard_of
 
@@ -38,6 +38,7 @@ class Node:
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[int] = set()
+        self._claimed: set[int] = set()
 
     async def start(self) -> None:
         """Become a member and begin to claim."""
@@ -101,6 +102,8 @@ class Node:
             if alive:
                 for number in sorted(wanted - self.owned.keys()):
                     self._begin(number, self._claim(number))
+                for number in sorted(self._claimed - wanted - self.owned.keys()):
+                    self._begin(number, self._let_go(number))
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
@@ -124,6 +127,7 @@ class Node:
     async def _claim(self, number: int) -> None:
         async with self._claiming:
             if not self._stopping:
+                self._claimed.add(number)
                 await self._take(number, await self._attempt(number, take_over(number, self.around)))
 
     async def _resume(self, number: int, shard: Shard) -> None:
@@ -183,6 +187,16 @@ class Node:
         await shard.hand_over()
         log.info("shard.handed_over", extra={"shard": number})
         self.owned.pop(number, None)
+
+    async def _let_go(self, number: int) -> None:
+        """However a claim or an ownership of ours ended, it must keep nobody out who should own the shard."""
+        around = self.around
+        done = await self._attempt(
+            number,
+            let_go(around.js, around.names, number, around.node, may_claim=around.members.may_claim),
+        )
+        if done is not None:
+            self._claimed.discard(number)
 
     # ---- configurations
 

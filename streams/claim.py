@@ -37,7 +37,8 @@ RELEASE_S = 5.0
 class Owner(Struct, frozen=True, kw_only=True):
     """The value of `_owner`: who claimed the shard, and when by his wall clock.
 
-    `released` is the epoch that was given up in order; None while it is held.
+    `released` is the epoch that was given up in order, 0 where it was given up otherwise; None while it is
+    held.
     """
 
     v: int = VERSION
@@ -191,6 +192,22 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     except TimeoutError:
         return False
     return isinstance(put, Appended)
+
+
+async def let_go(
+    js: JetStream, names: Names, shard: int, node: str, *, may_claim: Callable[[Owner | None], bool]
+) -> bool:
+    """Give up what this process holds by `_owner` alone; returns whether there was anything to give up.
+
+    A claim of which nothing came (recovery failed), and an ownership that ended without its release (attempts
+    in flight, no answer), would else keep everybody out for as long as this node lives. Whoever follows does
+    so uncleanly. To be called where the shard is neither owned nor being claimed.
+    """
+    holder, revision = await _read_owner(js, names, shard)
+    if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
+        return False
+    data = msgspec.json.encode(Owner(node=node, at=holder.at, released=0))
+    return isinstance(await append(js, names.actors, names.owner(shard), data, expected=revision), Appended)
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from actors.bucket import Unclean
 from actors.facts import Claimed
 from streams.checkpoint import Checkpoint
-from streams.claim import Claim, Lost, Owner, Predecessor, claim, release
+from streams.claim import Claim, Lost, Owner, Predecessor, claim, let_go, release
 from streams.envelope import Flush, decode_flush, encode_flush
 from streams.errors import StreamRemade
 from streams.fence import EXPECTED
@@ -279,6 +279,40 @@ class TestRelease:
         await release(faulty, names, claimed, "a")
         _, headers = faulty.published[names.owner(SHARD)][-1]
         assert headers[EXPECTED] == str(claimed.epoch)
+
+
+class TestLettingGo:
+    """Of what was claimed and came to nothing."""
+
+    async def test_lets_somebody_else_claim_uncleanly(self, js: JetStream, names: Names) -> None:
+        first = await own(js, names, "a")
+        assert await let_go(js, names, SHARD, "a", may_claim=anybody)
+        assert (await owner_of(js, names)).released == 0
+        second = await own(js, names, "b")
+        assert (second.clean, second.unclean is not None) == (False, True)
+        assert second.epoch > first.epoch
+
+    @pytest.mark.parametrize("by", ["a", "b"])
+    async def test_touches_nothing_that_is_released_or_somebody_elses(
+        self, js: JetStream, names: Names, by: str
+    ) -> None:
+        owned = await own(js, names, "a")
+        if by == "a":
+            await release(js, names, owned, "a")
+        before = await owner_of(js, names)
+        assert not await let_go(js, names, SHARD, by, may_claim=anybody)
+        assert await owner_of(js, names) == before
+
+    async def test_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
+        self, js: JetStream, names: Names
+    ) -> None:
+        await own(js, names, "a")
+        assert not await let_go(js, names, SHARD, "a", may_claim=lambda _: False)
+        assert (await owner_of(js, names)).released is None
+
+    async def test_of_a_shard_that_was_never_claimed_is_nothing(self, js: JetStream, names: Names) -> None:
+        assert not await let_go(js, names, SHARD, "a", may_claim=anybody)
+        assert await js.last_message(names.actors, names.owner(SHARD)) is None
 
 
 class TestAnotherBucket:

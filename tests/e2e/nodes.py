@@ -18,6 +18,9 @@ from tests.e2e.commands import COMMAND, ROOT
 TTL_S = 2
 """The least that the settings take: so long, and half a second, until a dead node is followed."""
 
+DRAIN_S = 1
+"""How long a node that leaves waits for attempts in flight."""
+
 HAS_PROC = Path("/proc/self/status").exists()
 
 
@@ -37,8 +40,9 @@ class Node:
         self._process: asyncio.subprocess.Process | None = None
         self._ended = False
         self._command = (
-            *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards), "--ttl-s", str(TTL_S),
-            "--allow-http", "--allow-network", "127.0.0.0/8", "--log-format", "json",
+            *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
+            "--ttl-s", str(TTL_S), "--drain-s", str(DRAIN_S), "--log-format", "json",
+            "--allow-http", "--allow-network", "127.0.0.0/8",
         )  # fmt: skip
 
     @property

@@ -3,9 +3,10 @@
 import random
 
 from streams.rendezvous import wanted
-from tests.e2e.fleet import SHARDS, Fleet
-from tests.e2e.load import mixed_load
+from tests.e2e.fleet import SHARDS, Fleet, shard
+from tests.e2e.load import RECEIVERS, mixed_load, publish
 from tests.e2e.ownership import zombies_posted, zombies_wrote
+from tests.e2e.sink import Hang, Reply
 
 
 async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rng: random.Random) -> None:
@@ -30,6 +31,20 @@ async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rn
     flushes = await fleet.flushes()
     assert list(zombies_wrote(flushes)) == []
     assert list(zombies_posted(fleet.arrivals(), flushes)) == []
+
+
+async def test_an_attempt_that_takes_too_long_holds_no_shard_back(fleet: Fleet) -> None:
+    """It is given up when a node joins that should own the shard, and made again there under its number."""
+    receiver = next(each for each in RECEIVERS if shard(each) in wanted(SHARDS, "two", ["one", "two"]))
+    fleet.sink.manners[receiver] = lambda number: Hang() if number == 1 else Reply()
+    await fleet.configure([receiver], timeout_s=60)
+    await fleet.start_ready("one")
+    await publish(fleet.js, receiver, "taking-long")
+    seen = fleet.sink.arrivals[receiver]
+    await fleet.until(lambda: len(seen) == 1, "the attempt has begun")
+    await fleet.start_ready("two")
+    await fleet.until(lambda: len(seen) == 2, "it was made again")
+    assert [(each.sequence, each.attempt, each.by) for each in seen] == [(1, 1, "one"), (1, 1, "two")]
 
 
 async def shared_out(fleet: Fleet, *nodes: str) -> None:
