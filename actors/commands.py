@@ -209,10 +209,8 @@ class Rest(Struct, frozen=True):
     """Nothing is owed until something happens."""
 
 
-Step = (
-    Post | Record | GiveUp | Ignore | Bury | Read | Fetch | Ask | Refuse | Begin | Reconfigure | Park | Unpark
-    | WaitUntil | Rest
-)  # fmt: skip
+Decision = Record | GiveUp | Ignore | Refuse | Begin | Reconfigure | Unpark
+Step = Post | Bury | Read | Fetch | Ask | Park | WaitUntil | Rest | Decision
 
 
 class View(Struct, frozen=True, kw_only=True):

@@ -106,8 +106,7 @@ class Host:
         self.stopped = True
         for shell in self.shells.values():
             shell.close()
-            for awaited in shell.awaited:
-                awaited.cancel()
+            shell.ready.cancel()
         for task in self._tasks:
             task.cancel()
         for _, waiter in self._waiters:
@@ -185,10 +184,7 @@ class Host:
         """The actor, in memory with its state known. Cancelled if the shard stops before."""
         shell = self.activate(receiver)
         shell.touched_at = self.clock.now()
-        if not shell.loaded:
-            waiter = asyncio.get_running_loop().create_future()
-            shell.awaited.append(waiter)
-            await waiter
+        await asyncio.shield(shell.ready)
         return shell
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:

@@ -11,7 +11,6 @@ from typing import assert_never
 from actors import commands as c
 from actors.bindings import Binding
 from actors.bucket import Bucket, inherit, refill, take
-from actors.commands import View
 from actors.event import Event
 from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
@@ -19,14 +18,12 @@ from actors.mailbox import MAILBOX_MAX, Mailbox
 from actors.outcome import Answered, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.reading import sift
 from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step, open_entry
 from actors.state import State
 
 UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5
-
-Decision = c.GiveUp | c.Ignore | c.Refuse | c.Record | c.Begin | c.Reconfigure | c.Unpark
-"""The steps that are decided on the spot."""
 
 
 class Shell:
@@ -37,7 +34,7 @@ class Shell:
         self.host = host
         self.state = self.confirmed = State(receiver=receiver)
         self.loaded = False
-        self.awaited: list[asyncio.Future[None]] = []
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
         self.mailbox = Mailbox()
@@ -45,9 +42,7 @@ class Shell:
         self.in_flight: Event | None = None
         self.bucket: Bucket | None = None
         self.granted = 0
-        self.read_to = 0
-        self.seen = 0
-        self.known = 0
+        self.read_to = self.seen = self.known = 0
         self.parked_mark = 0
         self.barrier = 0
         self.unconfirmed = 0
@@ -84,10 +79,8 @@ class Shell:
             self._take(event)
         if overflowed:
             self.park()
-        for waiter in self.awaited:
-            if not waiter.done():
-                waiter.set_result(None)
-        self.awaited.clear()
+        if not self.ready.done():
+            self.ready.set_result(None)
         self.poke()
 
     # ---- messages
@@ -98,9 +91,8 @@ class Shell:
         if binding is not None:
             binding.reply = reply
             return
-        host = self.host
-        now = self.touched_at = host.clock.now()
-        self.bound[event.position] = host.bindings.bind(event.position, self.receiver, reply, now)
+        now = self.touched_at = self.host.clock.now()
+        self.bound[event.position] = self.host.bindings.bind(event.position, self.receiver, reply, now)
         if self.loaded:
             self._take(event)
             self.poke()
@@ -180,10 +172,10 @@ class Shell:
         if post is not None and self.policy is not None:
             self.host.spawn(self._attempt(post, self.policy))
 
-    def view(self) -> View:
+    def view(self) -> c.View:
         """What the machine may know of this memory."""
         host = self.host
-        return View(
+        return c.View(
             head=self.mailbox.head,
             in_flight=1 if self.in_flight else 0,
             read_to=self.read_to,
@@ -211,12 +203,11 @@ class Shell:
                     self._take_token(now, step.free)
                     self.in_flight, self.granted = self.mailbox.pop(), 0
                     return step
-                case c.Rest():
-                    self._forgo_grant(view)
-                    return None
-                case c.WaitUntil(at):
-                    self._forgo_grant(view)
-                    self._wake_at(at, now)
+                case c.Rest() | c.WaitUntil():
+                    if not view.unconfirmed:
+                        self.granted = 0  # Held up after all: the token was for a start at once.
+                    if isinstance(step, c.WaitUntil):
+                        self._wake_at(step.at, now)
                     return None
                 case c.Read() | c.Fetch():
                     self._begin_reading(step)
@@ -232,7 +223,7 @@ class Shell:
                 case _:
                     self._decide_step(step, now)
 
-    def _decide_step(self, step: Decision, now: float) -> None:
+    def _decide_step(self, step: c.Decision, now: float) -> None:
         match step:
             case c.GiveUp(event, reason):
                 self._let_go(c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
@@ -262,11 +253,6 @@ class Shell:
         """The event at the head gets no attempt."""
         self.record(command)
         self._release(self.mailbox.pop().position, self.host.recorder.index)
-
-    def _forgo_grant(self, view: View) -> None:
-        """An attempt on record that is held up gets no second chance: its token was for a start at once."""
-        if not view.unconfirmed:
-            self.granted = 0
 
     @property
     def _taken_to(self) -> int:
@@ -312,8 +298,7 @@ class Shell:
         return self.bucket
 
     def _take_token(self, now: float, free: bool) -> None:
-        bucket = None if free else self.bucket_at(now)
-        if bucket is not None:
+        if not free and (bucket := self.bucket_at(now)) is not None:
             self.bucket = take(bucket)
 
     # ---- waiting
@@ -393,20 +378,15 @@ class Shell:
 
     def _take_batch(self, batch: Batch, reach: int) -> None:
         """Queue what was found, up to an event that was there and is gone: that is recorded first."""
-        missing = self.known > self.read_to and all(each.position != self.known for each in batch.events)
-        for event in batch.events:
-            if missing and event.position > self.known:
-                break
-            if event.position > self.read_to:
-                self.mailbox.append(event)
-                self.read_to = event.position
-        complete = batch.complete or bool(batch.events and batch.events[-1].position > self.known)
-        if missing and complete and not self.mailbox:
+        found = sift(batch, reach=reach, read_to=self.read_to, known=self.known)
+        for event in found.events:
+            self.mailbox.append(event)
+        self.read_to = found.read_to
+        if found.gone and not self.mailbox:
+            first, last = found.gone
             now = self.host.clock.now()
-            self.record(c.MissEvents(self.read_to + 1, self.known, now, self.bucket_at(now)))
-            self.read_to = self.known
-        if batch.complete and not missing:
-            self.read_to = max(self.read_to, reach)
+            self.record(c.MissEvents(first, last, now, self.bucket_at(now)))
+            self.read_to = last
 
     # ---- burials
 
