@@ -14,13 +14,13 @@ from actors.bucket import Bucket, inherit, refill, take
 from actors.event import Event
 from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
-from actors.mailbox import MAILBOX_MAX, Mailbox
 from actors.outcome import Answered, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.reading import sift
 from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step, open_entry
 from actors.state import State
+from actors.waiting import MAILBOX_MAX, Mailbox
 
 UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5

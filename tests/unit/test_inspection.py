@@ -23,11 +23,14 @@ ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, ne
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
 
 
-def shown(state: State, policy: Policy | None = POLICY, **more: object) -> dict[str, object]:
-    around: dict[str, object] = {
-        "shard": 7, "node": "n1", "queued": 2, "backlog": 40, "last_answer": None, "problems": [],
-    }  # fmt: skip
-    return inspect(state, policy, View(head=HEAD, bucket=state.bucket), NOW, **(around | more))  # type: ignore[arg-type]
+def shown(
+    state: State, policy: Policy | None = POLICY, *, last_answer: Answered | None = None
+) -> dict[str, object]:
+    view = View(head=HEAD, bucket=state.bucket)
+    return inspect(
+        state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40, last_answer=last_answer,
+        problems=[],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from actors import facts as f
-from actors.mailbox import MAILBOX_MAX
 from actors.policy import Rate, Retry
+from actors.waiting import MAILBOX_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
 
