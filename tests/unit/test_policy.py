@@ -117,7 +117,8 @@ def test_a_missing_url_is_said() -> None:
     "url",
     [
         "example.com", "ftp://example.com", "//example.com", "https://", "https:///x",
-        "https://u:p@example.com", "https://u@example.com", "https://example.com/a b", "https://example.com/\n", "https://exa\tmple.com",
+        "https://u:p@example.com", "https://u@example.com", "https://example.com/a b",
+        "https://example.com/\n", "https://exa\tmple.com",
         "https://example.com:99999", "https://example.com:0", "https://[::1", "https://example.com/\x7f",
     ],
 )  # fmt: skip
