@@ -94,8 +94,8 @@ class Load:
         """Every promise, by the records; what is repeated must have a crash before it."""
         again = zip(*(repeats(record, crashes_at) for record in self.records), strict=True)
         print(f"{self.total} events; came again before the first crash and after each: {[*map(sum, again)]}")
-        assert breaches(self.records) == []
-        assert list(needless_repeats(self.records, crashes_at)) == []
+        assert not breaches(self.records)
+        assert not list(needless_repeats(self.records, crashes_at))
 
 
 def _token(record: Record) -> str:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.commands import COMMAND, ROOT
 
 TTL_S = 2
@@ -22,6 +24,9 @@ DRAIN_S = 1
 """How long a node that leaves waits for attempts in flight."""
 
 HAS_PROC = Path("/proc/self/status").exists()
+needs_proc = pytest.mark.skipif(
+    not HAS_PROC, reason="whose a connection is, and what a process takes, is read from /proc"
+)
 
 
 class Node:

@@ -2,11 +2,9 @@
 
 import time
 
-import pytest
-
 from tests.e2e.fleet import Fleet
 from tests.e2e.load import Load
-from tests.e2e.nodes import HAS_PROC
+from tests.e2e.nodes import needs_proc
 
 RECEIVER = "t.paused"
 EVENTS = 10_000
@@ -15,7 +13,7 @@ BODY = b'"' + b"x" * 8190 + b'"'
 GROWTH_MAX_MB = 60
 
 
-@pytest.mark.skipif(not HAS_PROC, reason="what a process takes is read from /proc, which only Linux has")
+@needs_proc
 async def test_a_paused_backlog_survives_a_restart_in_flat_memory(fleet: Fleet) -> None:
     await fleet.configure([RECEIVER], paused=True)
     node = await fleet.start_ready()

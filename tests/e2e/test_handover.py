@@ -5,10 +5,12 @@ import random
 from streams.rendezvous import wanted
 from tests.e2e.fleet import SHARDS, Fleet, shard
 from tests.e2e.load import RECEIVERS, mixed_load, publish
+from tests.e2e.nodes import needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
 from tests.e2e.sink import Hang, Reply
 
 
+@needs_proc
 async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rng: random.Random) -> None:
     """One alone, two together, the newcomer leaves, it comes back, and now the first one leaves."""
     load = await mixed_load(fleet)
@@ -33,6 +35,7 @@ async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rn
     assert list(zombies_posted(fleet.arrivals(), flushes)) == []
 
 
+@needs_proc
 async def test_an_attempt_that_takes_too_long_holds_no_shard_back(fleet: Fleet) -> None:
     """It is given up when a node joins that should own the shard, and made again there under its number."""
     receiver = next(each for each in RECEIVERS if shard(each) in wanted(SHARDS, "two", ["one", "two"]))

@@ -13,11 +13,11 @@ from streams.answers import ConsumerInfo
 from streams.wire import Message
 from tests.e2e.fleet import SHARDS, Fleet, names
 from tests.e2e.load import mixed_load
-from tests.e2e.nodes import HAS_PROC
+from tests.e2e.nodes import needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
 
 
-@pytest.mark.skipif(not HAS_PROC, reason="whose a connection is, is read from /proc, which only Linux has")
+@needs_proc
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.soak)])
 async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
     fleet: Fleet, rng: random.Random, rounds: int
