@@ -1,0 +1,291 @@
+"""What must hold at every step, whatever goes wrong: at each start of an attempt and at whatever is stored.
+
+Nothing here takes the product's word for what it did. The server tells what it stored and which acks it got,
+the receivers tell what came to them; the journal is folded as it lies in the server's stream.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors import facts as f
+from actors.waiting import MAILBOX_BYTES_MAX, MAILBOX_MAX
+from actors.ports import Attempt
+from actors.shell import UNCONFIRMED_MAX, Shell
+from angarium.node import Node
+from streams.checkpoint import Checkpoint
+from streams.envelope import decode_flush
+from streams.lease import MARGIN_S
+from streams.messages import event_of
+from streams.partitions import shard_of
+from streams.snapshots import Snapshot
+from streams.topology import Names
+from tests.sim.ledger import Deliveries, ShardLedger
+from tests.sim.process import Process
+from tests.sim.rates import Rates
+from tests.sim.server.store import Stored
+from tests.sim.world import World
+
+REPEATS_MAX = 256
+"""What a receiver may see again after a crash."""
+
+
+class Checkers:
+    """All of one run. `nodes` are the living nodes, by process name."""
+
+    def __init__(self, world: World, names: Names, shards: int, ttl_s: float) -> None:
+        self.world = world
+        self.names = names
+        self.shards = shards
+        self.nodes: dict[str, Node] = {}
+        self.deliveries = Deliveries()
+        self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
+        self.rates: dict[str, Rates] = {}
+        self.starts = 0
+        self.taken_at: dict[tuple[str, str], float] = {}
+        self._ttl_s = ttl_s
+        self._beats: dict[str, float] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._named: dict[tuple[str, int], int] = {}
+        self._given: set[tuple[str, int]] = set()
+        self._heard: dict[tuple[str, int], int] = {}
+        self._started_under = [0] * shards
+        self._repeats: dict[tuple[str, int], int] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._letters: dict[str, list[Stored]] = {}
+
+    def ledger(self, receiver: str) -> ShardLedger:
+        tenant, _, name = receiver.partition(".")
+        return self.ledgers[shard_of(tenant, name, self.shards)]
+
+    # ---- what happens between nodes and receivers
+
+    def token_taken(self, process: Process, receiver: str) -> None:
+        """An attempt took its token; it counts once it has started."""
+        self.taken_at[process.name, receiver] = self.world.now
+
+    def started(self, process: Process, attempt: Attempt) -> None:
+        self.starts += 1
+        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
+        process.say(
+            "START %s #%s of %d (%s), attempt %d", receiver, sequence, event.position, event.id, attempt.number
+        )
+        self._check_owner(process, receiver)
+        rates = self.rates.setdefault(receiver, Rates())
+        if sequence is None:
+            host = self.nodes[process.name].host_of(receiver)
+            skew_s = host.clock.now() - self.world.now if host else 0.0
+            rates.takes.append(event.stored_at - skew_s)
+            return
+        rates.takes.append(self.taken_at[process.name, receiver])
+        self._check_number(receiver, event.position, sequence)
+        known = self.deliveries.event(event.position)
+        if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
+            self.world.fail(f"{receiver}: {event} is not what was published, {known}")
+        self._check_strict(receiver, sequence)
+        self._check_repeat(process, receiver, event.position)
+        self._check_memory(process, receiver)
+
+    def taken(self, receiver: str, position: int) -> None:
+        self._given.add((receiver, position))
+
+    def answered(self, process: Process, attempt: Attempt) -> None:
+        if process.alive and attempt.sequence is not None:
+            epoch = self.ledger(attempt.receiver).claims[process.name].epoch
+            self._heard[attempt.receiver, attempt.event.position] = epoch
+
+    def _check_owner(self, process: Process, receiver: str) -> None:
+        ledger, now = self.ledger(receiver), self.world.now
+        claimed = ledger.claims.get(process.name)
+        epoch = claimed.epoch if claimed else 0
+        newest = self._started_under[ledger.shard]
+        if not epoch or epoch < newest:
+            self.world.fail(
+                f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did before"
+            )
+        self._started_under[ledger.shard] = max(newest, epoch)
+        ends_at = self._beats[process.name] + self._ttl_s - MARGIN_S
+        if now >= ends_at:
+            self.world.fail(f"{process.name} posts to {receiver} {now - ends_at:.3f} s after its lease")
+
+    def _check_number(self, receiver: str, position: int, sequence: int) -> None:
+        number = self._numbers.setdefault((receiver, position), sequence)
+        if number != sequence:
+            self.world.fail(f"{receiver}: the event at {position} has the numbers {number} and {sequence}")
+        named = self._named.setdefault((receiver, sequence), position)
+        if named != position:
+            self.world.fail(f"{receiver}: number {sequence} names the events at {named} and {position}")
+
+    def _check_strict(self, receiver: str, sequence: int) -> None:
+        """Of the number before: a 2xx has come back, or the journal says that it is settled."""
+        before = self._named.get((receiver, sequence - 1))
+        if sequence == 1 or (before is not None and (receiver, before) in self._heard):
+            return
+        state = self.ledger(receiver).states.get(receiver)
+        settled = state.settled_sequence if state else 0
+        if settled < sequence - 1:
+            self.world.fail(f"{receiver}: {sequence} starts, but only up to {settled} all is settled")
+
+    def _check_repeat(self, process: Process, receiver: str, position: int) -> None:
+        """What has succeeded is only repeated after a crash, and not often."""
+        heard_under = self._heard.get((receiver, position))
+        if heard_under is None:
+            return
+        claimed = self.ledger(receiver).claims[process.name]
+        count = self._repeats[receiver, claimed.epoch] = self._repeats.get((receiver, claimed.epoch), 0) + 1
+        what = f"{receiver}: the event at {position}, which had succeeded under epoch {heard_under}, is repeated"
+        if heard_under == claimed.epoch:
+            self.world.fail(f"{what} by the same owner")
+        if claimed.clean:
+            self.world.fail(f"{what} after a clean takeover")
+        if count > REPEATS_MAX:
+            self.world.fail(f"{what}, as {count - 1} others after the same crash")
+
+    def _check_memory(self, process: Process, receiver: str) -> None:
+        host = self.nodes[process.name].host_of(receiver)
+        shell = host.shells.get(receiver) if host else None
+        if shell is None:
+            return
+        events = shell.mailbox._events
+        # One event always fits, and one that comes back from an attempt.
+        size = sum(each.size for each in list(events)[2:])
+        if len(events) > MAILBOX_MAX + 1 or size > MAILBOX_BYTES_MAX:
+            self.world.fail(f"{receiver}: {len(events)} events of {size} bytes are in memory")
+        if shell.unconfirmed > UNCONFIRMED_MAX:
+            self.world.fail(f"{receiver}: {shell.unconfirmed} settlements are unconfirmed")
+
+    # ---- what the server stores
+
+    def stored(self, stream: str, message: Stored) -> None:
+        names = self.names
+        if stream == names.deliveries:
+            receiver = message.subject.split(".", 3)[3]
+            at = message.at_ns / 1e9
+            event = event_of(message.sequence, at, message.headers, message.data)
+            self.deliveries.add(receiver, event)
+            self.world.say("stored %d for %s: %s", message.sequence, receiver, event.id)
+        elif stream == names.journal:
+            self._journal(int(message.subject.rpartition(".")[2]), message)
+        elif stream == names.dead_letters:
+            self._letters.setdefault(message.subject.split(".", 2)[2], []).append(message)
+        elif stream == names.nodes:
+            self._beats[message.subject.rpartition(".")[2]] = self.world.now
+        elif stream == names.actors:
+            self._actors(message)
+
+    def _journal(self, shard: int, message: Stored) -> None:
+        ledger = self.ledgers[shard]
+        flush = decode_flush(message.data, str(message.sequence))
+        self.world.say("journal %d.%d %s", shard, message.sequence, flush)
+        self._check_live(ledger, flush.node, flush.epoch)
+        floor = ledger.floor
+        ledger.add(message.sequence, flush)
+        for position in range(floor + 1, flush.floor + 1):
+            self._check_released(ledger, position, "the floor passes")
+        for fact in flush.facts:
+            match fact:
+                case f.RateSet(receiver=receiver, limit=limit):
+                    rates = self.rates.setdefault(receiver, Rates())
+                    rates.limits.append((self.world.now, limit))
+                case f.Delivered(kind="event", receiver=receiver, events=events):
+                    for each in events:
+                        if (receiver, each.position) not in self._given:
+                            self.world.fail(f"{receiver}: {each.position} is recorded as delivered and is not")
+
+    def _check_live(self, ledger: ShardLedger, node: str, epoch: int) -> None:
+        """At its next flush an owner has confirmed the one before: its memory says what the journal says."""
+        shard = self.nodes[node].owned.get(ledger.shard) if node in self.nodes else None
+        if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not ledger.flushes:
+            return
+        sequence, flush = ledger.flushes[-1]
+        if flush.epoch != epoch or shard.journal.sequence != sequence:
+            return
+        for fact in flush.facts:
+            if not isinstance(fact, f.Claimed):
+                shell = shard.host.shells.get(fact.receiver)
+                if shell is not None and shell.loaded:
+                    self._check_shell(shell, ledger)
+
+    def _check_shell(self, shell: Shell, ledger: ShardLedger) -> None:
+        state = ledger.states[shell.receiver]
+        if shell.confirmed != state:
+            self.world.fail(f"{shell.receiver}: in memory is {shell.confirmed}, by the journal it is {state}")
+
+    def acked(self, shard: int, position: int) -> None:
+        """The server has got an ack."""
+        self._check_released(self.ledgers[shard], position, "acked is")
+
+    def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
+        found = self.deliveries.events.get(position)
+        if found is None or self.ledger(found[0]) is not ledger:
+            return
+        if not ledger.is_released(position):
+            state = ledger.states.get(found[0])
+            self.world.fail(f"{what} the event of {found[0]} at {position}, which nothing releases: {state}")
+
+    # ---- snapshots
+
+    def _actors(self, message: Stored) -> None:
+        """A batch ends with the checkpoint that is true with it."""
+        _, _, shard, receiver = message.subject.split(".", 3)
+        ledger = self.ledgers[int(shard)]
+        if receiver == "_checkpoint":
+            self._check_checkpoint(ledger, msgspec.json.decode(message.data, type=Checkpoint))
+        elif receiver != "_owner":
+            self._snapshots[receiver] = snapshot = msgspec.json.decode(message.data, type=Snapshot)
+            truth = ledger.state_at(receiver, snapshot.as_of)
+            if snapshot.state != truth:
+                self.world.fail(
+                    f"{receiver}: the snapshot at {snapshot.as_of} says {snapshot.state}, the journal {truth}"
+                )
+
+    def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
+        """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
+        at = checkpoint.sequence
+        flush = next((flush for sequence, flush in ledger.flushes if sequence == at), None)
+        if flush is not None and checkpoint.floor > flush.floor:
+            self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
+        for receiver in ledger.past:
+            changed = ledger.last_change(receiver, at)
+            snapshot = self._snapshots.get(receiver)
+            if changed > (snapshot.as_of if snapshot else 0):
+                self.world.fail(f"{receiver} changed at {changed}: the checkpoint at {at} has no such snapshot")
+            state = ledger.state_at(receiver, at)
+            if state.parked and receiver not in checkpoint.parked:
+                self.world.fail(f"{receiver} is parked, and the checkpoint at {at} does not name it")
+            if (needed := state.needed_position) is not None and needed < checkpoint.needed:
+                self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
+
+    # ---- the end
+
+    def unsettled(self) -> str:
+        """What is left to be done, in a sentence; nothing when all is quiet."""
+        for receiver, positions in self.deliveries.positions.items():
+            ledger = self.ledger(receiver)
+            state = ledger.states.get(receiver)
+            if state is None:
+                return f"{receiver}: nothing is recorded yet, {len(positions)} events wait"
+            if state.open or state.burials or state.parked:
+                return f"{receiver}: something is open, to be buried or parked: {state}"
+            if not ledger.is_settled(receiver, positions[-1], state):
+                return f"{receiver}: the event at {positions[-1]} waits, the frontier is {state.frontier.position}"
+        return ""
+
+    def check_end(self) -> None:
+        """All is quiet: every event is settled on record, and every record is true."""
+        for receiver, rates in self.rates.items():
+            if excess := rates.excess():
+                self.world.fail(f"{receiver}: {excess}")
+        for receiver in self.deliveries.positions:
+            for position in self.ledger(receiver).dead.get(receiver, ()):
+                self._check_letter(receiver, position)
+
+    def _check_letter(self, receiver: str, position: int) -> None:
+        event = self.deliveries.event(position)
+        letters = self._letters.get(receiver, [])
+        if not any(_is_letter_of(letter.headers or {}, event.id) for letter in letters):
+            self.world.fail(f"{receiver}: the event at {position} is dead and has no letter")
+
+
+def _is_letter_of(headers: Mapping[str, str], event: str) -> bool:
+    return headers.get("Angarium-Id") == event

@@ -1,0 +1,189 @@
+"""What the journals of all shards say, folded as they are stored: the truth that everything is measured by.
+
+The fold is the product's own `evolve`. Beside it stands a second opinion on numbering, in the plainest words:
+which event gets which number, and why those that lie between got none.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+
+from actors import facts as f
+from actors.event import Event
+from actors.receiver import evolve
+from actors.state import State
+from streams.envelope import Flush
+
+Fail = Callable[[str], None]
+
+
+class Deliveries:
+    """The events that JetStream accepted, by position and by receiver, in the order of the stream."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, tuple[str, Event]] = {}
+        self.positions: dict[str, list[int]] = {}
+
+    def add(self, receiver: str, event: Event) -> None:
+        self.events[event.position] = (receiver, event)
+        self.positions.setdefault(receiver, []).append(event.position)
+
+    def event(self, position: int) -> Event:
+        return self.events[position][1]
+
+    def above(self, receiver: str, position: int, to: float = float("inf")) -> list[int]:
+        """The receiver's positions in (position, to], in order."""
+        late = takewhile(lambda each: each > position, reversed(self.positions.get(receiver, [])))
+        return [each for each in late if each <= to][::-1]
+
+
+class Numbering:
+    """The second opinion on one receiver."""
+
+    def __init__(self, receiver: str, deliveries: Deliveries, fail: Fail) -> None:
+        self.receiver = receiver
+        self.position = 0
+        self.sequence = 0
+        self._keys: list[bytes] = []
+        self._size = 256
+        self._change: tuple[int, int] | None = None
+        self._deliveries = deliveries
+        self._fail = fail
+
+    def is_repeat(self, position: int) -> bool:
+        """Whether the event there must not be given to the receiver, being the next one."""
+        size = self._change[1] if self._change and position > self._change[0] else self._size
+        return self._deliveries.event(position).key in self._keys[-size:]
+
+    def take(self, fact: f.Fact) -> None:
+        match fact:
+            case f.Delivered() | f.AttemptFailed() | f.Throttled() | f.DeadLettered() | f.Started():
+                for each in fact.events:
+                    if each.position > self.position:
+                        self._number(each.position, each.sequence, each.id)
+            case f.Opened(position=position, window=window):
+                self._move(position, self.sequence + 1)
+                if not self.sequence and not self._keys:
+                    self._size = window
+            case f.Removed(position=position, next_sequence=following):
+                self._move(position, following)
+            case f.Missing():
+                self._fail(f"{self.receiver}: events are recorded as missing that nobody took: {fact}")
+            case f.Refused(position=position):
+                self._move(position, self.sequence + 1)
+            case f.WindowSet(size=size, above=above):
+                if above > self.position:
+                    self._change = (above, size)
+                else:
+                    self._size, self._change, self._keys = size, None, self._keys[-size:]
+
+    def _move(self, position: int, next_sequence: int) -> None:
+        self.position = max(self.position, position)
+        self.sequence = max(self.sequence, next_sequence - 1)
+
+    def _number(self, position: int, sequence: int, id_: str) -> None:
+        event, who = self._deliveries.event(position), f"{self.receiver}: the event at {position}"
+        for passed in self._deliveries.above(self.receiver, self.position, position - 1):
+            if not self.is_repeat(passed):
+                self._fail(f"{who} got number {sequence}, but the one at {passed} before it got none")
+        if self.is_repeat(position):
+            self._fail(f"{who} got number {sequence}, but is a repeat of one in the dedup window")
+        if sequence != self.sequence + 1:
+            self._fail(f"{who} got number {sequence} after {self.sequence}")
+        if event.id != id_:
+            self._fail(f"{who} has id {event.id}, the journal says {id_}")
+        if self._change and position > self._change[0]:
+            self._size, self._change = self._change[1], None
+        self.position, self.sequence = position, sequence
+        self._keys = [*self._keys, event.key][-self._size :]
+
+
+class ShardLedger:
+    """The journal of one shard. `past` has each receiver's state after each flush that changed it."""
+
+    def __init__(self, shard: int, deliveries: Deliveries, fail: Fail) -> None:
+        self.shard = shard
+        self.flushes: list[tuple[int, Flush]] = []
+        self.states: dict[str, State] = {}
+        self.past: dict[str, list[tuple[int, State]]] = {}
+        self.numberings: dict[str, Numbering] = {}
+        self.claims: dict[str, f.Claimed] = {}
+        self.epoch = 0
+        self.dead: dict[str, set[int]] = {}
+        self.delivered: dict[str, set[int]] = {}
+        self._deliveries = deliveries
+        self._fail = fail
+
+    @property
+    def floor(self) -> int:
+        return self.flushes[-1][1].floor if self.flushes else 0
+
+    def add(self, sequence: int, flush: Flush) -> None:
+        """The server has stored it."""
+        self._check_order(flush)
+        self.flushes.append((sequence, flush))
+        changed: dict[str, None] = {}
+        for fact in flush.facts:
+            if isinstance(fact, f.Claimed):
+                self.claims[flush.node], self.epoch = fact, fact.epoch
+            else:
+                self._fold(fact)
+                changed[fact.receiver] = None
+        for receiver in changed:
+            self.past.setdefault(receiver, []).append((sequence, self.states[receiver]))
+
+    def _check_order(self, flush: Flush) -> None:
+        who = f"flush {flush.flush} of {flush.node} under epoch {flush.epoch}"
+        last = self.flushes[-1][1] if self.flushes else None
+        if last and flush.epoch < last.epoch:
+            self._fail(f"shard {self.shard}: {who} follows one of epoch {last.epoch}")
+        expected = last.flush + 1 if last and last.epoch == flush.epoch else 0
+        if flush.flush != expected:
+            self._fail(f"shard {self.shard}: {who} should have number {expected}")
+        if last and flush.floor < last.floor:
+            self._fail(f"shard {self.shard}: {who} takes the floor from {last.floor} to {flush.floor}")
+
+    def _fold(self, fact: f.Fact) -> None:
+        receiver = fact.receiver
+        before = self.states.get(receiver) or State(receiver=receiver)
+        self.states[receiver] = state = evolve(before, fact)
+        self.numbering(receiver).take(fact)
+        if len(state.open) > 1:
+            self._fail(f"{receiver}: {len(state.open)} events are open, in strict order")
+        match fact:
+            case f.Delivered(kind="event"):
+                self.delivered.setdefault(receiver, set()).update(each.position for each in fact.events)
+            case f.DeadLettered():
+                self.dead.setdefault(receiver, set()).update(each.position for each in fact.events)
+            case f.Refused(position=position):
+                self.dead.setdefault(receiver, set()).add(position)
+
+    def numbering(self, receiver: str) -> Numbering:
+        if receiver not in self.numberings:
+            self.numberings[receiver] = Numbering(receiver, self._deliveries, self._fail)
+        return self.numberings[receiver]
+
+    def state_at(self, receiver: str, sequence: int) -> State:
+        """The state as of that journal sequence."""
+        return next((state for _, state in self._back_from(receiver, sequence)), State(receiver=receiver))
+
+    def last_change(self, receiver: str, sequence: int) -> int:
+        """The last journal sequence up to that one which speaks of the receiver; 0 for none."""
+        return next((at for at, _ in self._back_from(receiver, sequence)), 0)
+
+    def _back_from(self, receiver: str, sequence: int) -> Iterator[tuple[int, State]]:
+        return (each for each in reversed(self.past.get(receiver, [])) if each[0] <= sequence)
+
+    # What may be let go.
+
+    def is_released(self, position: int) -> bool:
+        """Whether what is stored so far releases the delivery: settled, parked, or a repeat."""
+        receiver, _ = self._deliveries.events[position]
+        state = self.states.get(receiver) or State(receiver=receiver)
+        return state.parked or self.is_settled(receiver, position, state)
+
+    def is_settled(self, receiver: str, position: int, state: State) -> bool:
+        if position <= state.frontier.position:
+            return all(each.position != position for each in state.open)
+        numbering = self.numbering(receiver)
+        between = self._deliveries.above(receiver, state.frontier.position, position)
+        return all(numbering.is_repeat(each) for each in between)

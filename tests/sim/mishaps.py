@@ -1,0 +1,156 @@
+"""What happens to the processes of a run: they are killed, stopped, woken, replaced, and their clocks are wrong.
+
+Some of it happens at random times, some at the moment when a process's word reaches the server: before the
+server has dealt with it, or after that, before the answer is back. Swarm testing: each seed likes some kinds
+and does without others.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from actors import host
+from angarium import shard
+from streams.wire import Message
+from tests.sim.process import Process
+
+if TYPE_CHECKING:
+    from tests.sim.run import Run
+
+SKEW_MAX_S = 150.0
+"""Of a machine's wall clock. Two may be twice as far apart: promise 4 allows for that."""
+
+AWAY_MAX_S = 20.0
+
+
+class Mishaps:
+    """`nodes` is how many there are at first, and again at the end."""
+
+    def __init__(self, run: "Run") -> None:
+        self.run = run
+        self.chance = chance = run.world.random("mishaps")
+        self.nodes = chance.choice((1, 2, 2, 3))
+        self.over = False
+        self._skewed = chance.random() < 0.5
+        self._kinds: list[tuple[float, Callable[[], None]]] = [
+            (self._mean_s(2.0, 30.0), self._kill),
+            (self._mean_s(2.0, 30.0), self._freeze),
+            (self._mean_s(3.0, 40.0), self._stop),
+            (self._mean_s(1.0, 20.0), self._step_clock),
+        ]
+        self._frames_until = 0
+        self._at_frame = chance.random() < 0.4
+        self._draw_frame()
+
+    def _mean_s(self, low: float, high: float) -> float:
+        return self.chance.uniform(low, high) if self.chance.random() < 0.5 else 0.0
+
+    def start(self) -> None:
+        for mean_s, happen in self._kinds:
+            self._again(mean_s, happen)
+
+    def calm(self) -> None:
+        """Wake who sleeps, and see to it that somebody is there."""
+        self.over = True
+        for process in list(self.run.processes.values()):
+            process.wake()
+        if not self.run.processes:
+            self.run.start_node()
+
+    def skew_s(self) -> float:
+        return self.chance.uniform(-SKEW_MAX_S, SKEW_MAX_S) if self._skewed else 0.0
+
+    def _again(self, mean_s: float, happen: Callable[[], None]) -> None:
+        if mean_s and not self.over:
+            self.run.world.after(self.chance.expovariate(1 / mean_s), self._happen, mean_s, happen)
+
+    def _happen(self, mean_s: float, happen: Callable[[], None]) -> None:
+        if not self.over:
+            happen()
+            self._again(mean_s, happen)
+
+    def _any(self) -> Process | None:
+        there = list(self.run.processes.values())
+        return self.chance.choice(there) if there else None
+
+    # ---- kinds
+
+    def _kill(self) -> None:
+        if (process := self._any()) is not None:
+            self._end(process)
+
+    def _end(self, process: Process) -> None:
+        process.kill()
+        self.run.world.after(self.chance.choice((0.05, 1.0, AWAY_MAX_S)) * self.chance.random(), self._replace)
+
+    def _replace(self) -> None:
+        if len(self.run.processes) < self.nodes and (not self.over or not self.run.processes):
+            self.run.start_node()
+
+    def _freeze(self) -> None:
+        if (process := self._any()) is not None:
+            self._freeze_one(process)
+
+    def _freeze_one(self, process: Process) -> None:
+        process.freeze(suspend=self.chance.random() < 0.2)
+        time_s = self.chance.choice((0.1, 1.0, 5.0, 10.0, 60.0)) * self.chance.random()
+        self.run.world.after(time_s, process.wake)
+
+    def _stop(self) -> None:
+        """In order, as SIGTERM does."""
+        process = self._any()
+        if process is not None and process.name in self.run.stops:
+            process.say("is stopped in order")
+            process.post(self.run.stops[process.name].set)
+            self.run.world.after(self.chance.random() * AWAY_MAX_S, self._replace)
+
+    def _step_clock(self) -> None:
+        if self._skewed and (process := self._any()) is not None:
+            process.skew_s = self.skew_s()
+
+    # ---- at a frame
+
+    def _draw_frame(self) -> None:
+        self._frames_until = self.chance.choice((3, 20, 200)) + self.chance.randint(0, 200)
+
+    def arrives(self, frame: object, deal: Callable[[], None]) -> None:
+        """Something reaches the server, which will `deal` with it."""
+        victim = self._victim(frame)
+        if victim is None:
+            deal()
+            return
+        hits = self._end if self.chance.random() < 0.5 else self._freeze_one
+        if self.chance.random() < 0.5:
+            hits(victim)
+            deal()
+        else:
+            deal()
+            hits(victim)
+
+    def _victim(self, frame: object) -> Process | None:
+        """Who sent it, if its turn has come: the inbox tells."""
+        if self.over or not self._at_frame or not isinstance(frame, Message):
+            return None
+        if not frame.reply.startswith("_INBOX.node-") or "MSG.NEXT" in frame.subject:
+            return None
+        self._frames_until -= 1
+        if self._frames_until > 0:
+            return None
+        self._draw_frame()
+        number = frame.reply.split("-")[1]
+        return self.run.processes.get(f"node-{number}")
+
+
+class Tuning:
+    """How often snapshots are written and how soon an actor leaves memory, drawn for each run."""
+
+    def __init__(self, run: "Run") -> None:
+        chance = run.world.random("tuning")
+        self.snapshot_every_s = chance.choice((0.3, 2.0, 5.0))
+        self.idle_s = chance.choice((0.5, 3.0, 60.0))
+
+    def __enter__(self) -> None:
+        self._before = (shard.SNAPSHOT_EVERY_S, host.IDLE_S)
+        shard.SNAPSHOT_EVERY_S, host.IDLE_S = self.snapshot_every_s, self.idle_s
+
+    def __exit__(self, *_: object) -> None:
+        shard.SNAPSHOT_EVERY_S, host.IDLE_S = self._before

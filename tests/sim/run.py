@@ -1,0 +1,223 @@
+"""One run of the simulator: an installation, its nodes, producers and receivers, and a bad time for all of them.
+
+Faults happen for a bounded time; after that everything has to settle, and what came of it is judged.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from actors.shell import Shell
+from angarium.app import member
+from angarium.settings import Settings
+from streams import topology
+from streams.jetstream import JetStream
+from streams.setup import setup
+from streams.topology import Names
+from tests.sim.checkers import Checkers
+from tests.sim.faults import draw
+from tests.sim.mishaps import Mishaps, Tuning
+from tests.sim.network import Network
+from tests.sim.process import Process
+from tests.sim.receivers import Receivers, SimSender
+from tests.sim.server import FakeServer
+from tests.sim.server.replica import Change, Replicas
+from tests.sim.server.sessions import Frame, Session
+from tests.sim.server.store import Stored
+from tests.sim.server.stream import Stream
+from tests.sim.workload import Workload
+from tests.sim.world import RunFailed, World
+
+SETUP_S = 60.0
+SETTLE_S = 3600.0
+
+
+class Telling(Replicas):
+    """The replicas of a stream, and somebody who is told what is stored."""
+
+    def __init__(self, stream: Stream, checkers: Checkers) -> None:
+        super().__init__(stream.store)
+        self._stream = stream
+        self._checkers = checkers
+
+    def changed(self, change: Change) -> None:
+        super().changed(change)
+        if isinstance(change, Stored):
+            self._checkers.stored(self._stream.name, change)
+
+
+class WatchedServer(FakeServer):
+    """Tells which acks arrive."""
+
+    checkers: Checkers | None = None
+    mishaps: Mishaps | None = None
+
+    def receive(self, session: Session, frame: Frame) -> None:
+        if self.mishaps is None:
+            super().receive(session, frame)
+        else:
+            self.mishaps.arrives(frame, partial(super().receive, session, frame))
+
+    def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
+        if self.checkers is not None and stream == self.checkers.names.deliveries:
+            self.checkers.acked(int(name.removeprefix("shard-")), sequence)
+        return super()._ack(stream, name, sequence, number, message)  # type: ignore[arg-type]
+
+
+class ProcessTime:
+    """The `Timekeeper` of a simulated process."""
+
+    def __init__(self, process: Process) -> None:
+        self.wall = process.wall_clock
+        self.boottime = process.boottime
+
+
+class Reporter(logging.Handler):
+    """What the product logs goes into the history; an error is a failure of the run."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        members = {name: value for name, value in vars(record).items() if name in _SAID}
+        self._world.say("log %s %s", record.getMessage(), members)
+        if record.levelno >= logging.ERROR:
+            cause = record.exc_info[1] if record.exc_info else None
+            self._world.fail(f"{record.getMessage()} {members} {cause!r}", cause)
+
+
+_SAID = frozenset({"shard", "why", "node", "receiver", "epoch", "answer"})
+
+
+class Run:
+    """Made of a seed. `node_process` starts a node; `run` does it all."""
+
+    def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.world = world = World(seed, history_max=None if trace else 400)
+        self.chance = chance = world.random("plan")
+        self.trace = trace
+        self.shards = chance.choice((1, 1, 1, 2, 3))
+        self.ttl_s = chance.choice((2.0, 2.0, 3.0, 5.0))
+        self.clustered = chance.random() < 0.3
+        self.names = Names()
+        self.server = WatchedServer(world, clustered=self.clustered)
+        self.network = Network(world, self.server)
+        self.checkers = Checkers(world, self.names, self.shards, self.ttl_s)
+        self.workload = Workload(self)
+        self.receivers = Receivers(world, self.workload.receivers, self.checkers)
+        self.mishaps = Mishaps(self)
+        self.stops: dict[str, asyncio.Event] = {}
+        self.processes: dict[str, Process] = {}
+        self._nodes = 0
+
+    # ---- its processes
+
+    def start_node(self) -> None:
+        """Another node, under another name."""
+        self._nodes += 1
+        process = self.world.spawn(f"node-{self._nodes}", self._node)
+        process.skew_s = self.mishaps.skew_s()
+        self.processes[process.name] = process
+        process.at_end(lambda: self._gone(process.name))
+
+    def _gone(self, name: str) -> None:
+        for table in (self.processes, self.checkers.nodes, self.stops):
+            table.pop(name, None)
+
+    async def _node(self, process: Process) -> None:
+        stop = self.stops[process.name] = asyncio.Event()
+        wire = await self.network.connect(process)
+        settings = Settings(node=process.name, shards=self.shards, ttl_s=self.ttl_s)
+        sender = SimSender(process, self.receivers)
+        async with member(wire, settings, ProcessTime(process), sender) as node:
+            self.checkers.nodes[process.name] = node
+            await stop.wait()
+        await wire.close()
+
+    async def _setup(self, process: Process) -> None:
+        wire = await self.network.connect(process)
+        js = JetStream(wire)
+        await js.start()
+        await setup(js, topology.Settings(shards=self.shards))
+        await js.stop()
+        await wire.close()
+        for stream in self.server.streams.values():
+            stream.replicas = Telling(stream, self.checkers)
+        self.server.checkers = self.checkers
+
+    # ---- its course
+
+    def run(self) -> None:
+        """Raises `RunFailed`."""
+        with self.world, _reported(self.world, self.trace), _tokens_watched(self), Tuning(self):
+            world = self.world
+            installer = world.spawn("setup", self._setup)
+            world.run(lambda: not installer.alive, SETUP_S)
+            self.network.begin(draw(self.chance, clustered=self.clustered))
+            for _ in range(self.mishaps.nodes):
+                self.start_node()
+            self.workload.start()
+            self.mishaps.start()
+            self.server.mishaps = self.mishaps
+            world.run_for(self.chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * self.chance.uniform(0.5, 1.0))
+            self._calm()
+            self._settle()
+            self.checkers.check_end()
+            world.run_for(0.001)
+
+    def _calm(self) -> None:
+        self.network.calm()
+        self.receivers.calm()
+        self.mishaps.calm()
+        self.workload.calm()
+
+    def _settle(self) -> None:
+        world = self.world
+        looked_at, left = 0.0, "not looked yet"
+
+        def is_quiet() -> bool:
+            nonlocal looked_at, left
+            if world.now >= looked_at and self.workload.done:
+                looked_at, left = world.now + 0.5, self.checkers.unsettled()
+            return self.workload.done and not left
+
+        try:
+            world.run(is_quiet, SETTLE_S)
+        except RunFailed as failed:
+            if type(failed) is RunFailed:
+                raise
+            raise RunFailed(f"{failed}\nnever quiet: {left}") from failed
+
+
+@contextmanager
+def _reported(world: World, trace: bool) -> Iterator[None]:
+    root, handler = logging.getLogger(), Reporter(world)
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if trace else logging.ERROR)
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+@contextmanager
+def _tokens_watched(run: Run) -> Iterator[None]:
+    """The one look into the product: when an attempt takes its token, since promise 4 counts there."""
+    take_token = Shell._take_token
+
+    def watched(shell: Shell, now: float, free: bool) -> None:
+        take_token(shell, now, free)
+        process = run.world._stepping
+        if process is not None and (not free or shell.state.limit is None):
+            run.checkers.token_taken(process, shell.receiver)
+
+    Shell._take_token = watched  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Shell._take_token = take_token  # type: ignore[method-assign]

@@ -1,0 +1,165 @@
+"""What people do to an installation while it has a bad time: they publish, and change configurations.
+
+Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
+receivers that are put later than their events or taken away, rates, windows, pauses, pings, idle times.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streams.answers import Stored
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.receivers import Receivers
+from streams.wire import Wire
+from tests.sim.process import Process
+
+if TYPE_CHECKING:
+    from tests.sim.run import Run
+
+RATES: tuple[dict[str, Any] | None, ...] = (
+    None, None, {"limit": 10, "burst": 20}, {"limit": 5, "burst": 1}, {"limit": 1, "burst": 5},
+    {"limit": 0.3, "burst": 2}, {"limit": 4, "per": "minute", "burst": 2}, {"limit": 2, "per": "minute"},
+)  # fmt: skip
+SOON = {"base_s": 0.05, "cap_s": 0.2}
+
+
+class Workload:
+    """`done`: after `calm`, everything that was to be put is put."""
+
+    def __init__(self, run: "Run") -> None:
+        self.run = run
+        self.chance = chance = run.world.random("workload")
+        self.receivers = [f"acme.r{number}" for number in range(chance.choice((1, 1, 2, 3, 5)))]
+        self.done = False
+        self._calm = asyncio.Event()
+        self._events = 0
+        self._pause_s = chance.choice((0.02, 0.1, 0.5, 2.0))
+        self._change_s = chance.choice((1.0, 5.0, 5.0, 1000.0))
+        self._repeats = chance.choice((0.0, 0.1, 0.5))
+        self._malformed = chance.choice((0.0, 0.0, 0.05))
+        self._bursts = chance.choice((0.0, 0.0, 0.03))
+        self._pings = chance.random() < 0.4
+        self._late = {each for each in self.receivers if chance.random() < 0.15}
+        self._removes = chance.random() < 0.25
+
+    def start(self) -> None:
+        self.run.world.spawn("producer", self._produce)
+        self.run.world.spawn("operator", self._operate)
+
+    def calm(self) -> None:
+        """Publish a last time, and let every receiver be as good as it can be."""
+        self._calm.set()
+
+    # ---- publishing
+
+    async def _produce(self, process: Process) -> None:
+        wire = await self.run.network.connect(process)
+        chance = self.chance
+        while not self._calm.is_set():
+            await asyncio.sleep(chance.expovariate(1 / self._pause_s))
+            receiver = chance.choice(self.receivers)
+            many = chance.randint(50, 150) if chance.random() < self._bursts else 1
+            for _ in range(many):
+                await self._publish(wire, receiver)
+        for receiver in self.receivers:
+            await self._publish(wire, receiver)
+        await wire.close()
+
+    async def _publish(self, wire: Wire, receiver: str) -> None:
+        """Whether it is accepted is the server's to say; nobody waits for it."""
+        self._events += 1
+        chance, headers = self.chance, dict[str, str]()
+        if chance.random() < self._repeats:
+            headers["Angarium-Id"] = f"e{max(1, self._events - chance.choice((1, 2, 5, 20, 40, 100)))}"
+            if chance.random() < 0.1:
+                headers["Angarium-Again"] = f"again{chance.randint(1, 3)}"
+        elif chance.random() < 0.9:
+            headers[chance.choice(("Angarium-Id", "Nats-Msg-Id"))] = f"e{self._events}"
+        if chance.random() < self._malformed:
+            headers["Angarium-Type"] = chance.choice(("angarium.mine", "two words"))
+        subject = self.run.names.publish_to(receiver)
+        await wire.publish(subject, b'{"number":%d}' % self._events, headers=headers)
+
+    # ---- operating
+
+    async def _operate(self, process: Process) -> None:
+        wire = await self.run.network.connect(process)
+        js = JetStream(wire)
+        await js.start()
+        receivers = Receivers(js, self.run.names)
+        for receiver in self.receivers:
+            if receiver not in self._late:
+                await self._put(receivers, receiver, self._policy())
+        while not self._calm.is_set():
+            try:
+                async with asyncio.timeout(self.chance.expovariate(1 / self._change_s)):
+                    await self._calm.wait()
+            except TimeoutError:
+                await self._change(js, receivers, self.chance.choice(self.receivers))
+        for receiver in self.receivers:
+            await self._put(receivers, receiver, self._good())
+            while not await self._control(js, "resume", receiver):
+                await asyncio.sleep(0.5)
+        self.done = True
+        await js.stop()
+        await wire.close()
+
+    async def _change(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
+        chance = self.chance
+        match chance.random():
+            case draw if draw < 0.5:
+                await self._put(receivers, receiver, self._policy())
+            case draw if draw < 0.6 and self._removes:
+                self.run.world.say("the operator removes %s", receiver)
+                await receivers.delete(receiver)
+            case draw if draw < 0.8 and self._pings:
+                await self._control(js, "ping", receiver)
+            case draw if draw < 0.9:
+                await self._control(js, chance.choice(("pause", "resume", "inspect")), receiver)
+            case _:
+                self.run.receivers.change(receiver)
+
+    async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
+        self.run.world.say("the operator puts %s: %s", receiver, policy)
+        raw = msgspec.json.encode(policy)
+        while not isinstance(await receivers.put(receiver, raw), Stored):
+            await asyncio.sleep(0.1)
+
+    async def _control(self, js: JetStream, verb: str, receiver: str) -> bool:
+        subject = self.run.names.control(verb, *receiver.split("."))
+        try:
+            answer = await js.request(subject, b"", 5.0)
+        except Unavailable:
+            return False
+        self.run.world.say("%s %s: %s", verb, receiver, answer.data)
+        return bool(msgspec.json.decode(answer.data)["ok"])
+
+    def _policy(self) -> dict[str, Any]:
+        chance = self.chance
+        return dict(self._members()) | {
+            "url": f"https://example.com/{chance.choice('aab')}",
+            "timeout_s": chance.choice((0.1, 0.5, 2.0)),
+            "retry": {
+                "base_s": chance.choice((0.05, 0.5, 3.0)), "cap_s": chance.choice((3.0, 10.0)),
+                "max_attempts": chance.choice((0, 0, 1, 3)), "rejected_attempts": chance.choice((1, 2, 3)),
+                "max_age_s": 60,
+            },
+        }  # fmt: skip
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        chance = self.chance
+        if (rate := chance.choice(RATES)) is not None:
+            yield "rate", rate
+        yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
+        if chance.random() < 0.1:
+            yield "paused", True
+
+    def _good(self) -> dict[str, Any]:
+        """What lets everything settle within a reasonable time."""
+        rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
+        policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
+        return {name: value for name, value in policy.items() if value is not None}
