@@ -41,7 +41,7 @@ async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet, lateness:
     brisk, sparing = Load(fleet, BRISK), Load(fleet, SPARING)
     node = await fleet.start_ready("one")
     await sparing.publish(2 * BURST)
-    await brisk.publish(4 * PART)
+    await brisk.publish(7 * PART)  # As much again goes out while nodes come and go.
     quiet = [await part(fleet)]
     await node.kill()
     killed_at = time.monotonic()
