@@ -20,7 +20,7 @@ class Found(Struct, frozen=True):
 def sift(batch: Batch, *, reach: int, read_to: int, known: int) -> Found:
     """What is new in `batch`, which was to reach `reach` from where it was read before, `read_to`.
 
-    `known` is the highest position where an event of this receiver was seen for certain.
+    `known` is the highest position, at most `reach`, where an event of this receiver was seen for certain.
     """
     events = [each for each in batch.events if each.position > read_to]
     end = events[-1].position if events else read_to

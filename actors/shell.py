@@ -46,7 +46,6 @@ class Shell:
         self.parked_mark = 0
         self.barrier = 0
         self.unconfirmed = 0
-        self.generation = 0
         self.busy_reading = False
         self.burying = False
         self.pinging = 0
@@ -327,7 +326,6 @@ class Shell:
         for position in list(self.bound):
             self._leave(position)
         self.mailbox.clear()
-        self._stop_reading()
         in_flight = self.in_flight.position if self.in_flight else 0
         self.read_to = max(self.state.frontier.position, in_flight)
 
@@ -336,15 +334,10 @@ class Shell:
     def _begin_reading(self, step: c.Read | c.Fetch) -> None:
         if not self.busy_reading:
             self.busy_reading = True
-            self.host.spawn(self._read(step, self.generation))
+            self.host.spawn(self._read(step, self.seen, self.known))
 
-    def _stop_reading(self) -> None:
-        """Whatever is being read is of no use any more."""
-        self.busy_reading = False
-        self.generation += 1
-
-    async def _read(self, step: c.Read | c.Fetch, generation: int) -> None:
-        reach = self.seen
+    async def _read(self, step: c.Read | c.Fetch, reach: int, known: int) -> None:
+        """Read up to what was seen until now: of what comes meanwhile, the answer need not tell."""
         found: Event | Batch | None
         try:
             if isinstance(step, c.Fetch):
@@ -352,15 +345,14 @@ class Shell:
             else:
                 found = await self.host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)
         except Unavailable:
-            if generation == self.generation:
-                self.busy_reading = False
-                self._ask_again()
+            self.busy_reading = False
+            self._ask_again()
             return
-        if self.host.stopped or generation != self.generation:
+        if self.host.stopped:
             return
         self.busy_reading = False
         if isinstance(found, Batch):
-            self._take_batch(found, reach)
+            self._take_batch(found, reach, known)
         else:
             self._take_fetched(step, found)
         self.poke()
@@ -376,9 +368,9 @@ class Shell:
             self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
             self._release(position, self.host.recorder.index)
 
-    def _take_batch(self, batch: Batch, reach: int) -> None:
+    def _take_batch(self, batch: Batch, reach: int, known: int) -> None:
         """Queue what was found, up to an event that was there and is gone: that is recorded first."""
-        found = sift(batch, reach=reach, read_to=self.read_to, known=self.known)
+        found = sift(batch, reach=reach, read_to=self.read_to, known=known)
         for event in found.events:
             self.mailbox.append(event)
         self.read_to = found.read_to
@@ -447,7 +439,6 @@ class Shell:
         for bound in [each for each in self.bound if each <= position]:
             self._release(bound, self.host.recorder.index)
         self.mailbox.drop_to(position)
-        self._stop_reading()
         self.read_to = max(self.read_to, position)
         self.seen = max(self.seen, position)
 

@@ -183,6 +183,7 @@ class Stream:
         self.messages: list[tuple[str, Event]] = []
         self.lost: set[int] = set()
         self.reads = 0
+        self.delay_s = 0.002
         self.unavailable = False
 
     def of(self, receiver: str, after: int) -> list[Event]:
@@ -191,25 +192,26 @@ class Stream:
             if to == receiver and each.position > after and each.position not in self.lost
         ]  # fmt: skip
 
-    async def _ask(self) -> None:
+    async def _found(self, receiver: str, after: int) -> list[Event]:
+        """What was there when it was asked for; the answer takes its time."""
         self.reads += 1
-        await asyncio.sleep(0.002)
+        found = self.of(receiver, after)
+        await asyncio.sleep(self.delay_s)
         if self.unavailable:
             raise Unavailable("no leader")
+        return found
 
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
-        await self._ask()
-        found = self.of(receiver, after)[:count_max]
+        found = (await self._found(receiver, after))[:count_max]
         end = found[-1].position if len(found) == count_max else reach
         return Batch(events=found, complete=end >= reach)
 
     async def event(self, receiver: str, position: int) -> Event | None:
-        await self._ask()
-        return next((each for each in self.of(receiver, position - 1) if each.position == position), None)
+        found = await self._found(receiver, position - 1)
+        return found[0] if found and found[0].position == position else None
 
     async def count(self, receiver: str, after: int) -> int:
-        await self._ask()
-        return len(self.of(receiver, after))
+        return len(await self._found(receiver, after))
 
 
 class Graveyard:
@@ -319,11 +321,15 @@ class ShardWorld:
 
     def publish(self, count: int = 1, *, receiver: str = RECEIVER, **members: Any) -> None:
         """Store events and hand them out."""
+        self.store(count, receiver=receiver, **members)
+        self.hand_out()
+
+    def store(self, count: int = 1, *, receiver: str = RECEIVER, **members: Any) -> None:
+        """Store events that the consumer has not handed out yet."""
         for _ in range(count):
             position = len(self.stream.messages) + 1
             stored = event(position, at=self.clock.now(), **members)
             self.stream.messages.append((receiver, stored))
-        self.hand_out()
 
     def hand_out(self) -> None:
         """The consumer hands out what it has not, as long as it is not full."""

@@ -46,7 +46,7 @@ async def test_an_attempt_that_the_transport_refused_waits_for_the_lease() -> No
     assert (len(asked), world.journal.of(f.AttemptFailed, f.Delivered)) == (1, [])
     world.sender.answers()
     world.within_lease = True
-    await world.until_settled(1)
+    await world.until(lambda: bool(world.journal.of(f.Delivered)), within_s=0.75)
 
 
 @in_virtual_time
@@ -59,7 +59,8 @@ async def test_a_stalled_journal_starts_nothing() -> None:
     await world.pass_time(1)
     assert len(world.sender.made) == 1
     world.journal.stalled = False
-    await world.until_settled(2)
+    world.publish(receiver="acme.unknown")
+    await world.until(lambda: len(world.sender.made) == 2, within_s=0.05)
 
 
 @in_virtual_time

@@ -241,6 +241,38 @@ async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
 
 
 @in_virtual_time
+async def test_what_is_read_ahead_stays_bound_once_it_is_handed_out() -> None:
+    """It lies beyond all that was seen, so the receiver unparks before it is settled."""
+    world = strict()
+    world.publish(70)
+    await world.until(lambda: world.state.parked)
+    world.store()
+    await world.until(lambda: world.shell.mailbox.holds(71))
+    world.sender.latency_s = 0.25
+    world.hand_out()
+    await world.until(lambda: bool(world.journal.of(f.Unparked)))
+    assert (world.state.counters.delivered, world.host.bindings.bound) == (70, 1)
+    world.crash()
+    await world.until_settled(71)
+
+
+@in_virtual_time
+async def test_what_comes_during_a_read_that_finds_nothing_is_not_missed() -> None:
+    world = strict()
+    world.sender.answers(answer(429, retry_after="60"))
+    world.publish()
+    world.publish(3, receiver="acme.other")
+    await world.until(lambda: world.journal.floor == 4)
+    world.crash()
+    world.stream.delay_s = 2.0
+    await world.until(lambda: world.shell.busy_reading and world.state.counters.delivered == 1)
+    world.publish()
+    await world.until_settled(2)
+    assert world.journal.of(f.Missing) == []
+    assert world.sender.numbers == [1, 1, 2]
+
+
+@in_virtual_time
 async def test_what_was_there_and_is_gone_is_recorded_with_a_gap() -> None:
     world = strict(paused=True)
     world.publish(5)
