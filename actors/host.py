@@ -88,11 +88,12 @@ class Host:
         self._landed = asyncio.Event()
         self._cut = (0, floor)
         self._confirmed_floor = floor
+        self._needed = 0
 
     # ---- beginning and end
 
     def begin(self, states: dict[str, State], parked: Iterable[str]) -> None:
-        """Take over the actors that the journal's tail spoke of, and those whose events lie in the stream."""
+        """Take over the actors that the journal's tail spoke of, and those that have to come back unasked."""
         for receiver, state in states.items():
             self.changed[receiver] = state
             self._shell(receiver).begin(state, self.policies.policy(receiver))
@@ -275,7 +276,7 @@ class Host:
             self.poke_all()
 
     def _note_parked(self, receiver: str, state: State) -> None:
-        if state.parked:
+        if state.unfinished:
             self.parked.setdefault(receiver, None)
         elif self.parked:
             self.parked.pop(receiver, None)
@@ -302,9 +303,15 @@ class Host:
         self.changed, self.writing = self.writing | self.changed, {}
 
     def needed_position(self) -> int:
-        """The lowest stream position that this shard still needs."""
-        needed = [shell.confirmed.needed_position for shell in self.shells.values()]
-        return min([self._confirmed_floor + 1, *(each for each in needed if each is not None)])
+        """The lowest stream position that this shard still needs.
+
+        As long as one of those that have to come back is not there, nothing is known to be dispensable.
+        """
+        shells = self.shells
+        if all(receiver in shells and shells[receiver].loaded for receiver in self.parked):
+            needed = [shell.confirmed.needed_position for shell in shells.values()]
+            self._needed = min([self._confirmed_floor + 1, *(each for each in needed if each is not None)])
+        return self._needed
 
     async def _sweep(self) -> None:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""

@@ -75,6 +75,11 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.open[0].sequence - 1 if self.open else self.frontier.sequence
 
     @property
+    def unfinished(self) -> bool:
+        """Whether something is left to be done that no message of the inbox will remind of."""
+        return self.parked or bool(self.burials)
+
+    @property
     def needed_position(self) -> int | None:
         """The lowest position whose message is still needed, or None when nothing is."""
         needed = [each.position for each in self.open] + [each.position for each in self.burials]

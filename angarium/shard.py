@@ -81,6 +81,7 @@ class Shard:
         )
         self._snapshots = Snapshots(js, names, claimed)
         self._snapshot_sequence = 0
+        self._writing_snapshots = asyncio.Lock()
         self.host = Host(
             epoch=claimed.epoch,
             claimed_at=claimed.at,
@@ -209,7 +210,14 @@ class Shard:
                 await self._snapshot()
 
     async def _snapshot(self) -> None:
-        """Write the changed actors and the checkpoint, true as of the last confirmed flush."""
+        """Write the changed actors and the checkpoint, true as of the last confirmed flush.
+
+        One write at a time: a checkpoint must not pass states that another write has taken and not stored.
+        """
+        async with self._writing_snapshots:
+            await self._write_snapshots()
+
+    async def _write_snapshots(self) -> None:
         host, journal, snapshots = self.host, self.journal, self._snapshots
         if journal.sequence == self._snapshot_sequence:
             return

@@ -20,9 +20,9 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
     released. `needed`: the lowest position of the deliveries that an actor still needs. `parked`: the
-    actors whose events lie in the stream alone, with the time at which they wake, if known. `unclean`: the
-    last claim that did not follow a release. `created`: when each stream and bucket was created, by its
-    name.
+    actors whose events lie in the stream alone, or who owe a burial, so that no message of the inbox brings
+    them back, with the time at which they wake, if known. `unclean`: the last claim that did not follow a
+    release. `created`: when each stream and bucket was created, by its name.
     """
 
     v: int = VERSION

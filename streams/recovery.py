@@ -32,8 +32,8 @@ LOADS_AT_ONCE = 64
 class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
-    `states` are the actors that the tail speaks of, and no others; `parked` all that are parked, with the
-    time at which they wake, if known. `floor`: the deliveries up to there are released. `created`: when
+    `states` are the actors that the tail speaks of, and no others; `parked` all that have to come back
+    unasked (see `Checkpoint`), with the time at which they wake, if known. `floor`: the deliveries up to there are released. `created`: when
     each stream and bucket was created, for the next checkpoint.
     """
 
@@ -80,7 +80,7 @@ async def recover(js: JetStream, names: Names, claim: Claim, node: str) -> Recov
     parked = dict(checkpoint.parked)
     for receiver, state in states.items():
         parked.pop(receiver, None)
-        if state.parked:
+        if state.unfinished:
             parked[receiver] = None
     created = {name: info.created for name, info in infos.items()}
     return Recovery(states, parked, checkpoint, claim.floor, created)
