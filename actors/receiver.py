@@ -18,6 +18,7 @@ Rules that the rest leans on:
 4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
 5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too.
 6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
+7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
 """
 
 from typing import Any, assert_never
@@ -111,6 +112,7 @@ def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> l
     base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
+        # A time that is over already (0 seconds, a date in the past) asks for nothing: then it is backoff.
         wait_s = retry_after_s(outcome, at) or _backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, **common)]
     failures = (entry.failures if entry else 0) + 1

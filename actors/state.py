@@ -46,7 +46,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     The frontier and the open events (strict order: at most one) are the numbering; `bucket` is the last one
     recorded, under the `limit` recorded last; `throttled_until`, `failing_since` and `disabled` hold the
-    receiver as a whole back; `waiting_since` is the age of the oldest event that lies in the stream alone.
+    receiver as a whole back; `waiting_since` is when the oldest event in the stream alone was stored.
     """
 
     receiver: str

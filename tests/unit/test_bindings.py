@@ -101,7 +101,7 @@ class Shard(RuleBasedStateMachine):
             assert sorted(self.acked) == sorted(released)
 
 
-Shard.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+Shard.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
 test_the_floor_and_the_acks = Shard.TestCase
 
 

@@ -107,6 +107,45 @@ async def test_nothing_is_recorded_once_the_shard_is_stopped() -> None:
     assert len(world.sender.made) == 1
 
 
+@in_virtual_time
+async def test_a_shard_that_is_stopped_starts_nothing_whatever_is_put() -> None:
+    world = strict(paused=True)
+    world.publish()
+    await world.until(lambda: world.acked == [1])
+    world.host.stop()
+    index = world.journal.index
+    world.put(policy())
+    await world.pass_time(5)
+    assert (world.journal.index, world.sender.made) == (index, [])
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_after_a_crash_the_bucket_is_empty_if_anything_may_have_been_posted(snapshots: bool) -> None:
+    world = strict(rate=Rate(limit=1, burst=5))
+    world.publish(2)
+    await world.until_settled(2)
+    world.journal.held = True
+    world.publish(2)
+    await world.until(lambda: len(world.sender.made) == 4)
+    world.crash(snapshots=snapshots)
+    claimed = asyncio.get_running_loop().time()
+    await world.until_settled(4)
+    assert world.sender.numbers == [1, 2, 3, 4, 3, 4]
+    assert [at - claimed for at in world.sender.times[4:]] == pytest.approx([1, 2], abs=0.02)
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_after_a_crash_the_bucket_is_as_recorded_if_nothing_was_stored(snapshots: bool) -> None:
+    world = strict(rate=Rate(limit=1, burst=5))
+    world.publish(2)
+    await world.until_settled(2)
+    world.crash(snapshots=snapshots)
+    world.publish(3)
+    await world.until(lambda: len(world.sender.made) == 5, within_s=0.1)
+
+
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.errors import InvalidPolicy
@@ -222,6 +222,7 @@ JSON = st.recursive(
 MEMBERS = st.dictionaries(st.sampled_from([*Policy.__struct_fields__, "x"]), JSON, max_size=6)
 
 
+@settings(max_examples=40)
 @given(MEMBERS, st.booleans())
 @example({"url": URL, "headers": {"\udcff": "x"}}, True)
 def test_whatever_is_put_it_is_a_policy_or_a_list_of_sentences(members: dict[str, Any], strict: bool) -> None:
