@@ -33,8 +33,8 @@ class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
     `states` are the actors that the tail speaks of, and no others; `parked` all that have to come back
-    unasked (see `Checkpoint`), with the time at which they wake, if known. `floor`: the deliveries up to there are released. `created`: when
-    each stream and bucket was created, for the next checkpoint.
+    unasked (see `Checkpoint`), with the time at which they wake, if known. `floor`: the deliveries up to
+    there are released. `created`: when each stream and bucket was created, for the next checkpoint.
     """
 
     states: dict[str, State]
