@@ -1,0 +1,122 @@
+"""README and the pages of `docs/`, taken apart: what they show, what they link to, and what they name.
+
+A `console` block is typed in: a line that begins with `$ ` is a command, the lines below it are what it
+prints, where `…` stands for anything, and alone in a line for any number of lines. A `python` block is a
+file, which its first line names. Blocks in other languages (`sh`, `go`, `js` …) are to be read.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.e2e.commands import ROOT
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_SPAN = re.compile(r"`([^`\s]+)`")
+_PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
+_MEMBER = re.compile(r"_?[A-Z][A-Za-z0-9]+\.(?!md\b)_?[a-z][a-z_]*")
+
+
+class Typed(Struct, frozen=True):
+    """A command, and the lines that it prints; none: whatever it likes."""
+
+    command: str
+    shown: list[str]
+
+
+class Page:
+    """One page."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text()
+        self._blocks: list[tuple[str, str]] = _BLOCK.findall(text)
+        self._prose = _BLOCK.sub("", text)
+
+    def __repr__(self) -> str:
+        return str(self.path).removeprefix(f"{ROOT}/")
+
+    @property
+    def typed(self) -> list[Typed]:
+        """What is typed in, in order."""
+        found: list[Typed] = []
+        for line in "".join(self._of("console")).splitlines():
+            if line.startswith("$ "):
+                found.append(Typed(line.removeprefix("$ "), []))
+            else:
+                found[-1].shown.append(line)
+        return found
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The sources of its programs, by the name of the file that they go into."""
+        return {source.partition("\n")[0].removeprefix("# "): source for source in self._of("python")}
+
+    @property
+    def anchors(self) -> set[str]:
+        """What GitHub makes of its headings."""
+        headings = _HEADING.findall(self._prose)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+    def broken_links(self) -> Iterator[str]:
+        """Links within the repository that lead nowhere."""
+        for target in _LINK.findall(self._prose):
+            name, _, anchor = target.partition("#")
+            path = self.path.parent / name if name else self.path
+            if "://" not in target and not (path.exists() and (not anchor or anchor in Page(path).anchors)):
+                yield target
+
+    def missing(self) -> Iterator[str]:
+        """What it names as code and is not there: files, `file::name` as pytest has it, `Class.member`."""
+        for span in _SPAN.findall(self._prose):
+            name, *inside = span.split("::")
+            if _PLACE.match(name):
+                if not (ROOT / name).exists() or not set(inside) <= _defined(ROOT / name):
+                    yield span
+            elif _MEMBER.fullmatch(span) and span not in _members():
+                yield span
+
+    def _of(self, language: str) -> list[str]:
+        return [source for each, source in self._blocks if each == language]
+
+
+def all_pages() -> list[Page]:
+    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+
+
+@cache
+def _defined(file: Path) -> frozenset[str]:
+    """All functions and classes of a file, wherever in it."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    nodes = ast.walk(ast.parse(file.read_text())) if file.suffix == ".py" else ()
+    return frozenset(node.name for node in nodes if isinstance(node, kinds))
+
+
+@cache
+def _members() -> frozenset[str]:
+    """`Class.member` of all that the product defines."""
+    files = (file for package in ("actors", "streams", "angarium") for file in (ROOT / package).rglob("*.py"))
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
+    return frozenset(
+        f"{node.name}.{member}"
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        for member in _members_of(node)
+    )
+
+
+def _members_of(node: ast.ClassDef) -> Iterator[str]:
+    for child in ast.walk(node):
+        match child:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                yield name

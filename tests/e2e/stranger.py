@@ -1,0 +1,158 @@
+"""Somebody who types in what a page shows, in a directory of their own, and looks whether it comes out so.
+
+Commands that stay (`angarium dev`, a receiver) run until the end of the page, and must have printed by then
+what is shown. The ports that everybody uses are exchanged for free ones, so that nothing on this machine is
+met or disturbed.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.e2e.commands import PATIENCE_S, ROOT
+from tests.e2e.nats_cli import NATS
+from tests.e2e.pages import Typed
+
+NATS_PORT, RECEIVER_PORT = "4222", "9000"
+LOOK_S = 0.05
+ANY = "…"
+
+_STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py)\b")
+_LOOKS = re.compile(
+    r"angarium (inspect|doctor)\b|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
+)
+"""What only looks is typed in again until it shows what it should."""
+
+
+class _Staying(Struct):
+    """A command that runs until the end of the page."""
+
+    typed: Typed
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+class Stranger:
+    """Made by `stranger`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ports = dict(zip((NATS_PORT, RECEIVER_PORT), _free_ports(2), strict=True))
+        self._staying: list[_Staying] = []
+        url = f"nats://127.0.0.1:{self._ports[NATS_PORT]}"
+        programs = [Path(sys.executable).parent, *([Path(NATS).parent] if NATS else [])]
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")},
+            "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "ANGARIUM_NATS": url,
+            "NATS_URL": url,
+        }
+
+    def save(self, name: str, source: str) -> None:
+        """Put a program into a file."""
+        (self._directory / name).write_text(self._here(source))
+
+    def type(self, typed: Typed) -> None:
+        """Type in one command. Fails where it does, or shows something else."""
+        if _STAYS.match(typed.command):
+            self._start(typed)
+            return
+        deadline = time.monotonic() + PATIENCE_S
+        while not _fits(typed.shown, output := self._run(typed.command)):
+            again = _LOOKS.match(typed.command) and time.monotonic() < deadline
+            assert again, f"$ {typed.command}\n{output}"
+            time.sleep(LOOK_S)
+
+    def end(self) -> None:
+        """See that all that stays has shown what it should, and complained of nothing."""
+        for each in self._staying:
+            self._until_said(each, each.typed.shown)
+            assert "Traceback" not in each.log.read_text(), each.log.read_text()
+
+    def leave(self) -> None:
+        """End what stays; the nats-server of `angarium dev` ends by itself then."""
+        for each in self._staying:
+            each.process.kill()
+            each.process.wait()
+
+    def _run(self, command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", self._here(command)], cwd=self._directory, env=self._environment,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        return self._there(done.stdout)
+
+    def _start(self, typed: Typed) -> None:
+        """Start what stays; it is up when it has printed the first line that is shown."""
+        command, _, _ = typed.command.partition(" #")
+        match command.split():
+            case ["angarium", "dev", *_]:
+                command += f" --port {NATS_PORT}"
+            case ["angarium", "listen", *_]:
+                command += f" --port {RECEIVER_PORT}"
+        log = self._directory / f"{len(self._staying)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {self._here(command)}"], cwd=self._directory, env=self._environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self._staying.append(_Staying(typed, process, log))
+        self._until_said(self._staying[-1], typed.shown[:1])
+
+    def _until_said(self, staying: _Staying, shown: list[str]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not _fits([*shown, ANY], self._there(said := staying.log.read_text())):
+            assert staying.process.poll() is None, f"$ {staying.typed.command}\n{said}"
+            assert time.monotonic() < deadline, f"$ {staying.typed.command}\n{said}"
+            time.sleep(LOOK_S)
+
+    def _here(self, text: str) -> str:
+        for usual, free in self._ports.items():
+            text = text.replace(usual, free)
+        return text
+
+    def _there(self, text: str) -> str:
+        for usual, free in self._ports.items():
+            text = text.replace(free, usual)
+        return text
+
+
+@contextmanager
+def stranger(directory: Path) -> Iterator[Stranger]:
+    """Somebody new in a directory, who leaves nothing running behind."""
+    somebody = Stranger(directory)
+    with ExitStack() as stack:
+        stack.callback(somebody.leave)
+        yield somebody
+        somebody.end()
+
+
+def _fits(shown: list[str], output: str) -> bool:
+    """Whether that is what was printed; whatever it was, where nothing is shown."""
+    pattern = "".join(map(_pattern, shown))
+    return not shown or re.fullmatch(pattern, output.rstrip() + "\n") is not None
+
+
+def _pattern(line: str) -> str:
+    return r"(.*\n)*" if line == ANY else ".*".join(map(re.escape, line.split(ANY))) + "\n"
+
+
+def _free_ports(count: int) -> list[str]:
+    """Ports of 127.0.0.1 that nobody has, no two of them the same."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [str(probe.getsockname()[1]) for probe in probes]

@@ -1,0 +1,79 @@
+"""README and docs are true: what they show works, in their order, and what they name and link to is there.
+
+A page that starts no `angarium dev` is read beside one. Lines for the nats CLI are left out where it is not
+installed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nats_cli import NATS
+from tests.e2e.pages import Page, Typed, all_pages
+from tests.e2e.stranger import stranger
+
+PAGES = all_pages()
+DEV = Typed("angarium dev", ["ready: NATS on …"])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.typed], ids=str)
+def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
+    typed = [each for each in page.typed if NATS or not each.command.startswith("nats ")]
+    with stranger(tmp_path) as somebody:
+        for name, source in page.programs.items():
+            somebody.save(name, source)
+        if not any(each.command.startswith(DEV.command) for each in typed):
+            somebody.type(DEV)
+        for each in typed:
+            somebody.type(each)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_program_is_run(page: Page) -> None:
+    commands = [each.command for each in page.typed]
+    assert [name for name in page.programs if not any(name in command for command in commands)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Page) -> None:
+    assert list(page.broken_links()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_what_is_named_is_there(page: Page) -> None:
+    assert list(page.missing()) == []
+
+
+# ---- and would be found if it were not so
+
+
+@pytest.mark.parametrize(
+    ("shown", "fits"),
+    [
+        (["one", "two"], True),
+        (["o…", "…w…"], True),
+        (["…", "two"], True),
+        ([], True),
+        (["one"], False),
+        (["o.e", "two"], False),
+    ],
+)
+def test_an_output_is_compared_as_a_whole(shown: list[str], fits: bool, tmp_path: Path) -> None:
+    with stranger(tmp_path) as somebody:
+        try:
+            somebody.type(Typed("echo one; echo two", shown))
+        except AssertionError:
+            assert not fits
+        else:
+            assert fits
+
+
+def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "[a](page.md#here) [b](page.md#there) [c](none.md) [d](https://example.com)\n# Here\n"
+        "`streams/fence.py` `streams/none.py` `streams/fence.py::append` `streams/fence.py::none`\n"
+        "`Journal._cut` `Journal.none` `Content-Type`\n"
+    )
+    assert list(Page(path).broken_links()) == ["page.md#there", "none.md"]
+    assert list(Page(path).missing()) == ["streams/none.py", "streams/fence.py::none", "Journal.none"]
