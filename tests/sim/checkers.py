@@ -132,12 +132,11 @@ class Checkers:
         if heard_under is None:
             return
         claimed = self.ledger(receiver).claims[process.name]
-        count = self._repeats[receiver, claimed.epoch] = self._repeats.get((receiver, claimed.epoch), 0) + 1
+        count = self._repeats.get((receiver, claimed.unclean_epoch), 0) + 1
+        self._repeats[receiver, claimed.unclean_epoch] = count
         what = f"{receiver}: the event at {position}, which had succeeded under epoch {heard_under}, is repeated"
-        if heard_under == claimed.epoch:
-            self.world.fail(f"{what} by the same owner")
-        if claimed.clean:
-            self.world.fail(f"{what} after a clean takeover")
+        if claimed.unclean_epoch <= heard_under:
+            self.world.fail(f"{what}, and no owner has vanished since")
         if count > REPEATS_MAX:
             self.world.fail(f"{what}, as {count - 1} others after the same crash")
 
@@ -184,13 +183,18 @@ class Checkers:
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
             match fact:
-                case f.RateSet(receiver=receiver, limit=limit):
-                    rates = self.rates.setdefault(receiver, Rates())
-                    rates.limits.append((self.world.now, limit))
+                case f.RateSet(receiver=receiver, limit=limit, bucket=bucket):
+                    at = self._true_time(flush.node, shard, bucket.at) if bucket else self.world.now
+                    self.rates.setdefault(receiver, Rates()).limits.append((at, limit))
                 case f.Delivered(kind="event", receiver=receiver, events=events):
                     for each in events:
                         if (receiver, each.position) not in self._given:
                             self.world.fail(f"{receiver}: {each.position} is recorded as delivered and is not")
+
+    def _true_time(self, node: str, shard: int, at: float) -> float:
+        """When it was `at` by the clock of the shard's owner; now, where he is gone."""
+        owned = self.nodes[node].owned.get(shard) if node in self.nodes else None
+        return at - owned.host.clock.now() + self.world.now if owned else self.world.now
 
     def _check_live(self, ledger: ShardLedger, node: str, epoch: int) -> None:
         """At its next flush an owner has confirmed the one before: its memory says what the journal says."""
@@ -230,8 +234,10 @@ class Checkers:
         _, _, shard, receiver = message.subject.split(".", 3)
         ledger = self.ledgers[int(shard)]
         if receiver == "_checkpoint":
+            self.world.say("checkpoint of %s %s", shard, message.data)
             self._check_checkpoint(ledger, msgspec.json.decode(message.data, type=Checkpoint))
         elif receiver != "_owner":
+            self.world.say("snapshot of %s %s", receiver, message.data)
             self._snapshots[receiver] = snapshot = msgspec.json.decode(message.data, type=Snapshot)
             truth = ledger.state_at(receiver, snapshot.as_of)
             if snapshot.state != truth:
@@ -251,8 +257,8 @@ class Checkers:
             if changed > (snapshot.as_of if snapshot else 0):
                 self.world.fail(f"{receiver} changed at {changed}: the checkpoint at {at} has no such snapshot")
             state = ledger.state_at(receiver, at)
-            if state.parked and receiver not in checkpoint.parked:
-                self.world.fail(f"{receiver} is parked, and the checkpoint at {at} does not name it")
+            if (state.parked or state.burials) and receiver not in checkpoint.parked:
+                self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             if (needed := state.needed_position) is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 

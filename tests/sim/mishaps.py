@@ -56,6 +56,11 @@ class Mishaps:
         if not self.run.processes:
             self.run.start_node()
 
+    def missing(self) -> None:
+        """A process has ended. At the end somebody has to be there."""
+        if self.over:
+            self.run.world.after(0.1, self._replace)
+
     def skew_s(self) -> float:
         return self.chance.uniform(-SKEW_MAX_S, SKEW_MAX_S) if self._skewed else 0.0
 

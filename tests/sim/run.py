@@ -126,6 +126,7 @@ class Run:
     def _gone(self, name: str) -> None:
         for table in (self.processes, self.checkers.nodes, self.stops):
             table.pop(name, None)
+        self.mishaps.missing()
 
     async def _node(self, process: Process) -> None:
         stop = self.stops[process.name] = asyncio.Event()

@@ -1,0 +1,335 @@
+"""Rules of the design, each taken out of the product by itself: the simulator has to find what that breaks.
+
+A mutant replaces a named part of the product while runs are made; the product knows nothing of it. What a rule
+is for stands beside it. A mutant that survives means that a checker is blind, or that a rule is not needed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+from unittest.mock import patch
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors import bucket, event, facts, numbering, shell
+from actors import commands as c
+from actors.bindings import Bindings
+from actors.bucket import Bucket, Limit, Unclean
+from actors.event import Event
+from actors.facts import Claimed
+from actors.host import Host
+from actors.ids import dedup_key
+from actors.numbering import is_repeat
+from actors.policy import Policy
+from actors.receiver import next_step
+from actors.shell import Shell
+from actors.state import State
+from angarium import shard
+from streams import claim, inbox, journal, recovery
+from streams.answers import Put, StoredMessage
+from streams.backlog import Backlog
+from streams.claim import Claim, Lost, Owner
+from streams.envelope import decode_flush
+from streams.fence import Appended, Overtaken, append
+from streams.jetstream import JetStream
+from streams.lease import MARGIN_S, Lease
+from streams.members import Members
+from streams.pull import Puller, rewind
+from streams.repeat import until_answered
+from streams.snapshots import Snapshots
+from streams.topology import Names
+from streams.wire import Message
+
+Patch = Callable[[], Iterator[None]]
+
+
+class Mutant(Struct, frozen=True):
+    """`rule` is what is taken out, as the design says it."""
+
+    name: str
+    rule: str
+    replacements: tuple[tuple[Any, str, Any], ...]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, value in self.replacements:
+                stack.enter_context(patch.object(owner, name, value))
+            yield
+
+
+# ---- acks and the floor
+
+_confirmed, _floor = Bindings.confirmed, Bindings.floor
+_FAR = 1 << 60
+
+
+def _ack_at_once(bindings: Bindings, index: int) -> list[str]:
+    return _confirmed(bindings, _FAR)
+
+
+def _floor_of_memory(bindings: Bindings, index: int) -> int:
+    return _floor(bindings, _FAR)
+
+
+async def _rewind_to_ack_floor(
+    js: JetStream, stream: str, consumer: str, group: str, sequence: int | None
+) -> int:
+    return await rewind(js, stream, consumer, group, None)
+
+
+def _leave_at_once(actor: Shell, position: int) -> None:
+    actor.seen = max(actor.seen, position)
+    actor.known = max(actor.known, position)
+    actor._release(position, 0)
+
+
+_take = Shell._take
+
+
+def _drop_repeats_at_once(actor: Shell, event: Event) -> None:
+    frontier = actor.state.frontier
+    if event.position > frontier.position and is_repeat(frontier, event):
+        actor._release(event.position, actor.host.recorder.index)
+    else:
+        _take(actor, event)
+
+
+_on_answer = Puller._on_answer
+
+
+def _ignore_pin(puller: Puller, message: Message) -> None:
+    if message.headers and "Nats-Pin-Id" in message.headers:
+        puller._pin = message.headers["Nats-Pin-Id"]
+    _on_answer(puller, message)
+
+
+# ---- the journal and the claim
+
+
+async def _append_after_anything(
+    js: JetStream, stream: str, subject: str, data: bytes, *, expected: int, message_id: str = ""
+) -> Appended | Overtaken:
+    while True:
+        done = await append(js, stream, subject, data, expected=expected, message_id=message_id)
+        if isinstance(done, Appended) or done.last is None:
+            return done
+        expected = done.last.sequence
+
+
+_drafting: ContextVar[int] = ContextVar("_drafting", default=0)
+_draft, _read_owner = claim._draft, claim._read_owner
+
+
+async def _draft_unread(*args: Any) -> Claim | Lost:
+    token = _drafting.set(args[2].epoch)
+    try:
+        return await _draft(*args)
+    finally:
+        _drafting.reset(token)
+
+
+async def _read_owner_once(js: JetStream, names: Names, number: int) -> tuple[Owner | None, int]:
+    found = await _read_owner(js, names, number)
+    return (found[0], _drafting.get()) if _drafting.get() else found
+
+
+def _clean_by_owner_alone(attempt: claim._Attempt, past: claim._Past) -> bool:
+    if past.predecessor is None:
+        return past.blank and not attempt.revision
+    return attempt.holder is None or attempt.holder.released is not None
+
+
+async def _tail_as_it_comes(
+    js: JetStream, names: Names, claimed: Claim, node: str, after: int
+) -> list[recovery._Recorded] | Lost:
+    tail: list[recovery._Recorded] = []
+    at, subject = after, names.journal_of(claimed.shard)
+    while at < claimed.sequence:
+        page = await until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
+        if not page.messages:
+            break
+        for message in page.messages:
+            at = message.sequence
+            flush = decode_flush(message.data, str(at))
+            tail.append(recovery._Recorded(at, message.stored_at, flush))
+    return tail or [recovery._Recorded(claimed.sequence, 1e12, _no_flush(claimed, node))]
+
+
+def _no_flush(claimed: Claim, node: str) -> recovery.Flush:
+    fact = Claimed(epoch=claimed.epoch, at=claimed.at, clean=claimed.clean, position=claimed.position)
+    return recovery.Flush(
+        v=1, node=node, epoch=claimed.epoch, flush=0, floor=claimed.floor, at=claimed.at, facts=(fact,)
+    )
+
+
+# ---- the lease
+
+
+def _only_alive(host: Host) -> bool:
+    return not host.stopped
+
+
+def _renewable(lease: Lease) -> bool:
+    return lease._ends_at is not None and lease._time.boottime() < lease._ends_at
+
+
+def _renewed(lease: Lease, sent_at: float) -> bool:
+    lease._ends_at = sent_at + lease._ttl_s - MARGIN_S
+    return True
+
+
+# ---- snapshots
+
+_take_changed = Host.take_changed
+
+
+def _take_live(host: Host) -> dict[str, State]:
+    taken = _take_changed(host)
+    for receiver in taken:
+        if receiver in host.shells:
+            taken[receiver] = host.shells[receiver].state
+    return taken
+
+
+def _unfenced(snapshots: Snapshots, puts: list[Put], checkpoint: Put) -> list[Put]:
+    return [*puts, checkpoint]
+
+
+class _Unlocked(asyncio.Lock):
+    async def acquire(self) -> Any:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+_write = Snapshots.write
+
+
+async def _write_later(snapshots: Snapshots, states: Any, *args: Any) -> bool:
+    return await _write(snapshots, states[1:], *args)
+
+
+# ---- numbering
+
+
+def _step_by_configured_window(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+    if policy is not None and state.opened:
+        state = replace(state, frontier=replace(state.frontier, size=policy.dedup_window, change=None))
+    return next_step(state, policy, view, now)
+
+
+def _key_without_again(id_: str, again: str) -> bytes:
+    return dedup_key(id_, "")
+
+
+# ---- parking
+
+
+def _unpark_when_read(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+    idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
+    if idle and state.parked and view.adopted and view.read_to >= view.seen:
+        return c.Unpark()
+    return next_step(state, policy, view, now)
+
+
+async def _page_of_any_replica(
+    backlog: Backlog, subject: str, after: int, reach: int, count_max: int
+) -> list[StoredMessage]:
+    return (await backlog._js.read(backlog._stream, subject, after + 1, count_max)).messages
+
+
+# ---- the bucket
+
+
+def _full(
+    found: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
+) -> Bucket:
+    return found if found.epoch == epoch else Bucket(float(limit.burst), claimed_at, epoch)
+
+
+def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+    """As recorded, whatever an owner that vanished may have taken."""
+    return bucket.inherit(found, limit, unclean=None, **more)
+
+
+_record = Shell.record
+
+
+def _record_no_ping(actor: Shell, command: c.Command) -> None:
+    if not isinstance(command, c.StartPing):
+        _record(actor, command)
+
+
+def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
+    is_slow = limit.per_second * bucket.SLOW_S < 1
+    return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
+
+
+def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
+    return ((shell, "UNHURRIED", (*shell.UNHURRIED, *kinds)),)
+
+
+ALL = [
+    Mutant("ack-before-confirmed", "a message is acked when its fact is confirmed",
+           ((Bindings, "confirmed", _ack_at_once),)),
+    Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
+           ((Bindings, "floor", _floor_of_memory),)),
+    Mutant("reset-to-ack-floor", "a takeover resets to the floor, never to the server's ack floor",
+           ((inbox, "rewind", _rewind_to_ack_floor),)),
+    Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
+           ((Shell, "_leave", _leave_at_once),)),
+    Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
+           ((Shell, "_take", _drop_repeats_at_once),)),
+    Mutant("pin-ignored", "a changed pin means RESET", ((Puller, "_on_answer", _ignore_pin),)),
+    Mutant("rebase", "on 10071 nobody rebases on the number in the error",
+           ((journal, "append", _append_after_anything),)),
+    Mutant("owner-not-reread", "the claim reads _owner again",
+           ((claim, "_draft", _draft_unread), (claim, "_read_owner", _read_owner_once))),
+    Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
+           ((claim._Attempt, "follows_cleanly", _clean_by_owner_alone),)),
+    Mutant("tail-as-it-comes", "a tail is complete only with one's own claim",
+           ((recovery, "_read_tail", _tail_as_it_comes),)),
+    Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
+    Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
+           ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
+            (Members, "_lapse", lambda members: None))),
+    Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
+           ((Members, "stale", lambda members, node: True),)),
+    Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
+    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),)),
+    Mutant("two-writes", "one write of snapshots at a time", ((shard.asyncio, "Lock", _Unlocked),)),
+    Mutant("checkpoint-ahead", "the batch that makes a checkpoint true bears it",
+           ((Snapshots, "write", _write_later),)),
+    Mutant("burial-forgotten", "the checkpoint names who owes a burial",
+           ((State, "unfinished", property(lambda state: state.parked)),)),
+    Mutant("window-of-config", "the window's size is state",
+           ((shell, "next_step", _step_by_configured_window),)),
+    Mutant("window-from-here", "a window changes above all that may have been posted",
+           ((Shell, "_taken_to", property(lambda actor: 0)),)),
+    Mutant("key-without-again", "what is sent again has another key",
+           ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
+    Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
+           ((shell, "next_step", _unpark_when_read),)),
+    Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
+           ((Backlog, "_page", _page_of_any_replica),)),
+    Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
+           _unhurried(facts.DeadLettered)),
+    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt", _unhurried(facts.Opened)),
+    Mutant("window-unconfirmed", "WindowSet is confirmed before anything is posted under it",
+           _unhurried(facts.WindowSet)),
+    Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
+    Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
+    Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
+           ((shell, "inherit", _inherited),)),
+    Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
+           ((bucket, "CLOCK_SKEW_S", 0.0),)),
+    Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
+           ((Limit, "slow", property(lambda limit: False)), (shell, "inherit", _inherited_slow))),
+    Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),)),
+]  # fmt: skip
+BY_NAME = {mutant.name: mutant for mutant in ALL}
