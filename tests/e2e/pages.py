@@ -1,4 +1,4 @@
-"""README and the pages of `docs/`, taken apart: what they show, what they link to, and what they name.
+"""The pages of the documentation, taken apart: what they show, what they link to, and what they name.
 
 A `console` block is typed in: a line that begins with `$ ` is a command, the lines below it are what it
 prints, where `…` stands for anything, and alone in a line for any number of lines. A `python` block is a
@@ -59,6 +59,11 @@ class Page:
         return {source.partition("\n")[0].removeprefix("# "): source for source in self._of("python")}
 
     @property
+    def scripts(self) -> list[str]:
+        """What it shows for the shell and leaves to the reader to run."""
+        return self._of("sh")
+
+    @property
     def anchors(self) -> set[str]:
         """What GitHub makes of its headings."""
         headings = _HEADING.findall(self._prose)
@@ -87,7 +92,8 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+    top = (ROOT / name for name in ("README.md", "CHANGELOG.md", "deploy/README.md"))
+    return [Page(path) for path in (*top, *sorted((ROOT / "docs").rglob("*.md")))]
 
 
 @cache
