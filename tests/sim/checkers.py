@@ -4,7 +4,7 @@ Nothing here takes the product's word for what it did. The server tells what it 
 the receivers tell what came to them; the journal is folded as it lies in the server's stream.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -42,6 +42,7 @@ class Checkers:
         self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
         self.rates: dict[str, Rates] = {}
         self.starts = 0
+        self.on_start: Callable[[Process], None] = lambda process: None
         self.taken_at: dict[tuple[str, str], float] = {}
         self._ttl_s = ttl_s
         self._beats: dict[str, float] = {}
@@ -66,6 +67,7 @@ class Checkers:
 
     def started(self, process: Process, attempt: Attempt) -> None:
         self.starts += 1
+        self.on_start(process)
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         process.say(
             "START %s #%s of %d (%s), attempt %d", receiver, sequence, event.position, event.id, attempt.number

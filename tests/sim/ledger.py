@@ -43,7 +43,7 @@ class Numbering:
         self.receiver = receiver
         self.position = 0
         self.sequence = 0
-        self._keys: list[bytes] = []
+        self._keys: list[tuple[str, str]] = []
         self._size = 256
         self._change: tuple[int, int] | None = None
         self._deliveries = deliveries
@@ -52,7 +52,7 @@ class Numbering:
     def is_repeat(self, position: int) -> bool:
         """Whether the event there must not be given to the receiver, being the next one."""
         size = self._change[1] if self._change and position > self._change[0] else self._size
-        return self._deliveries.event(position).key in self._keys[-size:]
+        return _key(self._deliveries.event(position)) in self._keys[-size:]
 
     def take(self, fact: f.Fact) -> None:
         match fact:
@@ -94,7 +94,11 @@ class Numbering:
         if self._change and position > self._change[0]:
             self._size, self._change = self._change[1], None
         self.position, self.sequence = position, sequence
-        self._keys = [*self._keys, event.key][-self._size :]
+        self._keys = [*self._keys, _key(event)][-self._size :]
+
+
+def _key(event: Event) -> tuple[str, str]:
+    return event.id, event.again
 
 
 class ShardLedger:

@@ -21,6 +21,9 @@ SKEW_MAX_S = 150.0
 
 AWAY_MAX_S = 20.0
 
+DECISIVE = ("_owner", "_checkpoint", "_actors", "_JOURNAL")
+"""Frames about these are likelier moments than others: between them a shard changes hands."""
+
 
 class Mishaps:
     """`nodes` is how many there are at first, and again at the end."""
@@ -39,6 +42,7 @@ class Mishaps:
         ]
         self._frames_until = 0
         self._at_frame = chance.random() < 0.4
+        self._after_start = chance.choice((0.0, 0.0, 0.01, 0.05))
         self._draw_frame()
 
     def _mean_s(self, low: float, high: float) -> float:
@@ -112,7 +116,16 @@ class Mishaps:
         if self._skewed and (process := self._any()) is not None:
             process.skew_s = self.skew_s()
 
-    # ---- at a frame
+    # ---- at a moment
+
+    def started(self, process: Process) -> None:
+        """An attempt starts: what follows is on no record yet."""
+        if not self.over and self.chance.random() < self._after_start:
+            self.run.world.after(0.3 * self.chance.random(), self._hit, process)
+
+    def _hit(self, process: Process) -> None:
+        if not self.over and process.alive:
+            (self._end if self.chance.random() < 0.7 else self._freeze_one)(process)
 
     def _draw_frame(self) -> None:
         self._frames_until = self.chance.choice((3, 20, 200)) + self.chance.randint(0, 200)
@@ -137,7 +150,8 @@ class Mishaps:
             return None
         if not frame.reply.startswith("_INBOX.node-") or "MSG.NEXT" in frame.subject:
             return None
-        self._frames_until -= 1
+        decides = frame.subject.endswith(DECISIVE) or ".journal." in frame.subject
+        self._frames_until -= 20 if decides else 1
         if self._frames_until > 0:
             return None
         self._draw_frame()

@@ -99,11 +99,13 @@ class Run:
         self.world = world = World(seed, history_max=None if trace else 400)
         self.chance = chance = world.random("plan")
         self.trace = trace
-        self.shards = chance.choice((1, 1, 1, 2, 3))
+        self.hot = chance.random() < 0.3
+        self.shards = 1 if self.hot else chance.choice((1, 1, 1, 2, 3))
         self.ttl_s = chance.choice((2.0, 2.0, 3.0, 5.0))
         self.clustered = chance.random() < 0.3
         self.names = Names()
-        self.server = WatchedServer(world, clustered=self.clustered)
+        payload = chance.choice((16 << 10, 1 << 20))
+        self.server = WatchedServer(world, clustered=self.clustered, max_payload=payload)
         self.network = Network(world, self.server)
         self.checkers = Checkers(world, self.names, self.shards, self.ttl_s)
         self.workload = Workload(self)
@@ -163,6 +165,7 @@ class Run:
             self.workload.start()
             self.mishaps.start()
             self.server.mishaps = self.mishaps
+            self.checkers.on_start = self.mishaps.started
             world.run_for(self.chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * self.chance.uniform(0.5, 1.0))
             self._calm()
             self._settle()
