@@ -10,6 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 from msgspec import Struct
@@ -67,8 +68,7 @@ class _Connection(asyncio.Protocol):
         self._answering = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance.
 
     def data_received(self, data: bytes) -> None:
         try:

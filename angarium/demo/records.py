@@ -1,0 +1,63 @@
+"""What the verdict looks at: what was published to each receiver, and what that receiver wrote down."""
+
+from msgspec import Struct, field
+
+from actors.bucket import Limit
+
+
+class Published(Struct, frozen=True):
+    """An event as its producer knows it: its id, and the SHA-256 of its body."""
+
+    id: str
+    digest: bytes
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """One request as its receiver saw it.
+
+    `at` is in seconds by the receiver's own clock, which never jumps. `status` is what was answered, None for
+    a connection that was reset; `retry_after_s` what it was told to wait. `problems` say why its signatures
+    must not be trusted.
+    """
+
+    at: float
+    event_id: str
+    sequence: int
+    attempt: int
+    digest: bytes
+    signature: str
+    status: int | None = 200
+    retry_after_s: float = 0.0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+class Record(Struct, kw_only=True):
+    """All about one receiver, in order: what was published to it, and what came.
+
+    `late_s`: by how much an arrival may have been noted too late, since the process was busy.
+    """
+
+    name: str
+    limit: Limit | None = None
+    published: list[Published] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    late_s: float = 0.0
+
+    @property
+    def accepted(self) -> set[str]:
+        """The ids of the events that were answered with 2xx."""
+        return {arrival.event_id for arrival in self.arrivals if arrival.accepted}
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was published arrived and was accepted."""
+        return self.accepted >= {event.id for event in self.published}
+
+    @property
+    def repeats(self) -> int:
+        """Requests beyond the first for each event."""
+        return len(self.arrivals) - len({arrival.event_id for arrival in self.arrivals})

@@ -1,0 +1,167 @@
+"""What happens in the demo, in order: NATS, a node, producers, a kill -9 and a restart, the last event.
+
+It decides nothing and judges nothing: it acts, says what it does, and leaves the records to the verdict.
+"""
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from itertools import cycle
+from pathlib import Path
+
+import msgspec
+
+from angarium import payloads
+from angarium.connecting import installation, open_jetstream
+from angarium.demo.receivers import DemoReceiver, Lateness
+from angarium.demo.records import Published
+from angarium.local_node import LocalNode
+from angarium.settings import Settings
+from streams.answers import Stored
+from streams.embedded import EmbeddedServer
+from streams.errors import Unavailable
+from streams.producer import Producer, producer
+from streams.receivers import Receivers
+from streams.setup import setup
+
+TTL_S = 2
+"""After such a silence, and half a second, a node counts as dead."""
+PUBLISHING_S = 8.0
+DEAD_FOR_S = 5.0
+PATIENCE_S = 45.0
+"""How long everything may take; what has not come by then counts as lost."""
+LOOK_S = 0.02
+
+
+class Scenario:
+    """One run. `tell` hears what happens, as sentences; `node` says in a word how the node is."""
+
+    def __init__(
+        self, directory: Path, receivers: Sequence[DemoReceiver], tell: Callable[[float, str], None]
+    ) -> None:
+        self.receivers = receivers
+        self.node = "not started"
+        self.total = sum(receiver.role.events for receiver in receivers)
+        self._directory = directory
+        self._tell = tell
+        self._started_at = time.monotonic()
+        self._half = asyncio.Event()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started_at
+
+    @property
+    def published(self) -> int:
+        return sum(len(receiver.record.published) for receiver in self.receivers)
+
+    async def play(self) -> None:
+        """From the start of NATS to the last answer. Raises what keeps it from being played at all."""
+        async with AsyncExitStack() as stack:
+            lateness = Lateness()
+            for receiver in self.receivers:
+                stack.callback(receiver.close)
+            watch = asyncio.create_task(lateness.watch())
+            stack.callback(watch.cancel)
+            server = await stack.enter_async_context(EmbeddedServer(self._directory / "nats", port=0))
+            self._say(f"nats-server runs on {server.url}")
+            await self._set_up(server.url)
+            node = LocalNode(self._directory, {"nats": [server.url], "ttl_s": TTL_S})
+            stack.push_async_callback(node.stop)
+            await node.start()
+            await node.until_ready()
+            self._node_is("running", "a node runs and owns all shards")
+            client = await stack.enter_async_context(producer(server.url))
+            await self._act(client, node)
+            await self._all_settled(node)
+            await node.stop()
+            self._node_is("stopped", "the node has stopped in order")
+            for receiver in self.receivers:
+                receiver.record.late_s = lateness.worst_s
+
+    def _say(self, what: str) -> None:
+        self._tell(self.elapsed_s, what)
+
+    def _node_is(self, state: str, what: str) -> None:
+        self.node = state
+        self._say(what)
+
+    async def _set_up(self, url: str) -> None:
+        """Streams, buckets, and the receivers' configurations, stored as the commands would store them."""
+        settings = Settings(nats=(url,))
+        async with open_jetstream(settings) as js:
+            of = installation(settings)
+            await setup(js, of)
+            store = Receivers(js, of.names)
+            for receiver in self.receivers:
+                if not receiver.role.late:
+                    await receiver.open()
+                answer = await store.put(receiver.id, msgspec.json.encode(receiver.config))
+                if not isinstance(answer, Stored):
+                    raise Unavailable(f"NATS did not take the configuration of {receiver.id}: {answer}")
+        self._say(f"{len(self.receivers)} receivers are configured; nobody listens for one of them yet")
+
+    async def _act(self, client: Producer, node: LocalNode) -> None:
+        """All at once: publish, kill and restart the node, and let the dead receiver rise."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._publish(client))
+            group.create_task(self._crash(node))
+            group.create_task(self._rise())
+
+    async def _publish(self, client: Producer) -> None:
+        """Publish to all receivers by turns, evenly over `PUBLISHING_S`."""
+        samples = cycle(payloads.load())
+        started_at = time.monotonic()
+        self._say(f"{self.total} events are being published, by nats-py")
+        for number, receiver in enumerate(_turns(self.receivers), 1):
+            await asyncio.sleep(started_at + number * PUBLISHING_S / self.total - time.monotonic())
+            sample = next(samples)
+            event = Published(str(uuid.uuid4()), hashlib.sha256(sample.body).digest())
+            receiver.record.published.append(event)
+            await client.publish(
+                f"angarium.deliver.{receiver.id}", sample.body, event_id=event.id, event_type=sample.type
+            )
+            if number == self.total // 2:
+                self._half.set()
+        self._say("everything is published")
+
+    async def _crash(self, node: LocalNode) -> None:
+        """kill -9 half-way, and a new process at once, which has to wait until the old one counts as dead."""
+        await self._half.wait()
+        await node.kill()
+        self._node_is("killed", "the node was killed with -9")
+        await node.start()
+        await node.until_ready()
+        self._node_is("running", "a new process has taken over all shards")
+
+    async def _rise(self) -> None:
+        await asyncio.sleep(DEAD_FOR_S)
+        for receiver in self.receivers:
+            if receiver.role.late:
+                await receiver.open()
+                self._say(f"{receiver.role.name} listens now")
+
+    async def _all_settled(self, node: LocalNode) -> None:
+        """Return when everything was accepted, or patience is at an end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S - self.elapsed_s):
+                while not all(receiver.record.complete for receiver in self.receivers):
+                    node.check()
+                    await asyncio.sleep(LOOK_S)
+                self._say("everything has arrived")
+                return
+        self._say("patience is at an end")
+
+
+def _turns(receivers: Sequence[DemoReceiver]) -> list[DemoReceiver]:
+    """Each receiver as often as it gets events, evenly mixed."""
+    turns = [
+        ((number + 0.5) / receiver.role.events, place)
+        for place, receiver in enumerate(receivers)
+        for number in range(receiver.role.events)
+    ]
+    return [receivers[place] for _, place in sorted(turns)]
+

@@ -1,0 +1,242 @@
+"""The verdict: each promise, judged from nothing but the receivers' records.
+
+Pure, and strict in one direction: what a record cannot show counts as broken. The one allowance is for time.
+A receiver sees when a request came, not when its attempt took its token, so a window of the records may be
+too short by what the way there and the process that took them added (`TRANSIT_S` and `Record.late_s`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from actors.bucket import Limit
+from angarium.demo.records import Arrival, Record
+
+TRANSIT_S = 0.05
+"""From the taking of a token to the arrival: a connection may have to be made, a process be scheduled."""
+_ROUNDING = 1e-6
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Finding(Struct, frozen=True):
+    """A promise, what the records say for it, and in what they break it."""
+
+    promise: str
+    evidence: str
+    breaches: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        return not self.breaches
+
+
+def judge(records: Sequence[Record]) -> list[Finding]:
+    """Every promise over all receivers."""
+    return [
+        Finding(promise, evidence(records), tuple(_named(records, breaches)))
+        for promise, evidence, breaches in PROMISES
+    ]
+
+
+def _named(records: Iterable[Record], breaches: Callable[[Record], Iterator[str]]) -> Iterator[str]:
+    for record in records:
+        yield from (f"{record.name}: {breach}" for breach in breaches(record))
+
+
+# ---- arrived, and in order
+
+
+def _missing(record: Record) -> Iterator[str]:
+    published, accepted = {event.id for event in record.published}, record.accepted
+    if lost := len(published - accepted):
+        yield f"{lost} of {len(published)} events were never accepted"
+    if strange := len({arrival.event_id for arrival in record.arrivals} - published):
+        yield f"{strange} events came that nobody published"
+
+
+def _events(records: Sequence[Record]) -> str:
+    accepted = sum(len(record.accepted) for record in records)
+    return f"{accepted} of {sum(len(record.published) for record in records)} events"
+
+
+def _misordered(record: Record) -> Iterator[str]:
+    """First arrivals come in the order of publishing."""
+    place = {event.id: number for number, event in enumerate(record.published, 1)}
+    highest = 0
+    for arrival in _firsts(record):
+        here = place.get(arrival.event_id, 0)
+        if here < highest:
+            yield f"event {here} came after event {highest}"
+        highest = max(highest, here)
+
+
+def _overtaking(record: Record) -> Iterator[str]:
+    """Number n + 1 starts once n was accepted."""
+    accepted_to = 0
+    for arrival in record.arrivals:
+        if arrival.sequence > accepted_to + 1:
+            yield f"number {arrival.sequence} came before {arrival.sequence - 1} was accepted"
+        if arrival.accepted:
+            accepted_to = max(accepted_to, arrival.sequence)
+
+
+# ---- numbers
+
+
+def _gaps(record: Record) -> Iterator[str]:
+    numbers = {arrival.sequence for arrival in record.arrivals}
+    missing = sorted(set(range(1, max(numbers, default=0) + 1)) - numbers)
+    if missing:
+        yield f"{len(missing)} numbers never came, the first of them {missing[0]}"
+    if min(numbers, default=1) < 1:
+        yield "there were requests without a number"
+
+
+def _highest(records: Sequence[Record]) -> str:
+    highest = (max((arrival.sequence for arrival in record.arrivals), default=0) for record in records)
+    return ", ".join(f"1 to {number}" if number else "none" for number in highest)
+
+
+def _shared_numbers(record: Record) -> Iterator[str]:
+    for number, ids in _several(record, lambda arrival: arrival.sequence, lambda arrival: arrival.event_id):
+        yield f"number {number} named {len(ids)} events"
+
+
+def _changed_numbers(record: Record) -> Iterator[str]:
+    for _, numbers in _several(record, lambda arrival: arrival.event_id, lambda arrival: arrival.sequence):
+        yield f"one event came as {' and '.join(map(str, sorted(numbers)))}"
+
+
+def _repeated(records: Sequence[Record]) -> str:
+    again = sum(_accepted_before(record) for record in records)
+    return f"{sum(record.repeats for record in records)} repeats, {again} of them of accepted events"
+
+
+def _accepted_before(record: Record) -> int:
+    """Requests for events that had been accepted already: what a crash repeats."""
+    accepted: set[str] = set()
+    count = 0
+    for arrival in record.arrivals:
+        count += arrival.event_id in accepted
+        if arrival.accepted:
+            accepted.add(arrival.event_id)
+    return count
+
+
+# ---- what came
+
+
+def _changed_content(record: Record) -> Iterator[str]:
+    published = {event.id: event.digest for event in record.published}
+    for arrival in record.arrivals:
+        if arrival.digest != published.get(arrival.event_id, arrival.digest):
+            yield f"the body of number {arrival.sequence} is not what was published"
+    for _, signatures in _several(record, lambda arrival: arrival.event_id, lambda each: each.signature):
+        yield f"one event bore {len(signatures)} different angarium-signatures"
+
+
+def _unsigned(record: Record) -> Iterator[str]:
+    for arrival in record.arrivals:
+        if arrival.problems:
+            yield f"number {arrival.sequence}: {'; '.join(arrival.problems)}"
+
+
+def _requests(records: Sequence[Record]) -> str:
+    return f"{sum(len(record.arrivals) for record in records)} requests"
+
+
+# ---- when it came
+
+
+def _too_many(record: Record) -> Iterator[str]:
+    limit = record.limit
+    if limit is None:
+        return
+    count, window_s = busiest_window(record.arrivals, limit)
+    timed_to_s = TRANSIT_S + record.late_s
+    if count > limit.burst + limit.per_second * (window_s + timed_to_s) + _ROUNDING:
+        bound = limit.burst + limit.per_second * window_s
+        yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed (timed to {1000 * timed_to_s:.0f} ms)"
+
+
+def busiest_window(arrivals: Sequence[Arrival], limit: Limit) -> tuple[int, float]:
+    """The window that comes closest to the limit, or exceeds it most: its attempts, and its seconds.
+
+    Of windows that end with attempt j the worst begins with the i for which `rate·at(i) − i` is highest.
+    """
+    worst, found = float("-inf"), (0, 0.0)
+    start, best_start = 0, float("-inf")
+    for end, arrival in enumerate(arrivals):
+        spared = limit.per_second * arrival.at - end
+        if spared > best_start:
+            start, best_start = end, spared
+        excess = best_start - spared
+        if excess > worst:
+            worst, found = excess, (end - start + 1, arrival.at - arrivals[start].at)
+    return found
+
+
+def _rates(records: Sequence[Record]) -> str:
+    shown = []
+    for record in records:
+        if record.limit is not None:
+            count, window_s = busiest_window(record.arrivals, record.limit)
+            bound = record.limit.burst + record.limit.per_second * window_s
+            shown.append(f"{count} attempts in {window_s:.2f} s, {bound:.1f} allowed")
+    return "; ".join(shown)
+
+
+def _impatient(record: Record) -> Iterator[str]:
+    """Nothing comes before the time that a Retry-After named."""
+    wait_until = 0.0
+    for arrival in record.arrivals:
+        if arrival.at < wait_until - _ROUNDING:
+            yield f"number {arrival.sequence} came {wait_until - arrival.at:.3f} s before the time named"
+        if arrival.retry_after_s:
+            wait_until = arrival.at + arrival.retry_after_s
+
+
+def _waits(records: Sequence[Record]) -> str:
+    told = [arrival for record in records for arrival in record.arrivals if arrival.retry_after_s]
+    return f"told {len(told)} times"
+
+
+# ---- what the judges share
+
+
+def _firsts(record: Record) -> Iterator[Arrival]:
+    """The first arrival of each event."""
+    seen: set[str] = set()
+    for arrival in record.arrivals:
+        if arrival.event_id not in seen:
+            seen.add(arrival.event_id)
+            yield arrival
+
+
+def _several(
+    record: Record, key: Callable[[Arrival], K], value: Callable[[Arrival], V]
+) -> Iterator[tuple[K, set[V]]]:
+    """The keys that have more than one value."""
+    values: defaultdict[K, set[V]] = defaultdict(set)
+    for arrival in record.arrivals:
+        values[key(arrival)].add(value(arrival))
+    return ((each, found) for each, found in values.items() if len(found) > 1)
+
+
+PROMISES: tuple[tuple[str, Callable[[Sequence[Record]], str], Callable[[Record], Iterator[str]]], ...] = (
+    ("everything arrived", _events, _missing),
+    ("in the order of publishing", _events, _misordered),
+    ("the next only after the one before", _requests, _overtaking),
+    ("numbers without a gap", _highest, _gaps),
+    ("a number names one event for ever", _requests, _shared_numbers),
+    ("a repeat bears its old number", _repeated, _changed_numbers),
+    ("bodies unchanged on every attempt", _requests, _changed_content),
+    ("signatures hold", _requests, _unsigned),
+    ("never above burst + rate · t", _rates, _too_many),
+    ("Retry-After is obeyed", _waits, _impatient),
+)
+"""A promise in words, what the records say for it, and in what one receiver's record breaks it."""

@@ -1,0 +1,39 @@
+"""A producer as anybody would write one, on nats-py alone: the demo publishes with it.
+
+Nothing of ours stands between it and JetStream, so what the demo shows holds for any client. Angarium itself
+publishes by `streams.jetstream`, for the reasons given there.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import nats
+import nats.errors
+from nats.js import JetStreamContext
+
+from streams.errors import Unavailable
+
+
+class Producer:
+    """Made by `producer`."""
+
+    def __init__(self, js: JetStreamContext) -> None:
+        self._js = js
+
+    async def publish(self, subject: str, body: bytes, *, event_id: str, event_type: str) -> int:
+        """Publish an event and return the sequence under which it is stored. Raises Unavailable."""
+        headers = {"Nats-Msg-Id": event_id, "Angarium-Type": event_type}
+        try:
+            return (await self._js.publish(subject, body, headers=headers)).seq
+        except nats.errors.Error as error:
+            raise Unavailable(f"the event was not accepted: {error or type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def producer(url: str) -> AsyncIterator[Producer]:
+    """A producer with a connection of its own."""
+    client = await nats.connect(url)
+    try:
+        yield Producer(client.jetstream())
+    finally:
+        await client.close()

@@ -1,0 +1,62 @@
+"""The demo as a user runs it: once to its end, and once ended by Ctrl-C in the middle."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from angarium.demo.receivers import CAST
+from angarium.demo.verdict import PROMISES
+
+TIMEOUT_S = 60
+
+
+def start(tmp_path: Path) -> subprocess.Popen[str]:
+    """A variable that the demo has to ignore is set, and its temporary directory is below ours."""
+    environ = os.environ | {"TMPDIR": str(tmp_path), "ANGARIUM_PREFIX": "elsewhere"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "angarium", "demo"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+    )  # fmt: skip
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines that name something below the directory, where there is a /proc."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # It has ended meanwhile.
+        if str(directory) in line:
+            found.append(line)
+    return found
+
+
+def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with start(tmp_path) as demo:
+        output, errors = demo.communicate(timeout=TIMEOUT_S)
+    assert demo.returncode == 0, output + errors
+    assert errors == ""
+    rows = [line.split("\t") for line in output.splitlines() if "\t" in line]
+    assert [row[0] for row in rows[1:]] == [role.name for role in CAST]
+    assert [row[2] for row in rows[1:]] == [f"{role.events} of {role.events}" for role in CAST]
+    assert "killed with -9" in output
+    kept = [line for line in output.splitlines() if line.startswith("kept")]
+    assert len(kept) == len(PROMISES)
+    assert list(tmp_path.iterdir()) == []
+    assert processes_of(tmp_path) == []
+
+
+def test_ctrl_c_ends_the_demo_and_everything_that_it_started(tmp_path: Path) -> None:
+    with start(tmp_path) as demo:
+        assert demo.stdout is not None
+        while "killed with -9" not in demo.stdout.readline():
+            assert demo.poll() is None
+        assert processes_of(tmp_path) != []
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=TIMEOUT_S)
+    assert demo.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+    assert processes_of(tmp_path) == []

@@ -1,0 +1,169 @@
+"""The verdict finds each broken promise in a record that breaks it, and nothing in one that keeps all."""
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from actors.bucket import Limit
+from angarium.demo.records import Arrival, Published, Record
+from angarium.demo.verdict import PROMISES, TRANSIT_S, busiest_window, judge
+
+EVENTS = 6
+LIMIT = Limit(per_second=10.0, burst=2)
+SPACING_S = 0.1
+
+
+def arrival(number: int, at: float | None = None, **members: object) -> Arrival:
+    """The arrival of the `number`th event as it ought to be."""
+    usual = Arrival(
+        at=number * SPACING_S if at is None else at,
+        event_id=f"id-{number}",
+        sequence=number,
+        attempt=1,
+        digest=hashlib.sha256(b"%d" % number).digest(),
+        signature=f"v1,{number}",
+    )
+    return replace(usual, **members)
+
+
+def good_record() -> Record:
+    """Everything at its time, and a retry and a repeat after a crash among it."""
+    record = Record(
+        name="billing",
+        limit=LIMIT,
+        published=[Published(f"id-{n}", hashlib.sha256(b"%d" % n).digest()) for n in range(1, EVENTS + 1)],
+    )
+    record.arrivals = [arrival(n) for n in range(1, EVENTS + 1)]
+    record.arrivals[2:2] = [arrival(3, at=0.25, status=429, retry_after_s=0.05)]
+    record.arrivals += [arrival(EVENTS, at=0.8, attempt=2)]
+    return record
+
+
+def broken(record: Record) -> set[str]:
+    return {finding.promise for finding in judge([good_record(), record]) if not finding.kept}
+
+
+def test_a_record_that_keeps_every_promise_is_said_to() -> None:
+    assert broken(good_record()) == set()
+
+
+def lose_one(record: Record) -> None:
+    record.arrivals = [each for each in record.arrivals if each.sequence != EVENTS]
+
+
+def refuse_one_for_ever(record: Record) -> None:
+    record.arrivals[-2:] = [arrival(EVENTS, status=503)]
+
+
+def invent_one(record: Record) -> None:
+    record.arrivals.append(arrival(EVENTS + 1))
+
+
+def swap_two(record: Record) -> None:
+    """The second and the third event change places, and their numbers with them."""
+    second, third = record.arrivals[1], record.arrivals[3]
+    record.arrivals[1:4] = [replace(third, sequence=2, at=0.2), replace(second, sequence=3, at=0.3)]
+
+
+def start_too_early(record: Record) -> None:
+    """The fourth comes while the third has been refused only."""
+    record.arrivals[3], record.arrivals[4] = arrival(4, at=0.3), arrival(3, at=0.4)
+
+
+def leave_a_gap(record: Record) -> None:
+    record.arrivals[-2:] = [arrival(EVENTS, sequence=EVENTS + 1)]
+
+
+def leave_out_the_number(record: Record) -> None:
+    record.arrivals.append(arrival(EVENTS, sequence=0))
+
+
+def use_a_number_twice(record: Record) -> None:
+    record.arrivals[-2:] = [arrival(EVENTS, sequence=EVENTS - 1)]
+
+
+def renumber_a_repeat(record: Record) -> None:
+    record.arrivals[-1] = replace(record.arrivals[-1], sequence=EVENTS + 1)
+
+
+def change_a_body(record: Record) -> None:
+    record.arrivals[0] = replace(record.arrivals[0], digest=b"something else")
+
+
+def sign_a_repeat_anew(record: Record) -> None:
+    record.arrivals[-1] = replace(record.arrivals[-1], signature="v1,another")
+
+
+def sign_wrongly(record: Record) -> None:
+    record.arrivals[0] = replace(record.arrivals[0], problems=("webhook-signature is wrong",))
+
+
+def hurry(record: Record) -> None:
+    """The whole burst again at once, as a bucket filled up by a restart would grant."""
+    record.arrivals += [arrival(EVENTS, at=0.81 + n / 1000) for n in range(4)]
+
+
+def come_before_the_time_named(record: Record) -> None:
+    record.arrivals[2] = replace(record.arrivals[2], retry_after_s=0.06)
+
+
+BREACHES: list[tuple[Callable[[Record], None], str]] = [
+    (lose_one, "everything arrived"),
+    (refuse_one_for_ever, "everything arrived"),
+    (invent_one, "everything arrived"),
+    (swap_two, "in the order of publishing"),
+    (start_too_early, "the next only after the one before"),
+    (leave_a_gap, "numbers without a gap"),
+    (leave_out_the_number, "numbers without a gap"),
+    (use_a_number_twice, "a number names one event for ever"),
+    (renumber_a_repeat, "a repeat bears its old number"),
+    (change_a_body, "bodies unchanged on every attempt"),
+    (sign_a_repeat_anew, "bodies unchanged on every attempt"),
+    (sign_wrongly, "signatures hold"),
+    (hurry, "never above burst + rate · t"),
+    (come_before_the_time_named, "Retry-After is obeyed"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "promise"), BREACHES, ids=lambda each: getattr(each, "__name__", None))
+def test_a_broken_promise_is_found(spoil: Callable[[Record], None], promise: str) -> None:
+    record = good_record()
+    spoil(record)
+    assert promise in broken(record)
+
+
+def test_every_promise_has_its_breach() -> None:
+    assert {promise for _, promise in BREACHES} == {promise for promise, _, _ in PROMISES}
+
+
+def test_a_breach_names_the_receiver_and_what_happened() -> None:
+    record = good_record()
+    lose_one(record)
+    finding = next(finding for finding in judge([record]) if finding.promise == "everything arrived")
+    assert finding.breaches == ("billing: 1 of 6 events were never accepted",)
+    assert finding.evidence == "5 of 6 events"
+
+
+def test_a_window_is_judged_as_exactly_as_its_arrivals_were_timed() -> None:
+    """Two tokens and one more at once: one too many by a tenth of a second, unless time was known no better."""
+    record = Record(name="limited", limit=LIMIT, arrivals=[arrival(n, at=1.0) for n in (1, 2, 3)])
+    promise = "never above burst + rate · t"
+    assert promise in broken(record)
+    record.late_s = 1 / LIMIT.per_second - TRANSIT_S
+    assert promise not in broken(record)
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=12).map(sorted))
+def test_the_busiest_window_is_the_one_that_comes_closest_to_the_limit(times: list[float]) -> None:
+    arrivals = [arrival(1, at=at) for at in times]
+    count, window_s = busiest_window(arrivals, LIMIT)
+    excesses = [
+        last - first + 1 - LIMIT.per_second * (times[last] - times[first])
+        for first in range(len(times))
+        for last in range(first, len(times))
+    ]
+    assert count - LIMIT.per_second * window_s == pytest.approx(max(excesses))
