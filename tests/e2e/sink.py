@@ -19,6 +19,7 @@ from msgspec import Struct
 from tests.e2e.records import Arrival
 
 HOST = "127.0.0.1"
+LOOK_S = 0.01
 
 
 class Reply(Struct, frozen=True):
@@ -53,7 +54,8 @@ class Sink:
 
     `arrivals`, `latest` (the last request, whole) and `unanswered` (how many) are by receiver, `total` counts
     all requests. `manners` are for those receivers that do not simply answer 200. `whose` tells the node at
-    a port of the other side; it is asked once a connection.
+    a port of the other side; it is asked once a connection. `late_s` is the longest that our event loop kept
+    a timer waiting: so late an arrival may have been noted.
     """
 
     def __init__(self) -> None:
@@ -64,12 +66,14 @@ class Sink:
         self.manners: dict[str, Manner] = {}
         self.whose: Callable[[int], str] = lambda _: ""
         self.connections: set[asyncio.Transport] = set()
+        self.late_s = 0.0
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), HOST, 0)
         self.port: int = self._server.sockets[0].getsockname()[1]
+        self._watch = asyncio.create_task(self._watch_lateness())
         return self
 
     async def __aexit__(
@@ -77,11 +81,18 @@ class Sink:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        self._watch.cancel()
         for transport in self.connections:
             transport.abort()
 
     def url(self, receiver: str) -> str:
         return f"http://{HOST}:{self.port}/{receiver}"
+
+    async def _watch_lateness(self) -> None:
+        while True:
+            due = time.monotonic() + LOOK_S
+            await asyncio.sleep(LOOK_S)
+            self.late_s = max(self.late_s, time.monotonic() - due)
 
     def take(self, receiver: str, request: Request, by: str) -> Reply | Hang | Reset:
         """Write a request down, and say what is to be answered."""
