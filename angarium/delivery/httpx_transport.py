@@ -50,7 +50,7 @@ class _Exchange:
 
     @property
     def stale(self) -> bool:
-        """A kept connection had died, or was out of step: what came is no answer to what was sent."""
+        """A kept connection had died, or was out of step: nothing has come since the request was sent."""
         return self.reused and not self.received
 
 
@@ -94,15 +94,14 @@ class HttpxTransport:
             token = _current.set(exchange)
             try:
                 await self._run(exchange)
+                return exchange
             except NoAnswer as why:
-                if not exchange.stale or why.kind not in (FailureKind.RESET, FailureKind.PROTOCOL):
-                    raise
-            else:
-                if not exchange.stale:
-                    return exchange
+                failure = why
             finally:
                 _current.reset(token)
-        raise NoAnswer(FailureKind.RESET, "kept connections were closed before an answer")
+            if not exchange.stale or failure.kind not in (FailureKind.RESET, FailureKind.PROTOCOL):
+                break
+        raise failure
 
     async def _run(self, exchange: _Exchange) -> None:
         try:
@@ -127,6 +126,8 @@ class HttpxTransport:
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         headers = [(b"host", target.authority.encode()), *request.headers]
         async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
+            if exchange.stale:
+                raise NoAnswer(FailureKind.RESET, "the answer had come before the request was sent")
             if response.status < 200 or response.extensions["http_version"] not in (b"HTTP/1.1", b"HTTP/1.0"):
                 raise NoAnswer(FailureKind.PROTOCOL, f"status {response.status} of another protocol")
             exchange.status = response.status
@@ -154,21 +155,40 @@ class _Network(httpcore.AsyncNetworkBackend):
         exchange.reached = True
 
         async def connect(address: str, until: float) -> _Stream:
-            opening = asyncio.open_connection(address, port, limit=HEAD_MAX)
             where = f"{address} port {port}"
-            return _Stream(*await connected(opening, where, secure=False, deadline=until), where)
+            return await connected(_Stream.open(address, port), where, secure=False, deadline=until)
 
         return await first_reached(exchange.addresses, exchange.deadline, connect)
+
+
+class _Reader(asyncio.StreamReader):
+    """Counts what has come in, so that one can see whether it has all been read."""
+
+    fed = 0
+
+    def feed_data(self, data: Any) -> None:
+        self.fed += len(data)
+        super().feed_data(data)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
     """A connection; whoever writes or reads is the exchange at hand."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, where: str) -> None:
+    def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader
         self._writer = writer
         self._where = where
+        self._taken = 0
         self._used = False
+
+    @classmethod
+    async def open(cls, address: str, port: int) -> "_Stream":
+        """Connect; raises OSError."""
+        loop = asyncio.get_running_loop()
+        reader = _Reader(limit=HEAD_MAX, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.create_connection(lambda: protocol, address, port)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop), f"{address} port {port}")
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -207,6 +227,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             data = await self._reader.read(max_bytes)
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
+        self._taken += len(data)
         exchange.received += len(data)
         exchange.hung_up = not data
         return data
@@ -220,5 +241,6 @@ class _Stream(httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """See httpcore, which asks whether an idle connection has ended, and whether TLS chose HTTP/2."""
         if info == "is_readable":
-            return self._reader.at_eof() or self._reader.exception() is not None
+            ended = self._reader.at_eof() or self._reader.exception() is not None
+            return ended or self._reader.fed > self._taken
         return self._writer.get_extra_info(info)

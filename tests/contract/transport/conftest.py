@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from ipaddress import ip_network
 from typing import Any
 
@@ -13,6 +13,7 @@ from angarium.delivery.guard import Guard, Resolver
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from angarium.delivery.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.reach import default_tls
 from angarium.delivery.target import parse_target
 from angarium.delivery.transport import Failure, Request, Response, Transport
 from tests.contract.transport.receiver import Receiver
@@ -20,7 +21,7 @@ from tests.contract.transport.receiver import Receiver
 PATIENCE_S = 10.0
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
-Post = Callable[..., Awaitable[Response | Failure]]
+Post = Callable[..., Coroutine[Any, Any, Response | Failure]]
 MakeTransport = Callable[..., Transport]
 
 
@@ -37,8 +38,16 @@ def kind(request: pytest.FixtureRequest) -> type[Http1Transport | HttpxTransport
     return chosen
 
 
+@pytest.fixture(scope="session")
+def system_tls() -> ssl.SSLContext:
+    """Made once: it reads every authority that the system trusts."""
+    return default_tls()
+
+
 @pytest.fixture
-async def make_transport(kind: type[Http1Transport | HttpxTransport]) -> AsyncIterator[MakeTransport]:
+async def make_transport(
+    kind: type[Http1Transport | HttpxTransport], system_tls: ssl.SSLContext
+) -> AsyncIterator[MakeTransport]:
     """Transports that may reach loopback over http, unless told otherwise; closed at the end."""
     made: list[Transport] = []
 
@@ -49,7 +58,7 @@ async def make_transport(kind: type[Http1Transport | HttpxTransport]) -> AsyncIt
         limits: Limits = DEFAULT_LIMITS,
     ) -> Transport:
         guard = guard or Guard(allow_http=True, allow_networks=LOOPBACK, resolver=resolver)
-        made.append(kind(guard, tls=tls, limits=limits))
+        made.append(kind(guard, tls=tls or system_tls, limits=limits))
         return made[-1]
 
     yield make

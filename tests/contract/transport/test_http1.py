@@ -1,0 +1,122 @@
+"""What only our own transport does: it closes idle connections by itself, and hears an answer while it writes."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.pool import Limits
+from angarium.delivery.transport import FailureKind
+from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
+from tests.contract.transport.receiver import OK, Peer, Receiver, polite
+from tests.contract.waiting import until
+
+SOON_S = 0.15
+
+
+@pytest.fixture(params=[Http1Transport], ids=["http1"])
+def kind(request: pytest.FixtureRequest) -> type[Http1Transport]:
+    chosen: type[Http1Transport] = request.param
+    return chosen
+
+
+@pytest.fixture
+def stay() -> Iterator[asyncio.Event]:
+    stay = asyncio.Event()
+    yield stay
+    stay.set()
+
+
+async def test_an_early_answer_counts_and_the_connection_ends(
+    post: Post, receiver: Receiver, stay: asyncio.Event
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+        await stay.wait()
+
+    receiver.plays(script, polite)
+    assert answered(await post(body=b"x" * (8 << 20))).status == 413
+    assert answered(await post()).status == 200
+    assert receiver.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"HTTP/1.1 503 Busy\r\nx-long: ", 503), (b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\n", 200)],
+)
+async def test_a_status_without_an_end_of_headers_is_told(
+    post: Post, receiver: Receiver, sent: bytes, status: int
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(sent)
+        await peer.until_closed()
+
+    receiver.plays(script)
+    failure = failed(await post(timeout_s=SOON_S))
+    assert (failure.kind, failure.status) == (FailureKind.TIMEOUT, status)
+
+
+async def test_idle_connections_are_closed_in_time_and_the_oldest_first(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    transport = make_transport(limits=Limits(idle_s=SOON_S))
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for _ in range(2):
+        await asyncio.gather(*(post_to(transport, url) for _ in range(3)))
+        assert receiver.open == 3
+        await until(lambda: receiver.open == 0)
+    assert receiver.connections == 6
+
+
+async def test_a_connection_in_use_is_not_idle(make_transport: MakeTransport, receiver: Receiver) -> None:
+    transport = make_transport(limits=Limits(idle_s=SOON_S))
+
+    async def slow(peer: Peer) -> None:
+        await peer.answer()
+        await peer.request()
+        await asyncio.sleep(3 * SOON_S)
+        await peer.send(OK)
+        await peer.until_closed()
+
+    receiver.plays(slow)
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for _ in range(2):
+        answered(await post_to(transport, url))
+    assert receiver.connections == 1
+
+
+async def test_who_gives_up_in_line_leaves_its_turn_to_the_next(
+    make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
+) -> None:
+    async def slow(peer: Peer) -> None:
+        await peer.request()
+        await stay.wait()
+        await peer.send(OK)
+        await polite(peer)
+
+    receiver.plays(slow)
+    transport = make_transport(limits=Limits(per_host_max=1))
+    url = f"http://127.0.0.1:{receiver.port}/"
+    posting = [asyncio.create_task(post_to(transport, url)) for _ in range(4)]
+    await until(lambda: len(receiver.requests) == 1)
+    posting[1].cancel()
+    outcome = await post_to(transport, url, timeout_s=SOON_S)
+    assert failed(outcome).kind is FailureKind.OVERLOAD
+    stay.set()
+    for posted in (posting[0], posting[2], posting[3]):
+        answered(await posted)
+    assert receiver.connections == 1
+
+
+async def test_a_dead_kept_connection_is_replaced_by_a_new_one_though_others_are_kept(
+    post: Post, receiver: Receiver
+) -> None:
+    async def dies(peer: Peer) -> None:
+        await peer.answer()
+        await peer.request()
+
+    receiver.plays(dies, dies, dies, polite)
+    await asyncio.gather(*(post() for _ in range(3)))
+    assert answered(await post()).status == 200
+    assert receiver.connections == 4
