@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 async def run_node(settings: Settings, *, ready: Callable[[], None] | None = None) -> None:
-    """Run a node until SIGTERM or SIGINT, then hand its shards over. `ready` is called when all are claimed."""
+    """Run a node until SIGTERM or SIGINT, then hand its shards over. `ready` tells when all are claimed."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

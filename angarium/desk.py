@@ -1,8 +1,8 @@
 """Where requests about one receiver are dealt with: inspect, ping, pause, resume.
 
-The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only after
-what was done is on record: a pause in the configuration, which is the only truth about it, the rest in the
-journal.
+The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
+after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
+the journal.
 """
 
 import asyncio

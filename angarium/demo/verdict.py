@@ -160,7 +160,8 @@ def _too_many(record: Record) -> Iterator[str]:
     timed_to_s = TRANSIT_S + record.late_s
     if count > limit.burst + limit.per_second * (window_s + timed_to_s) + _ROUNDING:
         bound = limit.burst + limit.per_second * window_s
-        yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed (timed to {1000 * timed_to_s:.0f} ms)"
+        timed = f"timed to {1000 * timed_to_s:.0f} ms"
+        yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed ({timed})"
 
 
 def busiest_window(arrivals: Sequence[Arrival], limit: Limit) -> tuple[int, float]:
