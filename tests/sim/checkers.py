@@ -26,6 +26,9 @@ from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
 from tests.sim.world import World
 
+_checkpoint = msgspec.json.Decoder(Checkpoint)
+_snapshot = msgspec.json.Decoder(Snapshot)
+
 REPEATS_MAX = 256
 """What a receiver may see again after a crash."""
 
@@ -237,10 +240,10 @@ class Checkers:
         ledger = self.ledgers[int(shard)]
         if receiver == "_checkpoint":
             self.world.say("checkpoint of %s %s", shard, message.data)
-            self._check_checkpoint(ledger, msgspec.json.decode(message.data, type=Checkpoint))
+            self._check_checkpoint(ledger, _checkpoint.decode(message.data))
         elif receiver != "_owner":
             self.world.say("snapshot of %s %s", receiver, message.data)
-            self._snapshots[receiver] = snapshot = msgspec.json.decode(message.data, type=Snapshot)
+            self._snapshots[receiver] = snapshot = _snapshot.decode(message.data)
             truth = ledger.state_at(receiver, snapshot.as_of)
             if snapshot.state != truth:
                 self.world.fail(
@@ -250,7 +253,7 @@ class Checkers:
     def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
         """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
         at = checkpoint.sequence
-        flush = next((flush for sequence, flush in ledger.flushes if sequence == at), None)
+        flush = ledger.by_sequence.get(at)
         if flush is not None and checkpoint.floor > flush.floor:
             self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
         for receiver in ledger.past:

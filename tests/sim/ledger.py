@@ -4,8 +4,8 @@ The fold is the product's own `evolve`. Beside it stands a second opinion on num
 which event gets which number, and why those that lie between got none.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 
 from actors import facts as f
 from actors.event import Event
@@ -30,10 +30,10 @@ class Deliveries:
     def event(self, position: int) -> Event:
         return self.events[position][1]
 
-    def above(self, receiver: str, position: int, to: float = float("inf")) -> list[int]:
-        """The receiver's positions in (position, to], in order."""
-        late = takewhile(lambda each: each > position, reversed(self.positions.get(receiver, [])))
-        return [each for each in late if each <= to][::-1]
+    def between(self, receiver: str, after: int, to: int) -> list[int]:
+        """The receiver's positions in (after, to], in order."""
+        positions = self.positions.get(receiver, [])
+        return positions[bisect_right(positions, after) : bisect_right(positions, to)]
 
 
 class Numbering:
@@ -82,7 +82,7 @@ class Numbering:
 
     def _number(self, position: int, sequence: int, id_: str) -> None:
         event, who = self._deliveries.event(position), f"{self.receiver}: the event at {position}"
-        for passed in self._deliveries.above(self.receiver, self.position, position - 1):
+        for passed in self._deliveries.between(self.receiver, self.position, position - 1):
             if not self.is_repeat(passed):
                 self._fail(f"{who} got number {sequence}, but the one at {passed} before it got none")
         if self.is_repeat(position):
@@ -107,6 +107,7 @@ class ShardLedger:
     def __init__(self, shard: int, deliveries: Deliveries, fail: Fail) -> None:
         self.shard = shard
         self.flushes: list[tuple[int, Flush]] = []
+        self.by_sequence: dict[int, Flush] = {}
         self.states: dict[str, State] = {}
         self.past: dict[str, list[tuple[int, State]]] = {}
         self.numberings: dict[str, Numbering] = {}
@@ -125,6 +126,7 @@ class ShardLedger:
         """The server has stored it."""
         self._check_order(flush)
         self.flushes.append((sequence, flush))
+        self.by_sequence[sequence] = flush
         changed: dict[str, None] = {}
         for fact in flush.facts:
             if isinstance(fact, f.Claimed):
@@ -189,5 +191,5 @@ class ShardLedger:
         if position <= state.frontier.position:
             return all(each.position != position for each in state.open)
         numbering = self.numbering(receiver)
-        between = self._deliveries.above(receiver, state.frontier.position, position)
+        between = self._deliveries.between(receiver, state.frontier.position, position)
         return all(numbering.is_repeat(each) for each in between)

@@ -37,6 +37,7 @@ class Workload:
         self.done = False
         self._calm = asyncio.Event()
         self._events = 0
+        self._events_max = chance.choice((30, 100, 300, 300, 1000))
         self._pause_s = chance.choice((0.01, 0.03) if run.hot else (0.02, 0.1, 0.5, 2.0))
         self._change_s = chance.choice((0.2, 0.5, 1.0) if run.hot else (1.0, 5.0, 5.0, 1000.0))
         self._repeats = chance.choice((0.0, 0.1, 0.5))
@@ -51,7 +52,7 @@ class Workload:
         self.run.world.spawn("operator", self._operate)
 
     def calm(self) -> None:
-        """Publish a last time, and let every receiver be as good as it can be."""
+        """Let every receiver be as good as it can be."""
         self._calm.set()
 
     # ---- publishing
@@ -59,14 +60,12 @@ class Workload:
     async def _produce(self, process: Process) -> None:
         wire = await self.run.network.connect(process)
         chance = self.chance
-        while not self._calm.is_set():
+        while self._events < self._events_max and not self._calm.is_set():
             await asyncio.sleep(chance.expovariate(1 / self._pause_s))
             receiver = chance.choice(self.receivers)
             many = chance.randint(50, 150) if chance.random() < self._bursts else 1
             for _ in range(many):
                 await self._publish(wire, receiver)
-        for receiver in self.receivers:
-            await self._publish(wire, receiver)
         await wire.close()
 
     async def _publish(self, wire: Wire, receiver: str) -> None:
