@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from streams.rendezvous import wanted
 from tests.e2e.fleet import SHARDS, Fleet, shard
 from tests.e2e.load import RECEIVERS, mixed_load, publish
@@ -11,28 +13,28 @@ from tests.e2e.sink import Hang, Reply
 
 
 @needs_proc
-async def test_shards_move_with_their_work_as_nodes_come_and_go(fleet: Fleet, rng: random.Random) -> None:
-    """One alone, two together, the newcomer leaves, it comes back, and now the first one leaves."""
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.soak)])
+async def test_shards_move_with_their_work_as_nodes_come_and_go(
+    fleet: Fleet, rng: random.Random, rounds: int
+) -> None:
+    """A second node takes its share, then all of it as the first one leaves, which comes back the next time."""
     load = await mixed_load(fleet)
-    one = await fleet.start_ready("one")
+    staying, coming = "one", "two"
+    await fleet.start_ready(staying)
     async with load.flowing():
-        await load.pass_some(rng)
-        two = await fleet.start_ready("two")
-        await shared_out(fleet, "one", "two")
-        await load.pass_some(rng)
-        await two.stop()
-        await shared_out(fleet, "one")
-        await load.pass_some(rng)
-        await fleet.start_ready("two")
-        await shared_out(fleet, "one", "two")
-        await load.pass_some(rng)
-        await one.stop()
-        await shared_out(fleet, "two")
+        for _ in range(rounds):
+            await load.pass_some(rng)
+            await fleet.start_ready(coming)
+            await shared_out(fleet, staying, coming)
+            await load.pass_some(rng)
+            await fleet.nodes[staying].stop()
+            await shared_out(fleet, coming)
+            staying, coming = coming, staying
         await load.pass_some(rng)
     load.check()
     flushes = await fleet.flushes()
-    assert list(zombies_wrote(flushes)) == []
-    assert list(zombies_posted(fleet.arrivals(), flushes)) == []
+    assert not list(zombies_wrote(flushes))
+    assert not list(zombies_posted(fleet.arrivals(), flushes))
 
 
 @needs_proc

@@ -39,4 +39,4 @@ async def test_every_event_arrives_once_over_kills_of_nats(
     load.check()
     assert node.times("shard.resumed") >= SHARDS
     assert node.times("shard.ended") == 0
-    assert list(zombies_wrote(await fleet.flushes())) == []
+    assert not list(zombies_wrote(await fleet.flushes()))
