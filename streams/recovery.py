@@ -76,7 +76,7 @@ async def recover(js: JetStream, names: Names, claim: Claim, node: str) -> Recov
         if snapshot is not None and snapshot.as_of > claim.sequence:
             return await _beyond(js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}")
     states = _fold(loaded, tail)
-    _check_ends(states, claim.floor, infos[names.deliveries], infos[names.events])
+    _check_ends(states, claim.floor, infos[names.deliveries])
     parked = dict(checkpoint.parked)
     for receiver, state in states.items():
         parked.pop(receiver, None)
@@ -197,16 +197,17 @@ def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
         )
 
 
-def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo, events: StreamInfo) -> None:
-    """Nothing can have been read that was never stored."""
+def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) -> None:
+    """Nothing can have been read that was never stored.
+
+    A source proves nothing of the kind: it stands in a header, which a producer may have forged.
+    """
     if floor > deliveries.last:
         raise _shorter(deliveries, f"the journal released everything up to {floor}")
     for state in states.values():
-        frontier = state.frontier
-        if frontier.position > deliveries.last:
-            raise _shorter(deliveries, f"{state.receiver} was given the event at {frontier.position}")
-        if frontier.source > events.last:
-            raise _shorter(events, f"{state.receiver} was given the event at {frontier.source}")
+        position = state.frontier.position
+        if position > deliveries.last:
+            raise _shorter(deliveries, f"{state.receiver} was given the event at {position}")
 
 
 def _shorter(stream: StreamInfo, but: str) -> StreamRemade:
