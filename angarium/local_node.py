@@ -77,6 +77,17 @@ class LocalNode:
             log.seek(self._log_start)
             return f'"event": "{event}"'.encode() in log.read()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the node's own process, where the system tells (Linux); its parent is its watcher."""
+        if self._child is None:
+            return None
+        try:
+            children = Path(f"/proc/{self._child.pid}/task/{self._child.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
     async def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""
         if self._child is not None:

@@ -62,6 +62,11 @@ class Child:
         return cls(process, orders)
 
     @property
+    def pid(self) -> int:
+        """Of the watcher, whose child the program is."""
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether it is known to have ended."""
         return self._process.returncode is not None

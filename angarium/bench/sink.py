@@ -1,0 +1,130 @@
+"""The sink: a receiver in a process of its own that answers 200 and keeps count, as fast as Python can.
+
+It speaks with whoever started it by lines: it prints its port, then for each line on its standard input one
+line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew.
+"""
+
+import asyncio
+import sys
+import time
+from typing import cast
+
+import httptools
+import msgspec
+from msgspec import Struct
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+STAMP = 17
+"""The first bytes of a body are when it was published: seconds since the epoch, `1795233800.123456`."""
+
+
+class Report(Struct):
+    """What came: how many requests, from when to when, how many out of their receiver's order, how late."""
+
+    requests: int = 0
+    first_at: float = 0.0
+    last_at: float = 0.0
+    disordered: int = 0
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+
+
+class Tally:
+    """Of one report."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.first_at = 0.0
+        self.last_at = 0.0
+        self.disordered = 0
+        self.delays: list[float] = []
+
+    def report(self) -> Report:
+        """What the tally comes to."""
+        delays = sorted(self.delays)
+        return Report(
+            self.requests, self.first_at, self.last_at, self.disordered,
+            1000 * percentile(delays, 0.50), 1000 * percentile(delays, 0.99),
+        )  # fmt: skip
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """The nearest-rank percentile; 0 of nothing."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+class Sink:
+    """What all connections share."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.highest: dict[bytes, int] = {}
+
+    def count(self, url: bytes, sequence: int, stamp: bytes) -> None:
+        """A request came."""
+        tally, now = self.tally, time.time()
+        tally.requests += 1
+        tally.first_at = tally.first_at or now
+        tally.last_at = now
+        if sequence:
+            before = self.highest.get(url, 0)
+            # One above the last, or a repeat of what had come already.
+            tally.disordered += sequence > before + 1
+            self.highest[url] = max(before, sequence)
+            tally.delays.append(now - float(stamp))
+
+
+class Connection(asyncio.Protocol):
+    """One connection: requests one after the other, each answered at once."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._sequence = 0
+        self._body = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_begin(self) -> None:
+        self._sequence, self._body = 0, b""
+
+    def on_url(self, url: bytes) -> None:
+        self._url = url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name == b"angarium-sequence":
+            self._sequence = int(value)
+
+    def on_body(self, body: bytes) -> None:
+        self._body = self._body or body[:STAMP]
+
+    def on_message_complete(self) -> None:
+        self._sink.count(self._url, self._sequence, self._body)
+        self._transport.write(ANSWER)
+
+
+async def serve() -> None:
+    """Serve until standard input ends."""
+    loop = asyncio.get_running_loop()
+    sink = Sink()
+    server = await loop.create_server(lambda: Connection(sink), "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    lines = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
+        if line == b"forget\n":
+            sink.tally = Tally()
+        report = sink.tally.report() if line == b"report\n" else Report(requests=sink.tally.requests)
+        print(msgspec.json.encode(report).decode(), flush=True)
+    server.close()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(serve())
