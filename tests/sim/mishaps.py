@@ -8,8 +8,6 @@ and does without others.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors import host
-from angarium import shard
 from streams.wire import Message
 from tests.sim.process import Process
 
@@ -157,19 +155,3 @@ class Mishaps:
         self._draw_frame()
         number = frame.reply.split("-")[1]
         return self.run.processes.get(f"node-{number}")
-
-
-class Tuning:
-    """How often snapshots are written and how soon an actor leaves memory, drawn for each run."""
-
-    def __init__(self, run: "Run") -> None:
-        chance = run.world.random("tuning")
-        self.snapshot_every_s = chance.choice((0.3, 2.0, 5.0))
-        self.idle_s = chance.choice((0.5, 3.0, 60.0))
-
-    def __enter__(self) -> None:
-        self._before = (shard.SNAPSHOT_EVERY_S, host.IDLE_S)
-        shard.SNAPSHOT_EVERY_S, host.IDLE_S = self.snapshot_every_s, self.idle_s
-
-    def __exit__(self, *_: object) -> None:
-        shard.SNAPSHOT_EVERY_S, host.IDLE_S = self._before

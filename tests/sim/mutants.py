@@ -43,15 +43,14 @@ from streams.snapshots import Snapshots
 from streams.topology import Names
 from streams.wire import Message
 
-Patch = Callable[[], Iterator[None]]
-
 
 class Mutant(Struct, frozen=True):
-    """`rule` is what is taken out, as the design says it."""
+    """`rule` is what is taken out, as the design says it; `scenario` finds it where seeds would take long."""
 
     name: str
     rule: str
     replacements: tuple[tuple[Any, str, Any], ...]
+    scenario: Callable[[], None] | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

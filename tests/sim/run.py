@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from actors import host
 from actors.shell import Shell
+from angarium import shard
 from angarium.app import member
 from angarium.settings import Settings
 from streams import topology
@@ -17,9 +19,9 @@ from streams.jetstream import JetStream
 from streams.setup import setup
 from streams.topology import Names
 from tests.sim.checkers import Checkers
-from tests.sim.faults import draw
-from tests.sim.mishaps import Mishaps, Tuning
+from tests.sim.mishaps import Mishaps
 from tests.sim.network import Network
+from tests.sim.plan import Plan, drawn
 from tests.sim.process import Process
 from tests.sim.receivers import Receivers, SimSender
 from tests.sim.server import FakeServer
@@ -93,23 +95,18 @@ _SAID = frozenset({"shard", "why", "node", "receiver", "epoch", "answer"})
 
 
 class Run:
-    """Made of a seed. `node_process` starts a node; `run` does it all."""
+    """Made of a seed; `run` does it all. A scenario lays down the plan and acts within `staged`."""
 
-    def __init__(self, seed: int, *, trace: bool = False) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, *, trace: bool = False) -> None:
         self.world = world = World(seed, history_max=None if trace else 400)
-        self.chance = chance = world.random("plan")
+        self.plan = plan = plan or drawn(world)
         self.trace = trace
-        self.hot = chance.random() < 0.3
-        self.shards = 1 if self.hot else chance.choice((1, 1, 1, 2, 3))
-        self.ttl_s = chance.choice((2.0, 2.0, 3.0, 5.0))
-        self.clustered = chance.random() < 0.3
         self.names = Names()
-        payload = chance.choice((16 << 10, 1 << 20))
-        self.server = WatchedServer(world, clustered=self.clustered, max_payload=payload)
+        self.server = WatchedServer(world, clustered=plan.clustered, max_payload=plan.max_payload)
         self.network = Network(world, self.server)
-        self.checkers = Checkers(world, self.names, self.shards, self.ttl_s)
+        self.checkers = Checkers(world, self.names, plan.shards, plan.ttl_s)
         self.workload = Workload(self)
-        self.receivers = Receivers(world, self.workload.receivers, self.checkers)
+        self.receivers = Receivers(world, plan.receivers, self.checkers)
         self.mishaps = Mishaps(self)
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
@@ -117,13 +114,14 @@ class Run:
 
     # ---- its processes
 
-    def start_node(self) -> None:
+    def start_node(self) -> Process:
         """Another node, under another name."""
         self._nodes += 1
         process = self.world.spawn(f"node-{self._nodes}", self._node)
         process.skew_s = self.mishaps.skew_s()
         self.processes[process.name] = process
         process.at_end(lambda: self._gone(process.name))
+        return process
 
     def _gone(self, name: str) -> None:
         for table in (self.processes, self.checkers.nodes, self.stops):
@@ -133,7 +131,7 @@ class Run:
     async def _node(self, process: Process) -> None:
         stop = self.stops[process.name] = asyncio.Event()
         wire = await self.network.connect(process)
-        settings = Settings(node=process.name, shards=self.shards, ttl_s=self.ttl_s)
+        settings = Settings(node=process.name, shards=self.plan.shards, ttl_s=self.plan.ttl_s)
         sender = SimSender(process, self.receivers)
         async with member(wire, settings, ProcessTime(process), sender) as node:
             self.checkers.nodes[process.name] = node
@@ -144,7 +142,7 @@ class Run:
         wire = await self.network.connect(process)
         js = JetStream(wire)
         await js.start()
-        await setup(js, topology.Settings(shards=self.shards))
+        await setup(js, topology.Settings(shards=self.plan.shards))
         await js.stop()
         await wire.close()
         for stream in self.server.streams.values():
@@ -155,22 +153,27 @@ class Run:
 
     def run(self) -> None:
         """Raises `RunFailed`."""
-        with self.world, _reported(self.world, self.trace), _tokens_watched(self), Tuning(self):
-            world = self.world
-            installer = world.spawn("setup", self._setup)
-            world.run(lambda: not installer.alive, SETUP_S)
-            self.network.begin(draw(self.chance, clustered=self.clustered))
+        with self.staged():
+            self.network.begin(self.plan.faults)
             for _ in range(self.mishaps.nodes):
                 self.start_node()
             self.workload.start()
             self.mishaps.start()
             self.server.mishaps = self.mishaps
             self.checkers.on_start = self.mishaps.started
-            world.run_for(self.chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * self.chance.uniform(0.5, 1.0))
+            self.world.run_for(self.plan.duration_s)
             self._calm()
             self._settle()
             self.checkers.check_end()
-            world.run_for(0.001)
+            self.world.run_for(0.001)
+
+    @contextmanager
+    def staged(self) -> Iterator[None]:
+        """The installation is made; nothing else happens by itself."""
+        with self.world, _reported(self.world, self.trace), _tokens_watched(self), _tuned(self.plan):
+            installer = self.world.spawn("setup", self._setup)
+            self.world.run(lambda: not installer.alive, SETUP_S)
+            yield
 
     def _calm(self) -> None:
         self.network.calm()
@@ -207,6 +210,17 @@ def _reported(world: World, trace: bool) -> Iterator[None]:
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+@contextmanager
+def _tuned(plan: Plan) -> Iterator[None]:
+    """How often snapshots are written, and how soon an actor leaves memory."""
+    before = shard.SNAPSHOT_EVERY_S, host.IDLE_S
+    shard.SNAPSHOT_EVERY_S, host.IDLE_S = plan.snapshot_every_s, plan.idle_s
+    try:
+        yield
+    finally:
+        shard.SNAPSHOT_EVERY_S, host.IDLE_S = before
 
 
 @contextmanager

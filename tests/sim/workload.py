@@ -33,13 +33,14 @@ class Workload:
     def __init__(self, run: "Run") -> None:
         self.run = run
         self.chance = chance = run.world.random("workload")
-        self.receivers = [f"acme.r{number}" for number in range(1 if run.hot else chance.choice((1, 1, 2, 3, 5)))]
+        self.receivers = run.plan.receivers
+        hot = run.plan.hot
         self.done = False
         self._calm = asyncio.Event()
         self._events = 0
         self._events_max = chance.choice((30, 100, 300, 300, 1000))
-        self._pause_s = chance.choice((0.01, 0.03) if run.hot else (0.02, 0.1, 0.5, 2.0))
-        self._change_s = chance.choice((0.2, 0.5, 1.0) if run.hot else (1.0, 5.0, 5.0, 1000.0))
+        self._pause_s = chance.choice((0.01, 0.03) if hot else (0.02, 0.1, 0.5, 2.0))
+        self._change_s = chance.choice((0.2, 0.5, 1.0) if hot else (1.0, 5.0, 5.0, 1000.0))
         self._repeats = chance.choice((0.0, 0.1, 0.5))
         self._malformed = chance.choice((0.0, 0.0, 0.05))
         self._bursts = chance.choice((0.0, 0.0, 0.03))

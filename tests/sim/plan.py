@@ -1,0 +1,41 @@
+"""What a run is made of: drawn from its seed, or laid down by a scenario."""
+
+from msgspec import Struct
+
+from tests.sim.faults import CALM, Faults, draw
+from tests.sim.world import World
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
+    goes wrong. `snapshot_every_s` and `idle_s` take the place of the product's own intervals."""
+
+    receivers: tuple[str, ...] = ("acme.r0",)
+    shards: int = 1
+    ttl_s: float = 2.0
+    clustered: bool = False
+    max_payload: int = 1 << 20
+    faults: Faults = CALM
+    hot: bool = False
+    duration_s: float = 10.0
+    snapshot_every_s: float = 5.0
+    idle_s: float = 60.0
+
+
+def drawn(world: World) -> Plan:
+    """Swarm testing: each seed likes and dislikes other things."""
+    chance = world.random("plan")
+    hot, clustered = chance.random() < 0.3, chance.random() < 0.3
+    count = 1 if hot else chance.choice((1, 1, 2, 3, 5))
+    return Plan(
+        receivers=tuple(f"acme.r{number}" for number in range(count)),
+        shards=1 if hot else chance.choice((1, 1, 1, 2, 3)),
+        ttl_s=chance.choice((2.0, 2.0, 3.0, 5.0)),
+        clustered=clustered,
+        max_payload=chance.choice((16 << 10, 1 << 20)),
+        faults=draw(chance, clustered=clustered),
+        hot=hot,
+        duration_s=chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * chance.uniform(0.5, 1.0),
+        snapshot_every_s=chance.choice((0.3, 2.0, 5.0)),
+        idle_s=chance.choice((0.5, 3.0, 60.0)),
+    )
