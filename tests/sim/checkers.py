@@ -70,7 +70,10 @@ class Checkers:
 
     def started(self, process: Process, attempt: Attempt) -> None:
         self.starts += 1
+        self._judge_start(process, attempt)
         self.on_start(process)
+
+    def _judge_start(self, process: Process, attempt: Attempt) -> None:
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         process.say(
             "START %s #%s of %d (%s), attempt %d", receiver, sequence, event.position, event.id, attempt.number

@@ -318,7 +318,7 @@ ALL = [
            ((Backlog, "_page", _page_of_any_replica),)),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
            _unhurried(facts.DeadLettered)),
-    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt", _unhurried(facts.Opened)),
+    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt", _unhurried(facts.Opened, facts.Retargeted)),
     Mutant("window-unconfirmed", "WindowSet is confirmed before anything is posted under it",
            _unhurried(facts.WindowSet)),
     Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),

@@ -1,0 +1,160 @@
+"""A stage for scenarios: the same world, checkers and product as in a run, and nothing happens by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from streams.answers import Stored
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.wire import Message
+from tests.sim.plan import Plan
+from tests.sim.process import Process
+from tests.sim.run import Run
+
+LIMIT_S = 120.0
+R = "acme.r0"
+URL = "https://example.com/a"
+
+Frame = object
+Deal = Callable[[], None]
+
+
+class Gate:
+    """Stands before the server: `judge` gets each message, and what deals with it when called."""
+
+    def __init__(self, judge: Callable[[Message, Deal], None]) -> None:
+        self._judge = judge
+
+    def arrives(self, frame: Frame, deal: Deal) -> None:
+        if isinstance(frame, Message):
+            self._judge(frame, deal)
+        else:
+            deal()
+
+
+class Stage:
+    """Its receivers are good. Made by `staged`."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.world = run.world
+        self.checkers = run.checkers
+        run.receivers.calm()
+
+    # ---- what people do
+
+    def do(self, work: Callable[[JetStream], Awaitable[None]]) -> None:
+        """Do something over a connection, and return when it is done."""
+
+        async def main(process: Process) -> None:
+            wire = await self.run.network.connect(process)
+            js = JetStream(wire)
+            await js.start()
+            await work(js)
+            await js.stop()
+            await wire.close()
+
+        process = self.world.spawn("script", main)
+        self.until(lambda: not process.alive)
+
+    def put(self, receiver: str = R, **members: object) -> None:
+        raw = msgspec.json.encode({"url": URL, "retry": {"base_s": 0.05, "cap_s": 0.1}} | members)
+
+        async def put(js: JetStream) -> None:
+            assert isinstance(await js.publish(self.run.names.receiver(receiver), raw), Stored)
+
+        self.do(put)
+
+    def publish(self, *ids: str, receiver: str = R) -> None:
+        async def publish(js: JetStream) -> None:
+            for each in ids:
+                headers = {"Angarium-Id": each}
+                answer = await js.publish(self.run.names.publish_to(receiver), b"{}", headers)
+                assert isinstance(answer, Stored)
+
+        self.do(publish)
+
+    def ask(self, verb: str, receiver: str = R) -> None:
+        """A control request, until it is granted."""
+
+        async def ask(js: JetStream) -> None:
+            subject = self.run.names.control(verb, *receiver.split("."))
+            while True:
+                try:
+                    if msgspec.json.decode((await js.request(subject, b"", 5.0)).data)["ok"]:
+                        return
+                except Unavailable:
+                    await asyncio.sleep(0.1)
+
+        self.do(ask)
+
+    # ---- what happens to nodes
+
+    def node(self) -> Process:
+        """A node that is there."""
+        process = self.run.start_node()
+        self.until(lambda: process.name in self.checkers.nodes)
+        return process
+
+    def owner(self) -> Process:
+        """Who owns shard 0, once somebody does."""
+        self.until(lambda: self._owner() is not None)
+        owner = self._owner()
+        assert owner is not None
+        return owner
+
+    def _owner(self) -> Process | None:
+        for name, node in self.checkers.nodes.items():
+            if 0 in node.owned and not node.owned[0].ended.is_set():
+                return self.run.processes[name]
+        return None
+
+    def stop(self, process: Process) -> None:
+        """In order; returns when it has ended."""
+        process.post(self.run.stops[process.name].set)
+        self.until(lambda: not process.alive)
+
+    def at_start(self, number: int, act: Callable[[Process], None]) -> None:
+        """When so many attempts have started in all, do something to who starts the last."""
+
+        def started(process: Process) -> None:
+            if self.checkers.starts == number:
+                act(process)
+
+        self.checkers.on_start = started
+
+    def gate(self, judge: Callable[[Message, Deal], None]) -> None:
+        self.run.server.mishaps = Gate(judge)
+
+    # ---- time
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        self.world.run(condition, LIMIT_S)
+
+    def wait(self, time_s: float) -> None:
+        self.world.run_for(time_s)
+
+    def settle(self) -> None:
+        """Until everything is settled; then it is judged."""
+        looked_at, quiet = 0.0, False
+
+        def is_quiet() -> bool:
+            nonlocal looked_at, quiet
+            if self.world.now >= looked_at:
+                looked_at, quiet = self.world.now + 0.1, not self.checkers.unsettled()
+            return quiet
+
+        self.until(is_quiet)
+        self.wait(1.0)
+        self.checkers.check_end()
+        self.wait(0.001)
+
+
+@contextmanager
+def staged(plan: Plan | None = None, seed: int = 1) -> Iterator[Stage]:
+    run = Run(seed, plan or Plan())
+    with run.staged():
+        yield Stage(run)
