@@ -17,7 +17,7 @@ from tests.e2e.sink import Hang, Reply
 async def test_shards_move_with_their_work_as_nodes_come_and_go(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
-    """A second node takes its share, then all of it as the first one leaves; that comes back the next time."""
+    """A second node takes its share, then everything as the first one leaves; that comes back next time."""
     load = await mixed_load(fleet)
     staying, coming = "one", "two"
     await fleet.start_ready(staying)
