@@ -98,6 +98,8 @@ class Members:
         pauses = Pauses()
         while not await self._renew():
             await pauses.wait()
+            if self.lease.over:
+                self._lapse()
         await until_answered(self._look)
         self._tasks = [
             asyncio.ensure_future(self._keep_renewing()),
