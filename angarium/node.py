@@ -18,6 +18,8 @@ from streams.errors import ApiError, Unavailable
 from streams.partitions import shard_of
 
 LOOK_EVERY_S = 0.5
+REFUSED_AGAIN_S = 30.0
+"""Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class Node:
         self.shards = shards
         self.owned: dict[int, Shard] = {}
         self.refused: dict[int, str] = {}
+        self._again_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
@@ -95,13 +98,14 @@ class Node:
                 if shard.ended.is_set():
                     self._begin(number, self._drop(number, shard))
                 elif shard.suspended:
-                    if alive:
+                    if alive and not self._rests(number):
                         self._begin(number, self._resume(number, shard))
                 elif number not in wanted:
                     self._begin(number, self._hand_over(number, shard))
             if alive:
                 for number in sorted(wanted - self.owned.keys()):
-                    self._begin(number, self._claim(number))
+                    if not self._rests(number):
+                        self._begin(number, self._claim(number))
                 for number in sorted(self._claimed - wanted - self.owned.keys()):
                     self._begin(number, self._let_go(number))
             self._changed.clear()
@@ -109,6 +113,10 @@ class Node:
                 await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
             except TimeoutError:
                 continue
+
+    def _rests(self, number: int) -> bool:
+        """Whether the shard was refused a short while ago."""
+        return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
 
     def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """One thing at a time for each shard."""
@@ -129,6 +137,8 @@ class Node:
             if not self._stopping:
                 self._claimed.add(number)
                 await self._take(number, await self._attempt(number, take_over(number, self.around)))
+                if self._rests(number):
+                    await self._let_go(number)
 
     async def _resume(self, number: int, shard: Shard) -> None:
         """Claim again what was suspended, and go on from memory; else drop it, to be claimed as any other.
@@ -158,6 +168,7 @@ class Node:
         except (Unavailable, ApiError) as error:
             log.warning("shard.claim_failed", extra={"shard": number, "why": str(error)})
         except AngariumError as error:
+            self._again_at[number] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
             if self.refused.get(number) != str(error):
                 self.refused[number] = str(error)
                 log.error("shard.refused", extra={"shard": number, "why": str(error)})
@@ -168,6 +179,7 @@ class Node:
             log.debug("shard.not_claimed", extra={"shard": number, "why": taken.why})
         elif taken is not None:
             self.refused.pop(number, None)
+            self._again_at.pop(number, None)
             self.owned[number] = taken
             log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
             await taken.start()

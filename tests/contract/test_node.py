@@ -1,0 +1,81 @@
+"""What a node does with a shard that must not be run: it keeps off it, says so, and tries again later."""
+
+import pytest
+
+from actors.outcome import Outcome
+from actors.ports import Attempt
+from angarium.app import member
+from angarium.node import Node
+from angarium.settings import Settings
+from streams.answers import Stored
+from streams.clock import SystemTime
+from streams.envelope import encode_flush
+from streams.jetstream import JetStream
+from streams.survey import owners
+from streams.topology import Names
+from streams.wire import Wire
+from tests.contract.installation import SHARDS, install, publish
+from tests.contract.shards import RECEIVER, SHARD
+from tests.contract.waiting import until, until_true
+
+FLOOR = 2
+LOOKS = 20
+
+
+class NobodySends:
+    async def send(self, attempt: Attempt) -> Outcome:
+        raise AssertionError(f"nothing was to be sent: {attempt}")
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
+    """An installation where one shard has released more deliveries than there ever were."""
+    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    names = await install(js, prefix)
+    data = encode_flush(node="x", epoch=0, flush=1, floor=FLOOR, at=0.0, unclean=None, facts=[])
+    assert isinstance(await js.publish(names.journal_of(SHARD), data), Stored)
+    return names
+
+
+def settings(names: Names) -> Settings:
+    return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
+
+
+async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStream, names: Names) -> None:
+    """Its owner would else be taken for one that runs it, and each try is one more claim in the journal."""
+
+    async def let_go() -> bool:
+        return (await owners(js, names, SHARDS))[SHARD] is None
+
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
+        await until_true(let_go)
+        looks = count_looks(node)
+        await until(lambda: len(looks) > LOOKS)
+        subject = names.journal_of(SHARD)
+        assert await js.subjects(names.journal, subject) == {subject: 2}
+
+
+def count_looks(node: Node) -> list[int]:
+    """Grows with each time that the node sees what it should own."""
+    looks: list[int] = []
+    wanted = node.around.members.wanted
+
+    def counted(shards: int) -> list[int]:
+        looks.append(shards)
+        return wanted(shards)
+
+    node.around.members.wanted = counted  # type: ignore[method-assign]
+    return looks
+
+
+async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.node.REFUSED_AGAIN_S", 0.02)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: SHARD in node.refused)
+        for _ in range(FLOOR):
+            await publish(js, names, RECEIVER)
+        await until(lambda: SHARD in node.owned)
+        assert not node.refused
