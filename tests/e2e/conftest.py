@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.fleet import Fleet, open_fleet
+from tests.e2e.nodes import LONG_TTL_S
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
     """The same with one node, for all tests of a module, each of which has a receiver of its own."""
-    async with open_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+    async with open_fleet(tmp_path_factory.mktemp("fleet"), ttl_s=LONG_TTL_S) as fleet:
         await fleet.start_ready()
         yield fleet
 

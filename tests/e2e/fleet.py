@@ -20,7 +20,7 @@ from streams.partitions import shard_of
 from streams.receivers import Receivers
 from streams.setup import setup
 from streams.topology import Names, Settings
-from tests.e2e.nodes import Node, owner_of_port
+from tests.e2e.nodes import SHORT_TTL_S, Node, owner_of_port
 from tests.e2e.ownership import Flush
 from tests.e2e.records import Arrival
 from tests.e2e.sink import Sink
@@ -34,12 +34,15 @@ names = Names()
 class Fleet:
     """Made by `open_fleet`. `js` is a connection of the test's own."""
 
-    def __init__(self, server: EmbeddedServer, js: JetStream, sink: Sink, directory: Path) -> None:
+    def __init__(
+        self, server: EmbeddedServer, js: JetStream, sink: Sink, directory: Path, ttl_s: float
+    ) -> None:
         self.server = server
         self.js = js
         self.sink = sink
         self.nodes: dict[str, Node] = {}
         self._directory = directory
+        self._ttl_s = ttl_s
         self._receivers = Receivers(js, names)
 
     async def configure(self, receivers: Iterable[str], **members: Any) -> None:
@@ -52,7 +55,7 @@ class Fleet:
     async def start(self, name: str = "one") -> Node:
         """Start a node, or one that has ended once more; it owns nothing yet."""
         if name not in self.nodes:
-            self.nodes[name] = Node(name, self._directory, self.server.url, SHARDS)
+            self.nodes[name] = Node(name, self._directory, self.server.url, SHARDS, self._ttl_s)
         node = self.nodes[name]
         await node.start()
         return node
@@ -152,7 +155,9 @@ def _flush(message: StoredMessage, to_arrivals_s: float) -> Flush:
 
 
 @asynccontextmanager
-async def open_fleet(directory: Path, sync_interval: str | None = None) -> AsyncIterator[Fleet]:
+async def open_fleet(
+    directory: Path, *, ttl_s: float = SHORT_TTL_S, sync_interval: str | None = None
+) -> AsyncIterator[Fleet]:
     """An installation without a node so far; `sync_interval` is the server's (`EmbeddedServer`)."""
     async with AsyncExitStack() as stack:
         sink = await stack.enter_async_context(Sink())
@@ -164,7 +169,7 @@ async def open_fleet(directory: Path, sync_interval: str | None = None) -> Async
         await js.start()
         stack.push_async_callback(js.stop)
         await setup(js, Settings(shards=SHARDS, max_bytes=512 << 20))
-        fleet = Fleet(server, js, sink, directory)
+        fleet = Fleet(server, js, sink, directory, ttl_s)
         sink.whose = lambda port: owner_of_port(port, fleet.nodes.values())
         stack.push_async_callback(fleet.close)
         yield fleet

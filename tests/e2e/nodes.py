@@ -17,8 +17,10 @@ import pytest
 
 from tests.e2e.commands import COMMAND, ROOT
 
-TTL_S = 2
+SHORT_TTL_S = 2
 """The least that the settings take: so long, and half a second, until a dead node is followed."""
+LONG_TTL_S = 20
+"""Where nobody dies: a node that gets no processor for seconds must not be taken for dead."""
 
 DRAIN_S = 1
 """How long a node that leaves waits for attempts in flight."""
@@ -36,7 +38,7 @@ class Node:
     whatever is no line of a log, such as a traceback.
     """
 
-    def __init__(self, name: str, directory: Path, nats: str, shards: int) -> None:
+    def __init__(self, name: str, directory: Path, nats: str, shards: int, ttl_s: float) -> None:
         self.name = name
         self.said: list[dict[str, Any]] = []
         self.complaints: list[str] = []
@@ -46,7 +48,7 @@ class Node:
         self._ended = False
         self._command = (
             *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
-            "--ttl-s", str(TTL_S), "--drain-s", str(DRAIN_S), "--log-format", "json",
+            "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
             "--allow-http", "--allow-network", "127.0.0.0/8",
         )  # fmt: skip
 

@@ -1,15 +1,23 @@
 """Nodes that come and go in order, under load: nothing repeated, nothing lost, and each has its share."""
 
 import random
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from streams.rendezvous import wanted
-from tests.e2e.fleet import SHARDS, Fleet, shard
+from tests.e2e.fleet import SHARDS, Fleet, open_fleet, shard
 from tests.e2e.load import RECEIVERS, mixed_load, publish
-from tests.e2e.nodes import needs_proc
+from tests.e2e.nodes import LONG_TTL_S, needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
 from tests.e2e.sink import Hang, Reply
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with open_fleet(tmp_path, ttl_s=LONG_TTL_S) as fleet:
+        yield fleet
 
 
 @needs_proc
