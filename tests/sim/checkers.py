@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from actors import facts as f
-from actors.waiting import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
 from actors.shell import UNCONFIRMED_MAX, Shell
+from actors.waiting import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from angarium.node import Node
 from streams.checkpoint import Checkpoint
 from streams.envelope import decode_flush
@@ -75,9 +75,8 @@ class Checkers:
 
     def _judge_start(self, process: Process, attempt: Attempt) -> None:
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        process.say(
-            "START %s #%s of %d (%s), attempt %d", receiver, sequence, event.position, event.id, attempt.number
-        )
+        what = receiver, sequence, event.position, event.id, attempt.number
+        process.say("START %s #%s of %d (%s), attempt %d", *what)
         self._check_owner(process, receiver)
         rates = self.rates.setdefault(receiver, Rates())
         if sequence is None:
@@ -109,7 +108,7 @@ class Checkers:
         newest = self._started_under[ledger.shard]
         if not epoch or epoch < newest:
             self.world.fail(
-                f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did before"
+                f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did"
             )
         self._started_under[ledger.shard] = max(newest, epoch)
         ends_at = self._beats[process.name] + self._ttl_s - MARGIN_S
@@ -142,7 +141,7 @@ class Checkers:
         claimed = self.ledger(receiver).claims[process.name]
         count = self._repeats.get((receiver, claimed.unclean_epoch), 0) + 1
         self._repeats[receiver, claimed.unclean_epoch] = count
-        what = f"{receiver}: the event at {position}, which had succeeded under epoch {heard_under}, is repeated"
+        what = f"{receiver}: the event at {position}, taken under epoch {heard_under}, is repeated"
         if claimed.unclean_epoch <= heard_under:
             self.world.fail(f"{what}, and no owner has vanished since")
         if count > REPEATS_MAX:
@@ -197,7 +196,7 @@ class Checkers:
                 case f.Delivered(kind="event", receiver=receiver, events=events):
                     for each in events:
                         if (receiver, each.position) not in self._given:
-                            self.world.fail(f"{receiver}: {each.position} is recorded as delivered and is not")
+                            self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
 
     def _true_time(self, node: str, shard: int, at: float) -> float:
         """When it was `at` by the clock of the shard's owner; now, where he is gone."""
@@ -246,7 +245,10 @@ class Checkers:
             self._check_checkpoint(ledger, _checkpoint.decode(message.data))
         elif receiver != "_owner":
             self.world.say("snapshot of %s %s", receiver, message.data)
-            self._snapshots[receiver] = snapshot = _snapshot.decode(message.data)
+            snapshot, before = _snapshot.decode(message.data), self._snapshots.get(receiver)
+            if before is not None and snapshot.as_of < before.as_of:
+                self.world.fail(f"{receiver}: its snapshot goes back from {before.as_of} to {snapshot.as_of}")
+            self._snapshots[receiver] = snapshot
             truth = ledger.state_at(receiver, snapshot.as_of)
             if snapshot.state != truth:
                 self.world.fail(
@@ -263,7 +265,7 @@ class Checkers:
             changed = ledger.last_change(receiver, at)
             snapshot = self._snapshots.get(receiver)
             if changed > (snapshot.as_of if snapshot else 0):
-                self.world.fail(f"{receiver} changed at {changed}: the checkpoint at {at} has no such snapshot")
+                self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
             state = ledger.state_at(receiver, at)
             if (state.parked or state.burials) and receiver not in checkpoint.parked:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
@@ -282,7 +284,7 @@ class Checkers:
             if state.open or state.burials or state.parked:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
             if not ledger.is_settled(receiver, positions[-1], state):
-                return f"{receiver}: the event at {positions[-1]} waits, the frontier is {state.frontier.position}"
+                return f"{receiver}: the event at {positions[-1]} waits behind {state.frontier.position}"
         return ""
 
     def check_end(self) -> None:

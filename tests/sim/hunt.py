@@ -47,7 +47,7 @@ def simulate(first: int, runs: int, jobs: int, trace: bool) -> int:
     began_at, failed = time.monotonic(), 0
     seeds = range(first, first + runs)
     with _workers(jobs) as workers:
-        found = map(lambda seed: violation(seed, True), seeds) if trace else workers.imap(violation, seeds)
+        found = (violation(seed, True) for seed in seeds) if trace else workers.imap(violation, seeds)
         for seed, text in zip(seeds, found, strict=True):
             if text:
                 failed += 1

@@ -1,4 +1,4 @@
-"""What happens to the processes of a run: they are killed, stopped, woken, replaced, and their clocks are wrong.
+"""What happens to the processes of a run: they are killed, stopped, replaced, and their clocks are wrong.
 
 Some of it happens at random times, some at the moment when a process's word reaches the server: before the
 server has dealt with it, or after that, before the answer is back. Swarm testing: each seed likes some kinds
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams.wire import Message
 from tests.sim.process import Process
+from tests.sim.server.sessions import Frame
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -87,7 +88,8 @@ class Mishaps:
 
     def _end(self, process: Process) -> None:
         process.kill()
-        self.run.world.after(self.chance.choice((0.05, 1.0, AWAY_MAX_S)) * self.chance.random(), self._replace)
+        away_s = self.chance.choice((0.05, 1.0, AWAY_MAX_S)) * self.chance.random()
+        self.run.world.after(away_s, self._replace)
 
     def _replace(self) -> None:
         if len(self.run.processes) < self.nodes and (not self.over or not self.run.processes):
@@ -128,7 +130,7 @@ class Mishaps:
     def _draw_frame(self) -> None:
         self._frames_until = self.chance.choice((3, 20, 200)) + self.chance.randint(0, 200)
 
-    def arrives(self, frame: object, deal: Callable[[], None]) -> None:
+    def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
         """Something reaches the server, which will `deal` with it."""
         victim = self._victim(frame)
         if victim is None:
@@ -142,7 +144,7 @@ class Mishaps:
             deal()
             hits(victim)
 
-    def _victim(self, frame: object) -> Process | None:
+    def _victim(self, frame: Frame) -> Process | None:
         """Who sent it, if its turn has come: the inbox tells."""
         if self.over or not self._at_frame or not isinstance(frame, Message):
             return None

@@ -1,7 +1,7 @@
 """Rules of the design, each taken out of the product by itself: the simulator has to find what that breaks.
 
-A mutant replaces a named part of the product while runs are made; the product knows nothing of it. What a rule
-is for stands beside it. A mutant that survives means that a checker is blind, or that a rule is not needed.
+A mutant replaces a named part of the product while runs are made; the product knows nothing of it. One that
+survives means that a checker is blind, or that a rule is not needed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from unittest.mock import patch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors import bucket, event, facts, numbering, shell
+from actors import bucket, event, facts, numbering, receiver, shell
 from actors import commands as c
 from actors.bindings import Bindings
 from actors.bucket import Bucket, Limit, Unclean
@@ -27,21 +27,20 @@ from actors.policy import Policy
 from actors.receiver import next_step
 from actors.shell import Shell
 from actors.state import State
-from angarium import shard
 from streams import claim, inbox, journal, recovery
 from streams.answers import Put, StoredMessage
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, Owner
-from streams.envelope import decode_flush
+from streams.envelope import Flush, decode_flush
 from streams.fence import Appended, Overtaken, append
 from streams.jetstream import JetStream
 from streams.lease import MARGIN_S, Lease
 from streams.members import Members
-from streams.pull import Puller, rewind
+from streams.pull import rewind
 from streams.repeat import until_answered
 from streams.snapshots import Snapshots
 from streams.topology import Names
-from streams.wire import Message
+from tests.sim import scenarios
 
 
 class Mutant(Struct, frozen=True):
@@ -97,15 +96,6 @@ def _drop_repeats_at_once(actor: Shell, event: Event) -> None:
         _take(actor, event)
 
 
-_on_answer = Puller._on_answer
-
-
-def _ignore_pin(puller: Puller, message: Message) -> None:
-    if message.headers and "Nats-Pin-Id" in message.headers:
-        puller._pin = message.headers["Nats-Pin-Id"]
-    _on_answer(puller, message)
-
-
 # ---- the journal and the claim
 
 
@@ -158,9 +148,9 @@ async def _tail_as_it_comes(
     return tail or [recovery._Recorded(claimed.sequence, 1e12, _no_flush(claimed, node))]
 
 
-def _no_flush(claimed: Claim, node: str) -> recovery.Flush:
+def _no_flush(claimed: Claim, node: str) -> Flush:
     fact = Claimed(epoch=claimed.epoch, at=claimed.at, clean=claimed.clean, position=claimed.position)
-    return recovery.Flush(
+    return Flush(
         v=1, node=node, epoch=claimed.epoch, flush=0, floor=claimed.floor, at=claimed.at, facts=(fact,)
     )
 
@@ -188,9 +178,9 @@ _take_changed = Host.take_changed
 
 def _take_live(host: Host) -> dict[str, State]:
     taken = _take_changed(host)
-    for receiver in taken:
-        if receiver in host.shells:
-            taken[receiver] = host.shells[receiver].state
+    for name in taken:
+        if name in host.shells:
+            taken[name] = host.shells[name].state
     return taken
 
 
@@ -270,7 +260,7 @@ def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **m
 
 
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
-    return ((shell, "UNHURRIED", (*shell.UNHURRIED, *kinds)),)
+    return ((shell, "UNHURRIED", (*receiver.UNHURRIED, *kinds)),)
 
 
 ALL = [
@@ -284,32 +274,37 @@ ALL = [
            ((Shell, "_leave", _leave_at_once),)),
     Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
            ((Shell, "_take", _drop_repeats_at_once),)),
-    Mutant("pin-ignored", "a changed pin means RESET", ((Puller, "_on_answer", _ignore_pin),)),
     Mutant("rebase", "on 10071 nobody rebases on the number in the error",
            ((journal, "append", _append_after_anything),)),
     Mutant("owner-not-reread", "the claim reads _owner again",
            ((claim, "_draft", _draft_unread), (claim, "_read_owner", _read_owner_once))),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
-           ((claim._Attempt, "follows_cleanly", _clean_by_owner_alone),)),
+           ((claim._Attempt, "follows_cleanly", _clean_by_owner_alone),),
+           scenarios.owner_key_is_deleted),
     Mutant("tail-as-it-comes", "a tail is complete only with one's own claim",
            ((recovery, "_read_tail", _tail_as_it_comes),)),
     Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
     Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
            ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
-            (Members, "_lapse", lambda members: None))),
+            (Members, "_lapse", lambda members: None)),
+           scenarios.zombie_with_a_renewed_lease),
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
            ((Members, "stale", lambda members, node: True),)),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
-    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),)),
-    Mutant("two-writes", "one write of snapshots at a time", ((shard.asyncio, "Lock", _Unlocked),)),
+    Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),),
+           scenarios.late_snapshot_of_a_sleeper),
+    Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
+           scenarios.handover_while_snapshots_are_written),
     Mutant("checkpoint-ahead", "the batch that makes a checkpoint true bears it",
            ((Snapshots, "write", _write_later),)),
     Mutant("burial-forgotten", "the checkpoint names who owes a burial",
-           ((State, "unfinished", property(lambda state: state.parked)),)),
+           ((State, "unfinished", property(lambda state: state.parked)),),
+           scenarios.burial_owed_at_a_takeover),
     Mutant("window-of-config", "the window's size is state",
            ((shell, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
-           ((Shell, "_taken_to", property(lambda actor: 0)),)),
+           ((Shell, "_taken_to", property(lambda actor: 0)),),
+           scenarios.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
@@ -318,9 +313,12 @@ ALL = [
            ((Backlog, "_page", _page_of_any_replica),)),
     Mutant("dead-letter-unconfirmed", "a dead letter is confirmed before the next event starts",
            _unhurried(facts.DeadLettered)),
-    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt", _unhurried(facts.Opened, facts.Retargeted)),
+    Mutant("opened-unconfirmed", "Opened is confirmed before the first attempt",
+           _unhurried(facts.Opened, facts.Retargeted),
+           scenarios.opening_is_lost),
     Mutant("window-unconfirmed", "WindowSet is confirmed before anything is posted under it",
-           _unhurried(facts.WindowSet)),
+           _unhurried(facts.WindowSet),
+           scenarios.window_set_is_lost),
     Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
     Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
@@ -329,6 +327,9 @@ ALL = [
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
            ((Limit, "slow", property(lambda limit: False)), (shell, "inherit", _inherited_slow))),
-    Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),)),
+    Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
+           ((Members, "_lapse", lambda members: None),), scenarios.first_heartbeat_slept_through),
+    Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),),
+           scenarios.ping_before_a_crash),
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -43,7 +43,6 @@ class Rates:
         return ""
 
     def _in_order(self) -> Iterator[tuple[float, Limit | None, bool]]:
-        changes = [(at, 0, limit, False) for at, limit in self.limits]
-        starts = [(at, 1, None, True) for at in self.takes]
-        for at, _, limit, is_start in sorted(changes + starts, key=lambda each: each[:2]):
-            yield at, limit, is_start
+        changes: list[tuple[float, Limit | None, bool]] = [(at, limit, False) for at, limit in self.limits]
+        changes += [(at, None, True) for at in self.takes]
+        yield from sorted(changes, key=lambda each: (each[0], each[2]))

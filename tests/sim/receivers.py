@@ -1,12 +1,12 @@
 """The receivers of a simulated world, and the way to them: the port `Sender` of a simulated process.
 
 A receiver's temper is drawn from the seed and changes with time: it answers, errs, hangs, resets, throttles,
-refuses, or takes the event and its answer is lost. Whatever a dead process had on its way arrives or does not,
-but its answer comes to nobody.
+refuses, or takes the event and its answer is lost. Whatever a dead process had on its way arrives or does
+not, but its answer comes to nobody.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from email.utils import formatdate
 from enum import StrEnum
 from random import Random
@@ -155,6 +155,3 @@ class SimSender:
 
 def _answer(status: int, *headers: tuple[str, str]) -> Answered:
     return Answered(status=status, latency_ms=1.0, headers=headers)
-
-
-MakeSender = Callable[[Process], SimSender]

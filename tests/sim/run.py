@@ -1,13 +1,14 @@
-"""One run of the simulator: an installation, its nodes, producers and receivers, and a bad time for all of them.
+"""One run: an installation, its nodes, its producers and receivers, and a bad time for all of them.
 
 Faults happen for a bounded time; after that everything has to settle, and what came of it is judged.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Protocol
 
 from actors import host
 from actors.shell import Shell
@@ -50,17 +51,24 @@ class Telling(Replicas):
             self._checkers.stored(self._stream.name, change)
 
 
+class Gate(Protocol):
+    """Stands before the server."""
+
+    def arrives(self, frame: Frame, deal: Callable[[], None]) -> None:
+        """A frame has come; `deal` lets the server have it."""
+
+
 class WatchedServer(FakeServer):
-    """Tells which acks arrive."""
+    """Tells which acks arrive. Whatever arrives comes through the gate, if there is one."""
 
     checkers: Checkers | None = None
-    mishaps: Mishaps | None = None
+    gate: Gate | None = None
 
     def receive(self, session: Session, frame: Frame) -> None:
-        if self.mishaps is None:
+        if self.gate is None:
             super().receive(session, frame)
         else:
-            self.mishaps.arrives(frame, partial(super().receive, session, frame))
+            self.gate.arrives(frame, partial(super().receive, session, frame))
 
     def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
         if self.checkers is not None and stream == self.checkers.names.deliveries:
@@ -159,7 +167,7 @@ class Run:
                 self.start_node()
             self.workload.start()
             self.mishaps.start()
-            self.server.mishaps = self.mishaps
+            self.server.gate = self.mishaps
             self.checkers.on_start = self.mishaps.started
             self.world.run_for(self.plan.duration_s)
             self._calm()
@@ -234,7 +242,7 @@ def _tokens_watched(run: Run) -> Iterator[None]:
         if process is not None and (not free or shell.state.limit is None):
             run.checkers.token_taken(process, shell.receiver)
 
-    Shell._take_token = watched  # type: ignore[method-assign]
+    Shell._take_token = watched  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

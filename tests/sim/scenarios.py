@@ -177,20 +177,14 @@ def opening_is_lost() -> None:
 
 
 def ping_before_a_crash() -> None:
-    """A ping takes the only token, and the node dies."""
+    """A ping takes a new receiver's only token, and the node dies."""
     with staged() as stage:
         stage.put(rate={"limit": 6, "per": "minute", "burst": 1})
         stage.node()
         stage.owner()
-        stage.publish("one")
-        stage.wait(15.0)
         stage.ask("resume")
-        stage.wait(1.0)
-        stage.put(rate={"limit": 7, "per": "minute", "burst": 1})
-        stage.wait(1.0)
-        stage.at_start(2, _kill)
-        stage.gate(lambda message, deal: deal())
-        stage.world.after(4.0, stage.run.start_node)
+        stage.at_start(1, _kill)
+        stage.world.after(2.0, stage.run.start_node)
         stage.ask("ping")
         stage.settle()
 
@@ -218,7 +212,26 @@ def owner_key_is_deleted() -> None:
         stage.settle()
 
 
+def first_heartbeat_slept_through() -> None:
+    """A node is stopped before the answer to its first heartbeat is read, and wakes after its lease."""
+    with staged() as stage:
+        stage.put()
+        process = stage.run.start_node()
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            deal()
+            if message.subject.startswith("$KV.angarium_nodes.") and stage.world.now < 3:
+                process.freeze()
+
+        stage.gate(judge)
+        stage.wait(5.0)
+        process.wake()
+        stage.publish("one")
+        stage.settle()
+
+
 ALL = (
+    first_heartbeat_slept_through,
     zombie_with_a_renewed_lease, late_snapshot_of_a_sleeper, handover_while_snapshots_are_written,
     burial_owed_at_a_takeover, window_shrinks_between_owners, window_set_is_lost, opening_is_lost,
     ping_before_a_crash, owner_key_is_deleted,

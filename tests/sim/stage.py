@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -13,17 +13,17 @@ from streams.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.process import Process
 from tests.sim.run import Run
+from tests.sim.server.sessions import Frame
 
 LIMIT_S = 120.0
 R = "acme.r0"
 URL = "https://example.com/a"
 
-Frame = object
 Deal = Callable[[], None]
 
 
-class Gate:
-    """Stands before the server: `judge` gets each message, and what deals with it when called."""
+class _Messages:
+    """A gate: `judge` gets each message, and what lets the server have it."""
 
     def __init__(self, judge: Callable[[Message, Deal], None]) -> None:
         self._judge = judge
@@ -83,11 +83,10 @@ class Stage:
         async def ask(js: JetStream) -> None:
             subject = self.run.names.control(verb, *receiver.split("."))
             while True:
-                try:
+                with suppress(Unavailable):
                     if msgspec.json.decode((await js.request(subject, b"", 5.0)).data)["ok"]:
                         return
-                except Unavailable:
-                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)
 
         self.do(ask)
 
@@ -127,7 +126,7 @@ class Stage:
         self.checkers.on_start = started
 
     def gate(self, judge: Callable[[Message, Deal], None]) -> None:
-        self.run.server.mishaps = Gate(judge)
+        self.run.server.gate = _Messages(judge)
 
     # ---- time
 

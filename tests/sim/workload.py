@@ -5,7 +5,8 @@ receivers that are put later than their events or taken away, rates, windows, pa
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +25,7 @@ RATES: tuple[dict[str, Any] | None, ...] = (
     None, None, {"limit": 10, "burst": 20}, {"limit": 5, "burst": 1}, {"limit": 1, "burst": 5},
     {"limit": 0.3, "burst": 2}, {"limit": 4, "per": "minute", "burst": 2}, {"limit": 2, "per": "minute"},
 )  # fmt: skip
+AGAIN_S = 0.2
 SOON = {"base_s": 0.05, "cap_s": 0.2}
 
 
@@ -102,8 +104,7 @@ class Workload:
                 await self._change(js, receivers, self.chance.choice(self.receivers))
         for receiver in self.receivers:
             await self._put(receivers, receiver, self._good())
-            while not await self._control(js, "resume", receiver):
-                await asyncio.sleep(0.5)
+            await _until(partial(self._control, js, "resume", receiver))
         self.done = True
         await js.stop()
         await wire.close()
@@ -126,8 +127,11 @@ class Workload:
     async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
         self.run.world.say("the operator puts %s: %s", receiver, policy)
         raw = msgspec.json.encode(policy)
-        while not isinstance(await receivers.put(receiver, raw), Stored):
-            await asyncio.sleep(0.1)
+
+        async def stored() -> bool:
+            return isinstance(await receivers.put(receiver, raw), Stored)
+
+        await _until(stored)
 
     async def _control(self, js: JetStream, verb: str, receiver: str) -> bool:
         subject = self.run.names.control(verb, *receiver.split("."))
@@ -163,3 +167,9 @@ class Workload:
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
         policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
         return {name: value for name, value in policy.items() if value is not None}
+
+
+async def _until(done: Callable[[], Awaitable[bool]]) -> None:
+    """Try it until it is done."""
+    while not await done():  # noqa: ASYNC110  # A retry, with nothing to wait for.
+        await asyncio.sleep(AGAIN_S)

@@ -1,0 +1,68 @@
+"""The promises in a simulated world: some seeds, the scenarios, and proof that neither is blind.
+
+`make sim` and `make sim-mutants` make as many runs as anybody has patience for.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sim import mutants, scenarios
+from tests.sim.hunt import violation
+from tests.sim.world import RunFailed
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 100
+AT_ONCE = 10
+QUICKLY_FOUND = {
+    "ack-before-confirmed": 5, "left-before-parked": 20, "live-snapshots": 20, "checkpoint-ahead": 20,
+    "unparked-early": 20, "dead-letter-unconfirmed": 20, "rate-unconfirmed": 40,
+}  # fmt: skip
+STAGED = [mutant for mutant in mutants.ALL if mutant.scenario is not None]
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
+def test_the_promises_hold_whatever_goes_wrong(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        assert not violation(seed)
+
+
+@pytest.mark.parametrize("scenario", scenarios.ALL, ids=lambda scenario: scenario.__name__)
+def test_the_scenarios_pass(scenario: Callable[[], None]) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize("mutant", STAGED, ids=lambda mutant: mutant.name)
+def test_a_scenario_fails_without_its_rule(mutant: mutants.Mutant) -> None:
+    assert mutant.scenario is not None
+    with mutant(), pytest.raises(RunFailed):
+        mutant.scenario()
+
+
+@pytest.mark.parametrize(("name", "seeds"), QUICKLY_FOUND.items())
+def test_a_rule_that_is_taken_out_is_missed(name: str, seeds: int) -> None:
+    with mutants.BY_NAME[name]():
+        assert any(violation(seed) for seed in range(1, seeds))
+
+
+def test_a_run_is_the_same_whatever_the_hash_seed() -> None:
+    program = (
+        "from tests.sim.run import Run; run = Run(7, trace=True); run.run(); "
+        "print(*run.world.history(), sep='\\n')"
+    )
+    histories = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert histories[0] == histories[1]
+    assert histories[0].count(b"START") > 10
