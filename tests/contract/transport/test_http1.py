@@ -1,4 +1,4 @@
-"""What only our own transport does: it closes idle connections by itself, and hears an answer while it writes."""
+"""What only our own transport does: it closes what is idle by itself, and hears an answer while it writes."""
 
 import asyncio
 from collections.abc import Iterator
