@@ -36,12 +36,15 @@ _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 
 
 class _Prepared(Struct, frozen=True):
-    """What one configuration makes of itself. `headers` are those that are the same on every attempt."""
+    """What a configuration comes to. `headers` are the same on every attempt; the repr keeps them hidden."""
 
     policy: Policy
     target: Target
     secrets: tuple[Secret, ...]
     headers: tuple[Header, ...]
+
+    def __repr__(self) -> str:
+        return f"_Prepared({self.target})"
 
 
 class HttpSender:

@@ -32,13 +32,19 @@ _DETAIL_LENGTH_MAX = 200
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes."""
+    """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes.
+
+    The repr shows the origin alone: headers hold credentials, and bodies are nobody's business.
+    """
 
     target: Target
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     timeout_s: float
     may_start: Callable[[], bool]
+
+    def __repr__(self) -> str:
+        return f"Request({self.target})"
 
 
 class Response(Struct, frozen=True, kw_only=True):
