@@ -34,6 +34,7 @@ from streams.protocol import (
     is_page_part,
     page,
     publish_answer,
+    rfc3339,
     stored_message,
     stream_info,
 )
@@ -127,9 +128,26 @@ class JetStream:
         """The first message of `subject` (may be a wildcard) at or after `sequence`, from the leader."""
         return await self._message(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
 
+    async def first_since(self, stream: str, subject: str, at: float) -> StoredMessage | None:
+        """The first message of `subject` that was stored at the instant `at` or later, from the leader."""
+        return await self._message(stream, {"next_by_subj": subject, "start_time": rfc3339(at)})
+
     async def message(self, stream: str, sequence: int) -> StoredMessage | None:
         """The message at `sequence`, from the leader."""
         return await self._message(stream, {"seq": sequence})
+
+    async def delete(self, stream: str, sequence: int) -> bool:
+        """Drop the message at `sequence`, without overwriting it on the disk; False: there was none.
+
+        The server has one code for "there is none" and "it may not be", hence the second question.
+        """
+        try:
+            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, Reply)
+        except ApiError:
+            if await self.message(stream, sequence) is not None:
+                raise
+            return False
+        return True
 
     async def _message(self, stream: str, which: dict[str, Any]) -> StoredMessage | None:
         reply = await self._find(f"STREAM.MSG.GET.{stream}", which, MessageReply, MESSAGE_NOT_FOUND)

@@ -4,7 +4,7 @@ Only what we use is decoded; what newer servers add is ignored. The shapes are t
 documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -237,3 +237,9 @@ def epoch_of(text: str) -> float:
     whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
     nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)
     return (whole * 1_000_000_000 + nanoseconds) / 1e9
+
+
+def rfc3339(at: float) -> str:
+    """The instant `at` (seconds since the epoch) as the server reads it; the last microsecond before it."""
+    seconds, microseconds = divmod(int(at * 1e6), 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{microseconds:06}Z"

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from streams.errors import Unavailable
 
 FIRST_S = 0.05
 LONGEST_S = 1.0
+PATIENCE_S = 30.0
+"""How long a command, at which somebody waits, holds out without NATS."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Pauses:
@@ -30,4 +33,17 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except Unavailable:
+            await pauses.wait()
+
+
+async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same for a command: raises the last `Unavailable` after `PATIENCE_S`."""
+    pauses, loop = Pauses(), asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while True:
+        try:
+            return await ask(*args, **kwargs)
+        except Unavailable:
+            if loop.time() >= deadline:
+                raise
             await pauses.wait()

@@ -121,6 +121,10 @@ class Names(Struct, frozen=True):
         """Where a delivery is stored."""
         return f"{self.prefix}.deliver.{shard}.{receiver}"
 
+    def deliveries_to(self, receiver: str) -> str:
+        """Where all deliveries to a receiver are stored, for those who do not know the number of shards."""
+        return f"{self.prefix}.deliver.*.{receiver}"
+
     def journal_of(self, shard: int) -> str:
         return f"{self.prefix}.journal.{shard}"
 
@@ -138,6 +142,11 @@ class Names(Struct, frozen=True):
 
     def checkpoint(self, shard: int) -> str:
         return f"$KV.{self.prefix}_actors.{shard}._checkpoint"
+
+    @property
+    def redrive(self) -> str:
+        """The one key of the bucket that is no shard's: what a redrive is about to do."""
+        return f"$KV.{self.prefix}_actors._redrive"
 
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streams.protocol import epoch_of
 from streams.wire import Message
 from tests.sim.server import consumer_config, refusals, stream_config
 from tests.sim.server.consumer import Consumer
@@ -193,6 +194,8 @@ class Api:
                 message = store.last_of(pattern)
             case {"next_by_subj": pattern, **rest} if not rest.keys() - {"seq"}:
                 message = store.next(pattern, rest.get("seq", 1))
+            case {"next_by_subj": pattern, "start_time": instant, **rest} if not rest:
+                message = store.next(pattern, store.sequence_at(round(epoch_of(instant) * 1e9)))
             case {"seq": sequence, **rest} if not rest:
                 message = store.messages.get(sequence)
             case _:

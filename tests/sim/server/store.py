@@ -90,6 +90,11 @@ class Store:
                 return message
         return None
 
+    def sequence_at(self, at_ns: int) -> int:
+        """The first sequence that was stored at the instant or later; behind the last where none was."""
+        stored = (message.sequence for message in self.messages.values() if message.at_ns >= at_ns)
+        return next(stored, self.last + 1)
+
     def last_of(self, pattern: str) -> Stored | None:
         """The newest message that the pattern covers."""
         sequence = max((s[-1] for subject, s in self._matching(pattern)), default=0)

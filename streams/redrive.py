@@ -1,0 +1,221 @@
+"""Sending dead letters again: each exactly once, wherever a command that does it is cut off.
+
+A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It bears a
+mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id and
+mark. So whatever is sent twice is dropped, by JetStream within its window and by the actor within its own;
+and beyond both nothing is sent twice, by the plan (`streams.redrive_turn`):
+
+    begin   finish what an interrupted turn had planned: what was sent is dropped, the rest stays a letter
+    send    plan a page; ask the leader for its letters; send them; drop those that were stored
+    end     end the turn
+
+The letters of a receiver are sent one after the other, in their order.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from streams import messages
+from streams.answers import Answer, Refused, Stored, StreamInfo, Unanswered
+from streams.dead_letters import AT_ONCE, DeadLetters, Letter
+from streams.errors import ApiError, Unavailable
+from streams.fence import IN_FLIGHT
+from streams.jetstream import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, JetStream
+from streams.redrive_turn import Turn
+from streams.repeat import PATIENCE_S, Pauses, patiently
+from streams.topology import Names
+
+GONE = "gone"
+MALFORMED = "malformed"
+TOO_LARGE = "too_large"
+UNSURE = "unsure"
+
+_KEPT = (messages.ID, messages.TYPE, messages.CONTENT_TYPE, messages.TRACEPARENT, messages.TRACESTATE)
+
+
+def mark(letter: Letter) -> str:
+    """What its event is marked with when it is sent again.
+
+    A letter's message id ends in the event's number, or its position where it has none: the same for a letter
+    that was buried twice.
+    """
+    number = letter.headers.get(messages.MESSAGE_ID, "").rpartition(":")[2]
+    return f"dead-{number or letter.sequence}"
+
+
+def headers_again(letter: Letter) -> dict[str, str]:
+    """The headers under which it is sent again."""
+    kept = {name: letter.headers[name] for name in _KEPT if name in letter.headers}
+    message_id = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
+    return kept | {messages.AGAIN: mark(letter), messages.MESSAGE_ID: message_id}
+
+
+def hindrance(letter: Letter) -> str | None:
+    """Why it cannot be sent again; None: it can."""
+    if letter.body_gone:
+        return GONE
+    return MALFORMED if letter.problem else None
+
+
+class Redriven(Struct):
+    """What became of the letters.
+
+    `redriven` were sent; `finished` had been sent already by a command that was interrupted. `left` are the
+    sequences of those that stay, by why: `gone` (there is no body), `malformed`, `too_large` (the stream
+    takes no event of this size), `unsure` (an interrupted command may have sent them, and what it sent is
+    purged). `stopped` says why no more were sent, if so.
+    """
+
+    redriven: int = 0
+    finished: int = 0
+    left: dict[str, list[int]] = field(default_factory=dict)
+    stopped: str = ""
+
+
+class Redrive:
+    """One command's work, in the turn that it has taken. `unsure_too`: what is unsure is sent, too.
+
+    Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Run again, it goes
+    on: what had been sent is not sent again.
+    """
+
+    def __init__(self, js: JetStream, names: Names, turn: Turn, *, unsure_too: bool = False) -> None:
+        self.done = Redriven()
+        self._js = js
+        self._names = names
+        self._turn = turn
+        self._letters = DeadLetters(js, names)
+        self._unsure_too = unsure_too
+        self._unsure: set[int] = set()
+        self._undecided = ""
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def begin(self) -> None:
+        """Finish what an interrupted turn had planned."""
+        plan = self._turn.plan
+        planned = await self._letters.letters(plan.letters)
+        sent = await self._already_sent(planned, plan.after)
+        self._unsure = {letter.sequence for letter in await self._letters.letters(plan.unsure)}
+        # Looked at after the search: what was purged meanwhile may be what was not found.
+        if (await self._deliveries()).first > plan.after + 1:
+            self._unsure |= {letter.sequence for letter in planned}
+        self.done.finished = await self._drop(sent)
+
+    async def send(self, letters: Sequence[Letter]) -> None:
+        """Send a page of letters, if nothing has stopped it before; at most some hundred."""
+        possible = tuple(letter.sequence for letter in letters if self._is_possible(letter))
+        if not possible:
+            return
+        await self._keep(after=(await self._deliveries()).last, letters=possible)
+        sent = await self._send(await self._letters.letters(possible))
+        self.done.redriven += await self._drop(sent)
+        if self._undecided:
+            raise Unavailable(f"{self._undecided}; run it again, and it goes on")
+
+    async def end(self) -> None:
+        """All was sent that was to be, or could be."""
+        await self._keep(letters=(), held=False)
+
+    async def _keep(self, **changes: Any) -> None:
+        await self._turn.keep(unsure=tuple(sorted(self._unsure)), **changes)
+
+    async def _drop(self, sent: set[int]) -> int:
+        dropped = await self._letters.drop(sorted(sent))
+        self._unsure -= sent
+        return dropped
+
+    def _is_possible(self, letter: Letter) -> bool:
+        why = hindrance(letter)
+        if why is None and letter.sequence in self._unsure and not self._unsure_too:
+            why = UNSURE
+        if why is not None:
+            self._leave(letter, why)
+        return why is None
+
+    def _leave(self, letter: Letter, why: str) -> None:
+        self.done.left.setdefault(why, []).append(letter.sequence)
+
+    # ---- sending
+
+    async def _send(self, letters: Iterable[Letter]) -> set[int]:
+        """Send them, receivers side by side; returns which are stored."""
+        sent: set[int] = set()
+        await asyncio.gather(*(self._send_lane(lane, sent) for lane in _by_receiver(letters).values()))
+        return sent
+
+    async def _send_lane(self, lane: list[Letter], sent: set[int]) -> None:
+        for letter in lane:
+            async with self._room:
+                if self.done.stopped or self._undecided:
+                    return
+                match await self._publish(letter):
+                    case Stored():
+                        sent.add(letter.sequence)
+                    case Refused(code=code) if code == MESSAGE_TOO_LARGE:
+                        self._leave(letter, TOO_LARGE)
+                    case Refused(code, text):
+                        self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
+                    case Unanswered(why):
+                        self._undecided = f"letter {letter.sequence} was sent and not confirmed ({why})"
+
+    async def _publish(self, letter: Letter) -> Answer:
+        """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
+        subject, headers = self._names.publish_to(letter.receiver), headers_again(letter)
+        pauses, loop = Pauses(), asyncio.get_running_loop()
+        deadline, in_doubt = loop.time() + PATIENCE_S, False
+        while True:
+            await self._turn.hold()
+            match answer := await self._js.publish(subject, letter.body, headers):
+                case Stored():
+                    return answer
+                case Refused(code, text):
+                    if not in_doubt and code not in IN_FLIGHT:
+                        return answer
+                    why = text
+                case Unanswered(why):
+                    in_doubt = True
+            if loop.time() >= deadline:
+                return Unanswered(why)
+            await pauses.wait()
+
+    # ---- what an interrupted turn has sent
+
+    async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
+        """Which of these letters were sent, by their message ids behind the position `after`."""
+        sent: set[int] = set()
+        end = (await self._deliveries()).last
+        for receiver, lane in _by_receiver(letters).items():
+            ids = {headers_again(letter)[messages.MESSAGE_ID] for letter in lane}
+            found = await self._found(receiver, ids, after, end)
+            sent |= {each.sequence for each in lane if headers_again(each)[messages.MESSAGE_ID] in found}
+        return sent
+
+    async def _found(self, receiver: str, ids: set[str], after: int, end: int) -> set[str]:
+        """Which of these message ids lie between two positions; the leader helps a replica that lags."""
+        stream, subject = self._names.deliveries, self._names.deliveries_to(receiver)
+        found: set[str] = set()
+        while after < end and found != ids:
+            page = (await patiently(self._js.read, stream, subject, after + 1)).messages
+            if not page:
+                message = await patiently(self._js.next_message, stream, subject, after + 1)
+                page = [] if message is None else [message]
+            found |= ids.intersection(each.headers.get(messages.MESSAGE_ID, "") for each in page)
+            after = page[-1].sequence if page else end
+        return found
+
+    async def _deliveries(self) -> StreamInfo:
+        stream = self._names.deliveries
+        info = await patiently(self._js.stream_info, stream)
+        if info is None:
+            raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+        return info
+
+
+def _by_receiver(letters: Iterable[Letter]) -> dict[str, list[Letter]]:
+    lanes: dict[str, list[Letter]] = {}
+    for letter in letters:
+        lanes.setdefault(letter.receiver, []).append(letter)
+    return lanes

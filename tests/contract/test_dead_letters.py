@@ -1,0 +1,153 @@
+"""Dead letters as those see them who look after them: found, read, dropped."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from actors.facts import Burial
+from streams.dead_letters import DeadLetters, Letter, Page, Selection
+from streams.errors import ApiError
+from streams.graveyard import Graveyard
+from streams.jetstream import JetStream
+from streams.topology import Names
+from tests.contract.installation import install, publish
+
+ONE, OTHER, FOREIGN = "acme.billing", "acme.mail", "umbrella.billing"
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+def dead(js: JetStream, names: Names) -> DeadLetters:
+    return DeadLetters(js, names)
+
+
+async def bury(js: JetStream, names: Names, receiver: str, number: int, reason: str = "expired") -> None:
+    """An event that was published, numbered and given up."""
+    position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Id": f"e{number}"})
+    burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
+    await Graveyard(js, names).bury(receiver, burial)
+
+
+async def found(dead: DeadLetters, end: int | None = None, **wanted: object) -> list[int]:
+    """The sequences of the letters that are selected."""
+    pages = dead.pages(Selection(**wanted), await dead.end() if end is None else end)  # type: ignore[arg-type]
+    return [letter.sequence async for page in pages for letter in page.letters]
+
+
+async def all_letters(dead: DeadLetters, sequences: Iterable[int]) -> list[Letter]:
+    letters = await dead.letters(sequences)
+    assert letters
+    return letters
+
+
+async def test_a_letter_says_what_was_published_and_why_it_is_here(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    headers = {"Angarium-Id": "order-7", "Angarium-Type": "order.created"}
+    position = await publish(js, names, ONE, b"\x00body", headers)
+    burial = Burial(position=position, reason="rejected", sequence=7, attempts=5, status=422)
+    await Graveyard(js, names).bury(ONE, burial)
+    letter = await dead.letter(1)
+    assert letter is not None
+    assert (letter.sequence, letter.receiver, letter.body) == (1, ONE, b"\x00body")
+    assert (letter.reason, letter.number, letter.attempts, letter.status) == ("rejected", 7, 5, 422)
+    assert (letter.event_id, letter.type, letter.problem) == ("order-7", "order.created", "")
+    assert not letter.body_gone
+
+
+async def test_a_letter_without_number_and_body(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    await Graveyard(js, names).bury(ONE, Burial(position=77, reason="unknown_receiver"))
+    letter = await dead.letter(1)
+    assert letter is not None
+    assert (letter.number, letter.attempts, letter.status, letter.body_gone) == (None, 0, None, True)
+
+
+async def test_an_installation_without_letters(dead: DeadLetters) -> None:
+    assert await dead.end() == 0
+    assert await found(dead) == []
+    assert await dead.letter(1) is None
+
+
+async def test_without_a_stream_there_is_an_error(js: JetStream, prefix: str) -> None:
+    with pytest.raises(ApiError):
+        await DeadLetters(js, Names(prefix)).end()
+
+
+async def test_letters_of_a_receiver_of_a_tenant_of_all(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    for receiver in (ONE, OTHER, FOREIGN, ONE):
+        await bury(js, names, receiver, await dead.end() + 1)
+    assert await found(dead) == [1, 2, 3, 4]
+    assert await found(dead, receivers="acme.*") == [1, 2, 4]
+    assert await found(dead, receivers=ONE) == [1, 4]
+    assert await found(dead, receivers="acme.nobody") == []
+
+
+async def test_letters_by_reason(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    for number, reason in enumerate(("expired", "rejected", "skipped", "rejected"), 1):
+        await bury(js, names, ONE, number, reason)
+    assert await found(dead, reasons=frozenset({"rejected"})) == [2, 4]
+    assert await found(dead, reasons=frozenset({"expired", "skipped"})) == [1, 3]
+
+
+async def test_letters_by_time(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    for number in range(1, 5):
+        await bury(js, names, (ONE, OTHER)[number % 2], number)
+        await asyncio.sleep(0.002)
+    at = {letter.sequence: letter.at for letter in await all_letters(dead, range(1, 5))}
+    assert await found(dead, since=at[2]) == [2, 3, 4]
+    assert await found(dead, until=at[3]) == [1, 2]
+    assert await found(dead, since=at[2], until=at[4]) == [2, 3]
+    assert await found(dead, since=at[2], receivers=OTHER) == [3]
+    assert await found(dead, since=at[4] + 60) == []
+    assert await found(dead, until=at[1] - 60) == []
+
+
+async def test_letters_come_in_pages_that_say_how_much_is_to_come(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
+    pages: list[Page] = [page async for page in dead.pages(Selection(), 550)]
+    assert [(page.seen, page.unseen) for page in pages] == [(256, 344), (256, 88), (38, 0)]
+    assert [letter.sequence for page in pages for letter in page.letters] == list(range(1, 551))
+
+
+async def test_what_comes_while_one_reads_is_not_read(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    """Otherwise letters that are sent again and come back would be sent for ever."""
+    await bury(js, names, ONE, 1)
+    end = await dead.end()
+    await bury(js, names, ONE, 2)
+    assert await found(dead, end) == [1]
+
+
+async def test_dropped_is_what_was_named(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    for number in range(1, 101):
+        await bury(js, names, ONE, number)
+    told: list[int] = []
+    assert await dead.drop(range(11, 91), told.append) == 80
+    assert sorted(told) == list(range(11, 91))
+    assert await found(dead) == [*range(1, 11), *range(91, 101)]
+
+
+async def test_what_is_not_there_can_be_dropped_too(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    for number in range(1, 4):
+        await bury(js, names, ONE, number)
+    assert await dead.drop([1, 2]) == 2
+    assert await dead.drop([1, 2, 3, 9]) == 1
+    assert await found(dead) == []
+
+
+async def test_what_may_not_be_deleted_is_an_error(js: JetStream, names: Names, dead: DeadLetters) -> None:
+    await bury(js, names, ONE, 1)
+    info = await js.stream_info(names.dead_letters)
+    assert info is not None
+    await js.stream_update(info.config | {"deny_delete": True})
+    with pytest.raises(ApiError):
+        await dead.drop([1])
+    assert await found(dead) == [1]
