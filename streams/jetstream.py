@@ -129,7 +129,10 @@ class JetStream:
         return await self._message(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
 
     async def first_since(self, stream: str, subject: str, at: float) -> StoredMessage | None:
-        """The first message of `subject` that was stored at the instant `at` or later, from the leader."""
+        """The first message of `subject` that was stored since the instant `at`, from the leader.
+
+        Where messages lie microseconds apart, it may be one that was stored just before.
+        """
         return await self._message(stream, {"next_by_subj": subject, "start_time": rfc3339(at)})
 
     async def message(self, stream: str, sequence: int) -> StoredMessage | None:

@@ -240,6 +240,9 @@ def epoch_of(text: str) -> float:
 
 
 def rfc3339(at: float) -> str:
-    """The instant `at` (seconds since the epoch) as the server reads it; the last microsecond before it."""
-    seconds, microseconds = divmod(int(at * 1e6), 1_000_000)
+    """The instant `at` (seconds since the epoch) as the server reads it, rounded down by 1 to 2 µs.
+
+    A float is exact to a quarter of a microsecond, so a message's own `stored_at` never lies after it.
+    """
+    seconds, microseconds = divmod(int(at * 1e6) - 1, 1_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{microseconds:06}Z"

@@ -32,7 +32,7 @@ from streams.versions import read_versioned
 VERSION = 1
 LEASE_S = 10.0
 WAIT = 1.1
-"""So many leases are waited for a turn that may be over: the clocks drift, and something may be on its way."""
+"""So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
 
 
 class Busy(AngariumError):

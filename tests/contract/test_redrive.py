@@ -1,0 +1,375 @@
+"""Dead letters that are sent again: each once, whatever becomes of the commands that do it.
+
+The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
+"""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from actors.facts import Burial
+from streams.answers import StoredMessage
+from streams.clock import SystemTime
+from streams.dead_letters import DeadLetters, Selection
+from streams.errors import Unavailable
+from streams.graveyard import Graveyard
+from streams.jetstream import JetStream
+from streams.messages import stored_event
+from streams.redrive import Redrive, Redriven
+from streams.redrive_turn import Busy, Plan, Turn
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.dying import Died, dying
+from tests.contract.faults import ack_lost, misbehaving, refused, request_lost
+from tests.contract.installation import install, publish
+from tests.contract.waiting import until_true
+
+ONE, OTHER = "acme.billing", "acme.mail"
+LEASE_S = 0.15
+WINDOW_NS = 100_000_000
+"""The least that nats-server takes; less than a lease, so that it is over when a turn changes hands."""
+
+STORE_FULL = 10077
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    names = await install(js, prefix)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+    return names
+
+
+async def bury(js: JetStream, names: Names, receiver: str, *numbers: int) -> None:
+    """Events that were published, numbered and given up; they are purged from the deliveries."""
+    for number in numbers:
+        headers = {"Angarium-Id": f"e{number}", "Angarium-Type": "order.created", "X-Own": "not passed on"}
+        position = await publish(js, names, receiver, b"%d" % number, headers)
+        await Graveyard(js, names).bury(
+            receiver, Burial(position=position, reason="rejected", sequence=number)
+        )
+
+
+async def settle_all(js: JetStream, names: Names) -> None:
+    """What was published is settled, and purged."""
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.purge(names.deliveries, info.last + 1)
+
+
+async def begun(js: JetStream, names: Names, **options: bool) -> Redrive:
+    """A redrive that has its turn."""
+    turn = Turn(js, names, f"run-{id(js)}-{next(_runs)}", SystemTime(), lease_s=LEASE_S)
+    await turn.take()
+    redrive = Redrive(js, names, turn, **options)
+    await redrive.begin()
+    return redrive
+
+
+_runs = iter(range(1_000_000))
+
+
+async def redrive_all(js: JetStream, names: Names, **options: bool) -> Redriven:
+    """What `angarium dead redrive --all` does."""
+    redrive, dead = await begun(js, names, **options), DeadLetters(js, names)
+    async for page in dead.pages(Selection(), await dead.end()):
+        await redrive.send(page.letters)
+    await redrive.end()
+    return redrive.done
+
+
+async def sent(js: JetStream, names: Names, receiver: str = "*.*") -> list[StoredMessage]:
+    """What was sent again, as it is stored."""
+    page = await js.read(names.deliveries, names.deliveries_to(receiver), 1)
+    return [message for message in page.messages if "Angarium-Again" in message.headers]
+
+
+async def letters(js: JetStream, names: Names) -> list[int]:
+    """The letters that there are."""
+    found = (await js.read(names.dead_letters, names.dead("*.*"), 1)).messages
+    return [message.sequence for message in found]
+
+
+# ---- what is sent
+
+
+async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStream, names: Names) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {
+        "Nats-Msg-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x", "X-Own": "x",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12",
+    }  # fmt: skip
+    position = await publish(js, names, ONE, b"\x00body", headers)
+    await Graveyard(js, names).bury(ONE, Burial(position=position, reason="rejected", sequence=7))
+    assert await redrive_all(js, names) == Redriven(redriven=1)
+    (message,) = await sent(js, names, ONE)
+    assert message.data == b"\x00body"
+    assert message.headers == {
+        "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "dead-7",
+        "Nats-Msg-Id": "acme.billing:order-7:dead-7",
+    }  # fmt: skip
+    event = stored_event(message)
+    assert (event.id, event.again, event.malformed) == ("order-7", "dead-7", "")
+    assert await letters(js, names) == []
+
+
+async def test_an_event_without_a_number_is_marked_with_its_position(js: JetStream, names: Names) -> None:
+    position = await publish(js, names, ONE)
+    await Graveyard(js, names).bury(ONE, Burial(position=position, reason="unknown_receiver"))
+    await redrive_all(js, names)
+    (message,) = await sent(js, names)
+    assert message.headers["Angarium-Again"] == f"dead-p{position}"
+
+
+async def test_what_comes_back_is_sent_again_under_another_mark(js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, 7)
+    await redrive_all(js, names)
+    (first,) = await sent(js, names)
+    await Graveyard(js, names).bury(ONE, Burial(position=first.sequence, reason="rejected", sequence=12))
+    await redrive_all(js, names)
+    events = [stored_event(message) for message in await sent(js, names)]
+    assert [(event.id, event.again) for event in events] == [("e7", "dead-7"), ("e7", "dead-12")]
+
+
+async def test_a_receivers_letters_keep_their_order(js: JetStream, names: Names) -> None:
+    for number in range(1, 31):
+        await bury(js, names, (ONE, OTHER)[number % 2], number)
+    assert (await redrive_all(js, names)).redriven == 30
+    for receiver in (ONE, OTHER):
+        bodies = [int(message.data) for message in await sent(js, names, receiver)]
+        assert bodies == sorted(bodies)
+        assert len(bodies) == 15
+
+
+async def test_what_cannot_be_sent_stays_and_is_counted(js: JetStream, names: Names) -> None:
+    await Graveyard(js, names).bury(ONE, Burial(position=99, reason="evicted", sequence=1))
+    position = await publish(js, names, ONE, b"", {"Angarium-Type": "a b"})
+    await Graveyard(js, names).bury(ONE, Burial(position=position, reason="malformed", sequence=2))
+    await bury(js, names, ONE, 3)
+    assert await redrive_all(js, names) == Redriven(redriven=1, left={"gone": [1], "malformed": [2]})
+    assert await letters(js, names) == [1, 2]
+
+
+async def test_a_letter_that_somebody_dropped_meanwhile_is_not_sent(js: JetStream, names: Names) -> None:
+    """A page may come from a replica that lags; the leader has the last word."""
+    await bury(js, names, ONE, 1, 2)
+    dead = DeadLetters(js, names)
+    page = await dead.letters([1, 2])
+    await dead.drop([1])
+    redrive = await begun(js, names)
+    await redrive.send(page)
+    assert [message.data for message in await sent(js, names)] == [b"2"]
+
+
+async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetStream, names: Names) -> None:
+    """The graveyard may bury again after a crash, when JetStream has forgotten the first burial."""
+    info = await js.stream_info(names.dead_letters)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+    position = await publish(js, names, ONE, b"", {"Angarium-Id": "e7"})
+
+    async def twice() -> bool:
+        await Graveyard(js, names).bury(ONE, Burial(position=position, reason="expired", sequence=7))
+        return len(await letters(js, names)) == 2
+
+    await until_true(twice)
+    await redrive_all(js, names)
+    assert len({stored_event(message).key for message in await sent(js, names)}) == 1
+    assert await letters(js, names) == []
+
+
+# ---- what the stream does not take
+
+
+async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, *range(1, 6))
+    await settle_all(js, names)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": 3})
+    done = await redrive_all(js, names)
+    assert done.redriven == 3
+    assert "maximum messages exceeded" in done.stopped
+    assert await letters(js, names) == [4, 5]
+    await settle_all(js, names)
+    assert await redrive_all(js, names) == Redriven(redriven=2)
+    assert [message.data for message in await sent(js, names)] == [b"4", b"5"]
+
+
+async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, 1)
+    position = await publish(js, names, ONE, bytes(4000))
+    await Graveyard(js, names).bury(ONE, Burial(position=position, reason="rejected", sequence=2))
+    await bury(js, names, ONE, 3)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msg_size": 2000})
+    assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
+    assert await letters(js, names) == [2]
+
+
+async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, 1, 2)
+    async with misbehaving(server) as faulty:
+        faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
+        assert (await redrive_all(faulty, names)).redriven == 2
+    assert {message.data for message in await sent(js, names)} == {b"1", b"2"}
+
+
+async def test_a_refusal_after_a_lost_answer_decides_nothing(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try may be the one that filled the stream; the next command finds it."""
+    monkeypatch.setattr("streams.redrive.PATIENCE_S", 0.0)
+    await bury(js, names, ONE, 1)
+    async with misbehaving(server) as faulty:
+        faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])
+        with pytest.raises(Unavailable, match="letter 1 was sent and not confirmed"):
+            await redrive_all(faulty, names)
+    assert await letters(js, names) == [1]
+    assert await redrive_all(js, names) == Redriven(finished=1)
+    assert len(await sent(js, names)) == 1
+
+
+# ---- commands that are cut off
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
+async def test_wherever_a_command_dies_each_letter_is_sent_once(
+    server: Server, js: JetStream, names: Names, heard: bool
+) -> None:
+    """It dies at its first request, then at its second, until it does not get to die any more."""
+    step, died = 0, True
+    while died:
+        step += 1
+        await bury(js, names, ONE, *range(10 * step, 10 * step + 3))
+        await bury(js, names, OTHER, 10 * step + 3)
+        async with dying(server, step, heard=heard) as mortal:
+            try:
+                await redrive_all(mortal, names)
+                died = False
+            except Died:
+                died = True
+        done = await redrive_all(js, names)
+        again = Counter(message.headers["Nats-Msg-Id"] for message in await sent(js, names))
+        assert sorted(again.values()) == [1] * 4, f"it died at request {step}: {again}"
+        assert await letters(js, names) == []
+        assert not done.left
+        await settle_all(js, names)
+    assert step > 15
+
+
+async def interrupted(server: Server, js: JetStream, names: Names, *numbers: int) -> None:
+    """All letters were sent, and the command died before it dropped any."""
+    await bury(js, names, ONE, *numbers)
+    dead = DeadLetters(js, names)
+    async with dying(server, 0, heard=True) as mortal:
+        redrive = await begun(mortal, names)
+        page = await dead.letters(await letters(js, names))
+        mortal.spares_letters = True
+        with pytest.raises(Died):
+            await redrive.send(page)
+    assert len(await sent(js, names)) == len(numbers)
+
+
+async def test_deaths_in_a_row_change_nothing(server: Server, js: JetStream, names: Names) -> None:
+    """Of those that finish what another has begun, each dies one request later than the one before."""
+    await interrupted(server, js, names, *range(1, 6))
+    step, died = 0, True
+    while died:
+        step += 1
+        async with dying(server, step, heard=True) as mortal:
+            try:
+                await redrive_all(mortal, names)
+                died = False
+            except Died:
+                died = True
+    again = Counter(message.data for message in await sent(js, names))
+    assert again == Counter([b"%d" % number for number in range(1, 6)])
+    assert await letters(js, names) == []
+
+
+async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
+    server: Server, js: JetStream, names: Names
+) -> None:
+    await interrupted(server, js, names, 1, 2)
+    for _ in range(300):
+        await publish(js, names, ONE)
+    async with misbehaving(server) as faulty:
+        before = (await sent(js, names))[0].sequence
+        faulty.shown[names.deliveries_to(ONE)].extend([before, before])
+        assert await redrive_all(faulty, names) == Redriven(finished=2)
+    assert len(await sent(js, names)) == 2
+
+
+async def test_where_nothing_tells_any_more_nothing_is_sent_unless_it_is_wanted(
+    server: Server, js: JetStream, names: Names
+) -> None:
+    await interrupted(server, js, names, 1, 2)
+    await publish(js, names, ONE)
+    await settle_all(js, names)
+    await bury(js, names, ONE, 3)
+    for expected in (Redriven(redriven=1, left={"unsure": [1, 2]}), Redriven(left={"unsure": [1, 2]})):
+        assert await redrive_all(js, names) == expected
+    assert await letters(js, names) == [1, 2]
+    await DeadLetters(js, names).drop([1])
+    assert await redrive_all(js, names, unsure_too=True) == Redriven(redriven=1)
+    assert [message.data for message in await sent(js, names)] == [b"3", b"2"]
+    await bury(js, names, ONE, 4)
+    assert await redrive_all(js, names) == Redriven(redriven=1)
+
+
+# ---- several commands
+
+
+async def test_a_turn_that_ended_is_not_waited_for(js: JetStream, names: Names) -> None:
+    waited: list[Plan] = []
+    for run in ("one", "two"):
+        turn = Turn(js, names, run, SystemTime(), lease_s=60)
+        await turn.take(lambda plan, _: waited.append(plan))
+        await turn.keep(held=False)
+    assert waited == []
+
+
+async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) -> None:
+    first = Turn(js, names, "first", SystemTime(), lease_s=LEASE_S)
+    await first.take()
+    waiting = asyncio.Event()
+    second = Turn(js, names, "second", SystemTime(), lease_s=LEASE_S)
+    taking = asyncio.ensure_future(second.take(lambda *_: waiting.set()))
+    await waiting.wait()
+    await first.keep(letters=(1,))
+    with pytest.raises(Busy, match="another redrive is under way"):
+        await taking
+
+
+async def test_who_was_overtaken_sends_nothing_more(js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, 1)
+    slow = await begun(js, names)
+    page = await DeadLetters(js, names).letters([1])
+    quick = await begun(js, names)
+    for sending in (slow.send(page), slow.end()):
+        with pytest.raises(Busy, match="another redrive came between"):
+            await sending
+    assert await sent(js, names) == []
+    await quick.send(page)
+    await quick.end()
+    assert len(await sent(js, names)) == 1
+
+
+async def test_a_lease_that_lapsed_amid_a_page_is_made_sure_of(js: JetStream, names: Names) -> None:
+    turn = Turn(js, names, "first", SystemTime(), lease_s=LEASE_S)
+    await turn.take()
+    step = turn.plan.step
+    await turn.hold()
+    assert turn.plan.step == step
+    await asyncio.sleep(LEASE_S)
+    await turn.hold()
+    assert turn.plan.step == step + 1
+    other = Turn(js, names, "second", SystemTime(), lease_s=LEASE_S)
+    await other.take()
+    with pytest.raises(Busy):
+        await turn.hold()
