@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _commands() -> click.Group:
     from angarium.console.bench import bench
+    from angarium.console.dead import dead
     from angarium.console.demo import demo
     from angarium.console.dev import dev
     from angarium.console.doctor import doctor
@@ -63,7 +64,7 @@ def _commands() -> click.Group:
     def angarium() -> None:
         """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
 
-    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, listen, doctor):
+    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor):
         angarium.add_command(command)
     return angarium
 

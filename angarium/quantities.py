@@ -1,6 +1,7 @@
-"""Rates and sizes as people write them: `10/second`, `256KiB`."""
+"""Rates, sizes and instants as people write them: `10/second`, `256KiB`, `2h` ago."""
 
 import re
+from datetime import datetime
 
 import msgspec
 
@@ -9,11 +10,13 @@ from actors.policy import SECONDS, Rate
 
 _RATE = re.compile(r"\s*([0-9.]+)\s*/\s*([a-z]+)\s*\Z")
 _SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
+_AGE = re.compile(r"\s*(\d+)\s*([smhdw])\s*\Z")
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class BadQuantity(AngariumError):
-    """A rate or a size that cannot be read; the text says how to write it."""
+    """A rate, a size or an instant that cannot be read; the text says how to write it."""
 
 
 def rate(text: str, burst: int | None = None) -> Rate:
@@ -46,3 +49,18 @@ def bytes_text(count: int) -> str:
             return f"{amount:.4g} {unit}"
         amount /= 1024
     return f"{amount:.4g} TiB"
+
+
+def instant(text: str, now: float) -> float:
+    """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone."""
+    if match := _AGE.match(text):
+        return now - int(match[1]) * _UNITS_S[match[2]]
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise BadQuantity(
+            f"{text!r} is not a time; write an age (30s, 15m, 2h, 3d, 1w) or 2026-01-31T12:00:00Z"
+        )
+    return at.timestamp()

@@ -63,14 +63,14 @@ def hindrance(letter: Letter) -> str | None:
 class Redriven(Struct):
     """What became of the letters.
 
-    `redriven` were sent; `finished` had been sent already by a command that was interrupted. `left` are the
-    sequences of those that stay, by why: `gone` (there is no body), `malformed`, `too_large` (the stream
-    takes no event of this size), `unsure` (an interrupted command may have sent them, and what it sent is
-    purged). `stopped` says why no more were sent, if so.
+    `redriven` counts those that were sent. `finished` (by sequence, as below) had been sent already by a
+    command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
+    `too_large` (the stream takes no event of this size), `unsure` (an interrupted command may have sent them,
+    and what it sent is purged). `stopped` says why no more were sent, if so.
     """
 
     redriven: int = 0
-    finished: int = 0
+    finished: list[int] = field(default_factory=list)
     left: dict[str, list[int]] = field(default_factory=dict)
     stopped: str = ""
 
@@ -102,7 +102,8 @@ class Redrive:
         # Looked at after the search: what was purged meanwhile may be what was not found.
         if (await self._deliveries()).first > plan.after + 1:
             self._unsure |= {letter.sequence for letter in planned}
-        self.done.finished = await self._drop(sent)
+        await self._letters.drop(sent)
+        self.done.finished = sorted(sent)
 
     async def send(self, letters: Sequence[Letter]) -> None:
         """Send a page of letters, if nothing has stopped it before; at most some hundred."""
@@ -111,7 +112,7 @@ class Redrive:
             return
         await self._keep(after=(await self._deliveries()).last, letters=possible)
         sent = await self._send(await self._letters.letters(possible))
-        self.done.redriven += await self._drop(sent)
+        self.done.redriven += await self._letters.drop(sent)
         if self._undecided:
             raise Unavailable(f"{self._undecided}; run it again, and it goes on")
 
@@ -121,11 +122,6 @@ class Redrive:
 
     async def _keep(self, **changes: Any) -> None:
         await self._turn.keep(unsure=tuple(sorted(self._unsure)), **changes)
-
-    async def _drop(self, sent: set[int]) -> int:
-        dropped = await self._letters.drop(sorted(sent))
-        self._unsure -= sent
-        return dropped
 
     def _is_possible(self, letter: Letter) -> bool:
         why = hindrance(letter)

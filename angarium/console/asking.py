@@ -1,6 +1,7 @@
 """Asking the owner of a receiver: control requests, as the commands make them."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -55,3 +56,26 @@ async def ask_alone(
 
     async with open_jetstream(settings) as js:
         return await ask(js, installation(settings).names, verb, receiver, timeout_s=timeout_s)
+
+
+async def waiting(js: JetStream, names: Names, receiver: str) -> str:
+    """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
+    try:
+        count = (await ask(js, names, "inspect", receiver))["backlog"]
+    except click.ClickException:
+        count = sum((await js.subjects(names.deliveries, names.deliveries_to(receiver))).values())
+        return f"up to {count} events" if count else ""
+    return f"{count} events" if count else ""
+
+
+async def forget(settings: Settings, receiver: str, agreed: Callable[[str], bool]) -> bool:
+    """Discard what waits; `agreed` is asked with how much that is, if anything does. False: it was not."""
+    from angarium.connecting import installation, open_jetstream
+
+    async with open_jetstream(settings) as js:
+        names = installation(settings).names
+        count = await waiting(js, names, receiver)
+        if count and not agreed(count):
+            return False
+        await ask(js, names, "forget", receiver)
+        return True

@@ -20,17 +20,13 @@ from actors.ids import check_tenant, split_receiver
 from actors.policy import parse
 from angarium import logs, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.console import output
-from angarium.console.asking import ask
+from angarium.console import asking, output
 from angarium.console.members import MEMBERS, parameter
 from angarium.delivery.guard import not_public
 from angarium.delivery.target import InvalidTarget, parse_target
 from angarium.settings import Settings
 from streams.answers import Answer, Refused, Stored, Unanswered
-from streams.jetstream import JetStream
-from streams.partitions import shard_of
 from streams.receivers import WRONG_LAST_SEQUENCE, Configuration, Receivers
-from streams.topology import Settings as Installation
 
 SECRET_BYTES = 32
 
@@ -242,23 +238,12 @@ async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -
     """Remove it; `agreed` is asked with how much waits, if anything does. False: it was not."""
     split_receiver(name)
     async with open_jetstream(settings) as js:
-        of = installation(settings)
-        receivers = Receivers(js, of.names)
+        names = installation(settings).names
+        receivers = Receivers(js, names)
         if await receivers.get(name) is None:
             raise click.ClickException(f"there is no receiver {name}; angarium receiver list shows all")
-        waiting = await _waiting(js, of, name)
+        waiting = await asking.waiting(js, names, name)
         if waiting and not agreed(waiting):
             return False
         _stored(name, await receivers.delete(name))
         return True
-
-
-async def _waiting(js: JetStream, of: Installation, name: str) -> str:
-    """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
-    try:
-        count = (await ask(js, of.names, "inspect", name))["backlog"]
-    except click.ClickException:
-        subject = of.names.delivery(shard_of(*split_receiver(name), of.shards), name)
-        count = (await js.subjects(of.names.deliveries, subject)).get(subject, 0)
-        return f"up to {count} events" if count else ""
-    return f"{count} events" if count else ""

@@ -1,5 +1,6 @@
 """`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
 
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import click
@@ -95,13 +96,8 @@ def rm(name: str, yes: bool, **given: Any) -> None:
     """Remove a receiver. What it has waiting is discarded, on record; it asks before."""
     from angarium.console import configuring
 
-    def agreed(waiting: str) -> bool:
-        if not output.answers_come():
-            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
-        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
-
     settings = flags.settings_of(given)
-    if run(configuring.remove(settings, name, (lambda _: True) if yes else agreed)):
+    if run(configuring.remove(settings, name, _agreement(name, yes=yes))):
         output.say(f"removed {name}")
     else:
         raise click.ClickException(f"{name} was not removed")
@@ -125,6 +121,34 @@ def resume(name: str, **given: Any) -> None:
     output.say(f"{name} goes on")
 
 
+@receiver.command(short_help="Give up the event at the head.")
+@click.argument("name", metavar="TENANT.NAME")
+@flags.takes(*flags.CONNECTION)
+def skip(name: str, **given: Any) -> None:
+    """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
+    _ask("skip", name, given)
+    output.say(f"the event at the head of {name} is a dead letter now")
+
+
+@receiver.command(short_help="Discard what waits for a receiver.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@flags.takes(*flags.CONNECTION)
+def forget(name: str, yes: bool, **given: Any) -> None:
+    """Discard what waits for a receiver, on record, and clear its failures; it asks before.
+
+    Its numbers go on after a gap as large as what was discarded.
+    """
+    from actors.ids import split_receiver
+    from angarium.console import asking
+
+    settings = flags.settings_of(given)
+    split_receiver(name)
+    if not run(asking.forget(settings, name, _agreement(name, yes=yes))):
+        raise click.ClickException(f"{name} keeps what it has waiting")
+    output.say(f"{name} has nothing waiting any more")
+
+
 @receiver.command(short_help="Send a receiver a ping.")
 @click.argument("name", metavar="TENANT.NAME")
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
@@ -139,6 +163,17 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         output.say(f"{name} answered {status} after {answer['latency_ms']:g} ms")
     if error is not None or status is None or not 200 <= status < 300:
         raise click.ClickException(f"{name} did not take the ping: {output.visible(error or str(status))}")
+
+
+def _agreement(name: str, *, yes: bool) -> Callable[[str], bool]:
+    """Asks whether what waits, said in words, may be discarded."""
+
+    def agreed(waiting: str) -> bool:
+        if not output.answers_come():
+            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
+        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
+
+    return (lambda _: True) if yes else agreed
 
 
 def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:

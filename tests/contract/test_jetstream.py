@@ -374,6 +374,26 @@ class TestReading:
         assert info is not None
         assert (info.first, info.last, info.messages) == (6, 5, 0)
 
+    async def test_the_first_since_an_instant(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        at = []
+        for number in range(6):
+            await js.publish(f"{prefix}.{'ab'[number % 2]}", b"")
+            await asyncio.sleep(0.002)
+            message = await js.message(prefix, number + 1)
+            assert message is not None
+            at.append(message.stored_at)
+        for number in range(6):
+            message = await js.first_since(prefix, f"{prefix}.>", at[number])
+            assert message is not None
+            assert message.sequence == number + 1
+        message = await js.first_since(prefix, f"{prefix}.b", at[2])
+        assert message is not None
+        assert message.sequence == 4
+        assert await js.first_since(prefix, f"{prefix}.>", at[5] + 60) is None
+
     async def test_a_stream_without_direct_get_is_read_from_its_leader_only(
         self, js: JetStream, make_stream: MakeStream, prefix: str
     ) -> None:
@@ -393,3 +413,29 @@ class TestReading:
         assert await js.subjects(prefix, f"{prefix}.9.*") == {}
         with pytest.raises(ApiError):
             await js.subjects("nowhere", ">")
+
+
+class TestDeleting:
+    async def test_one_message_and_no_other(
+        self, js: JetStream, make_stream: MakeStream, prefix: str
+    ) -> None:
+        await make_stream()
+        for _ in range(3):
+            await js.publish(f"{prefix}.a", b"")
+        assert await js.delete(prefix, 2) is True
+        assert [message.sequence for message in (await js.read(prefix, ">", 1)).messages] == [1, 3]
+
+    async def test_what_is_not_there(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream()
+        for _ in range(4):
+            await js.publish(f"{prefix}.a", b"")
+        await js.purge(prefix, 2)
+        await js.delete(prefix, 3)
+        for sequence in (1, 3, 9):
+            assert await js.delete(prefix, sequence) is False
+
+    async def test_what_may_not_be_deleted(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
+        await make_stream(deny_delete=True)
+        await js.publish(f"{prefix}.a", b"")
+        with pytest.raises(ApiError):
+            await js.delete(prefix, 1)

@@ -1,0 +1,136 @@
+"""`angarium dead …`: what could not be delivered, looked at, sent again, dropped."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium.console import flags, output
+from angarium.console.looping import run
+
+LIST_MAX = 100
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _filters(command: Command) -> Command:
+    """Gives a command the flags by which letters are selected."""
+    for option in (
+        click.option("--until", metavar="TIME", help="Only letters from before then."),
+        click.option(
+            "--since", metavar="TIME", help="Only letters since then: 2h, 3d, 2026-01-31T12:00:00Z."
+        ),
+        click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these (repeatable)."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Look after dead letters.")
+def dead() -> None:
+    """Look after dead letters: what could not be delivered, kept for 30 days with the reason.
+
+    Reasons: expired, attempts, rejected, overflow, evicted, skipped, unknown_receiver, malformed.
+    """
+
+
+@dead.command("list", short_help="List dead letters.")
+@click.argument("receiver", metavar="[TENANT[.NAME]]", required=False)
+@_filters
+@click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a letter.")
+@flags.takes(*flags.CONNECTION)
+def list_letters(receiver: str | None, limit: int, as_json: bool, **given: Any) -> None:
+    """List dead letters, the oldest first: all, or those of a tenant or a receiver."""
+    from angarium.console import letters
+
+    settings = flags.settings_of(given)
+    wanted = letters.selection(receiver, given)
+    rows, more = run(letters.overview(settings, wanted, limit))
+    if as_json:
+        for row in rows:
+            output.say_json_line(row)
+    else:
+        output.say_table(letters.HEADINGS, [list(row.values()) for row in rows])
+    if more:
+        output.note(f"note: there are more than these {limit}; --limit 0 lists all")
+
+
+@dead.command(short_help="Show a dead letter.")
+@click.argument("letter", type=click.IntRange(1))
+@click.option("--json", "as_json", is_flag=True, help="In JSON; a body that is no text is in base64.")
+@flags.takes(*flags.CONNECTION)
+def show(letter: int, as_json: bool, **given: Any) -> None:
+    """Show a dead letter, by its number in the list, with its headers and its body."""
+    from angarium.console import letters
+
+    found = run(letters.find(flags.settings_of(given), letter))
+    if as_json:
+        output.say_json(letters.document(found))
+        return
+    for line in letters.lines(found):
+        output.say(line)
+
+
+@dead.command(short_help="Send dead letters again.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
+@click.option("--unsure", is_flag=True, help="Also what an interrupted redrive may have sent already.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@flags.takes(*flags.CONNECTION)
+def redrive(
+    which: tuple[str, ...], everything: bool, limit: int | None, unsure: bool, as_json: bool, **given: Any
+) -> None:
+    """Send dead letters to their receivers again, under new numbers, and drop them here.
+
+    Each is sent once, also where this command is cut off: run again, it goes on. It ends by itself when the
+    stream of deliveries is full.
+    """
+    from angarium.console import letters
+
+    settings = flags.settings_of(given)
+    wanted = letters.wanted(which, given, everything=everything)
+    done, missing = run(letters.redrive(settings, wanted, limit, unsure_too=unsure))
+    if as_json:
+        output.say_json(letters.report(done))
+    else:
+        for line in letters.summary(done):
+            output.say(line)
+    if done.stopped:
+        raise click.ClickException(f"{done.stopped}; run it again when events have been settled")
+    if missing:
+        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")
+    if isinstance(wanted, tuple) and done.left:
+        raise click.ClickException("not every letter that was named could be sent")
+
+
+@dead.command(short_help="Drop dead letters.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@flags.takes(*flags.CONNECTION)
+def drop(
+    which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
+) -> None:
+    """Drop dead letters for good. It asks before."""
+    from angarium.console import letters
+
+    def agreed(count: int) -> bool:
+        if not output.answers_come():
+            raise click.UsageError(f"{letters.counted(count)} would be dropped for good; say --yes")
+        return click.confirm(f"drop {letters.counted(count)} for good?", err=True)
+
+    settings = flags.settings_of(given)
+    wanted = letters.wanted(which, given, everything=everything)
+    dropped, missing = run(letters.drop(settings, wanted, limit, (lambda _: True) if yes else agreed))
+    if as_json:
+        output.say_json({"dropped": dropped})
+    else:
+        output.say(f"dropped {letters.counted(dropped)}")
+    if missing:
+        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")
