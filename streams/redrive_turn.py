@@ -30,7 +30,7 @@ from streams.topology import Names
 from streams.versions import read_versioned
 
 VERSION = 1
-LEASE_S = 10.0
+LEASE_S = 5.0
 WAIT = 1.1
 """So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
 

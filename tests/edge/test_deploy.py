@@ -177,6 +177,14 @@ async def test_a_node_may_do_its_work_and_not_change_the_streams(connect: Connec
             assert await node.is_refused(subject)
 
 
+async def test_an_operator_redrives_and_owns_nothing(connect: Connect) -> None:
+    async with connect("operator") as operator:
+        for subject in ("$KV.angarium_actors._redrive", "angarium.deliver.acme.billing"):
+            assert b'"seq"' in await operator.ask(subject, b"{}")
+        for subject in ("$KV.angarium_actors.0._owner", "angarium.journal.0", "angarium.dead.acme.billing"):
+            assert await operator.is_refused(subject)
+
+
 async def test_an_inspector_hears_the_nodes_and_sees_no_secret(connect: Connect) -> None:
     async with connect("node") as node, connect("inspector") as inspector:
         requests = await node.client.subscribe("angarium.ctl.*.*.*")

@@ -1,9 +1,9 @@
-"""Rates and sizes as people write them."""
+"""Rates, sizes and instants as people write them."""
 
 import pytest
 
 from actors.policy import Rate
-from angarium.quantities import BadQuantity, bytes_text, rate, size
+from angarium.quantities import BadQuantity, bytes_text, instant, rate, size
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,23 @@ def test_what_is_no_size(text: str) -> None:
 )
 def test_bytes_for_people(count: int, expected: str) -> None:
     assert bytes_text(count) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30s", 1_000_000_000 - 30), ("15m", 1_000_000_000 - 900), ("2h", 1_000_000_000 - 7_200),
+        (" 3d ", 1_000_000_000 - 259_200), ("1w", 1_000_000_000 - 604_800),
+        ("2026-01-31T12:00:00Z", 1_769_860_800), ("2026-01-31T14:00:00.5+02:00", 1_769_860_800.5),
+    ],
+)  # fmt: skip
+def test_instants(text: str, expected: float) -> None:
+    assert instant(text, 1_000_000_000) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "h", "2y", "-2h", "yesterday", "2026-01-31", "2026-01-31T12:00:00"]
+)
+def test_what_is_no_instant(text: str) -> None:
+    with pytest.raises(BadQuantity, match="is not a time; write an age"):
+        instant(text, 0)

@@ -1,0 +1,284 @@
+"""`angarium dead` in processes of its own: letters are looked at, dropped, sent again to live receivers."""
+
+import asyncio
+import base64
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from streams.answers import Stored
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.wire import Message
+from tests.e2e.commands import Terminal
+from tests.e2e.fleet import Fleet, names
+from tests.e2e.sink import Reply
+
+BILLING = "acme.billing"
+
+
+@pytest.fixture
+def terminal(fleet: Fleet, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, fleet.server.url)
+
+
+async def bury(js: JetStream, receiver: str, number: int, data: bytes = b"{}", **headers: str) -> int:
+    """A letter as the graveyard writes it; returns its sequence."""
+    usual = {
+        "Angarium-Id": f"{receiver}:e{number}", "Nats-Msg-Id": f"{receiver}:{number}",
+        "Angarium-Reason": "rejected", "Angarium-Sequence": str(number), "Angarium-Attempts": "5",
+    }  # fmt: skip
+    given = {f"Angarium-{name.capitalize()}": value for name, value in headers.items()}
+    answer = await js.publish(names.dead(receiver), data, usual | given)
+    assert isinstance(answer, Stored)
+    return answer.sequence
+
+
+async def buried(js: JetStream) -> int:
+    """How many letters there are."""
+    info = await js.stream_info(names.dead_letters)
+    assert info is not None
+    return info.messages
+
+
+# ---- with a node
+
+
+async def test_an_event_that_was_rejected_is_redriven(fleet: Fleet, terminal: Terminal) -> None:
+    """Five times the receiver says no; then somebody mends it, and sends the event again."""
+    fleet.sink.manners[BILLING] = lambda request: Reply(422 if request <= 5 else 200)
+    await fleet.configure([BILLING], retry={"base_s": 0.05, "rejected_attempts": 5})
+    await fleet.start_ready()
+    publish = ("publish", BILLING, "--type", "order.created", "--id")
+    await asyncio.to_thread(terminal.done, *publish, "order-1", '{"n": 1}')
+    await asyncio.to_thread(terminal.done, *publish, "order-2", '{"n": 2}')
+    arrivals = fleet.sink.arrivals[BILLING]
+    await fleet.until(lambda: len(arrivals) == 6, "the next event is delivered")
+
+    row = await asyncio.to_thread(terminal.json, "dead", "list")
+    assert row.pop("at").endswith("Z")
+    assert row == {
+        "letter": 1, "receiver": BILLING, "number": 1, "reason": "rejected", "attempts": 5, "status": 422,
+        "type": "order.created", "id": "order-1", "bytes": 8,
+    }  # fmt: skip
+    assert await asyncio.to_thread(terminal.done, "dead", "redrive", "1") == "redriven 1 letter\n"
+
+    await fleet.until(lambda: len(arrivals) == 7, "the event arrives once more")
+    assert [(each.sequence, each.event_id) for each in arrivals[4:]] == [
+        (1, "order-1"), (2, "order-2"), (3, "order-1"),
+    ]  # fmt: skip
+    request = fleet.sink.latest[BILLING]
+    assert request.body == b'{"n": 1}'
+    again = ("angarium-again", "angarium-event", "content-type", "angarium-attempt")
+    assert [request.headers[name] for name in again] == ["dead-1", "order.created", "application/json", "1"]
+    assert await buried(fleet.js) == 0
+
+
+async def test_a_redrive_that_is_killed_goes_on_and_sends_nothing_twice(
+    fleet: Fleet, terminal: Terminal, rng: random.Random
+) -> None:
+    """JetStream is to forget what it has seen before the command is run again, as if days lay between."""
+    receivers = [f"acme.r{number}" for number in range(20)]
+    await fleet.configure(receivers)
+    await fleet.start_ready()
+    info = await fleet.js.stream_info(names.deliveries)
+    assert info is not None
+    await fleet.js.stream_update(info.config | {"duplicate_window": 100_000_000})
+    for number in range(1, 101):
+        await asyncio.gather(*(bury(fleet.js, receiver, number) for receiver in receivers))
+    letters = await buried(fleet.js)
+
+    killed_at = rng.randrange(200, 1500)
+    redrive = await asyncio.to_thread(terminal.start, "dead", "redrive", "acme")
+    with redrive:
+
+        async def far_enough() -> bool:
+            return await buried(fleet.js) <= letters - killed_at
+
+        await fleet.until_true(far_enough, f"{killed_at} letters are redriven")
+        redrive.kill()
+    assert redrive.returncode == -signal.SIGKILL
+    left = await buried(fleet.js)
+    assert 0 < left < letters
+
+    done = await asyncio.to_thread(terminal.run, "dead", "redrive", "acme", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "did not end in order" in done.stderr
+    told = msgspec.json.decode(done.stdout)
+    assert told["redriven"] + len(told["finished"]) == left
+    await fleet.until(lambda: fleet.sink.total >= letters, "all have arrived")
+    events = Counter(each.event_id for receiver in receivers for each in fleet.sink.arrivals[receiver])
+    assert len(events) == letters
+    assert set(events.values()) == {1}
+    assert await buried(fleet.js) == 0
+
+
+# ---- without one
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with EmbeddedServer(tmp_path_factory.mktemp("nats"), port=0) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def alone(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """One installation for all tests that need no node, each of which has a tenant of its own."""
+    terminal = Terminal(tmp_path_factory.mktemp("cli"), nats_url)
+    terminal.done("setup")
+    return terminal
+
+
+@pytest.fixture
+async def js(alone: Terminal, nats_url: str) -> AsyncIterator[JetStream]:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+def numbers(listed: str) -> list[int]:
+    """Which letters a list shows, in JSON."""
+    return [msgspec.json.decode(line)["letter"] for line in listed.splitlines()]
+
+
+async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, js: JetStream) -> None:
+    first = await bury(js, "list.one", 1)
+    second = await bury(js, "list.two", 1, reason="expired")
+    third = await bury(js, "list.one", 2, reason="skipped")
+
+    def listed(*arguments: str) -> list[int]:
+        return numbers(alone.done("dead", "list", "--json", *arguments))
+
+    assert listed("list") == [first, second, third]
+    assert listed("list.one") == [first, third]
+    assert listed("list", "--reason", "expired", "--reason", "skipped") == [second, third]
+    assert listed("list", "--since", "1h") == [first, second, third]
+    assert listed("list", "--until", "1h") == []
+    assert listed("list", "--until", "2999-01-01T00:00:00Z", "--limit", "2") == [first, second]
+    table = alone.run("dead", "list", "list", "--limit", "1")
+    assert table.stdout.splitlines()[0].startswith("letter\treceiver\tnumber\treason\tat")
+    assert table.stdout.splitlines()[1].startswith(f"{first}\tlist.one\t1\trejected\t")
+    assert "there are more than these 1; --limit 0 lists all" in table.stderr
+
+
+async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, js: JetStream) -> None:
+    text = await bury(js, "show.one", 7, b'{"n":\n 1}\x1b[2J', problem="because")
+    shown = alone.done("dead", "show", str(text))
+    assert shown.startswith(f"letter {text}: show.one #7, rejected, 20")
+    assert "Angarium-Problem   because\n" in shown
+    assert shown.endswith('\n\n{"n":\n 1}\\x1b[2J\n')
+    document = alone.json("dead", "show", str(text))
+    assert (document["body"], document["number"]) == ('{"n":\n 1}\x1b[2J', 7)
+    assert document["headers"]["Angarium-Attempts"] == "5"
+    data = await bury(js, "show.one", 8, b"\xff\x00")
+    assert "a body of 2 bytes that is no text" in alone.done("dead", "show", str(data))
+    assert base64.b64decode(alone.json("dead", "show", str(data))["body_base64"]) == b"\xff\x00"
+    gone = await bury(js, "show.one", 9, b"", body="gone")
+    assert "the body was gone" in alone.done("dead", "show", str(gone))
+    assert alone.json("dead", "show", str(gone))["body"] is None
+    assert "there is no letter 999999" in alone.failed("dead", "show", "999999")
+
+
+async def test_letters_are_dropped_if_that_is_meant(alone: Terminal, js: JetStream) -> None:
+    letters = [await bury(js, "drop.one", number) for number in range(1, 7)]
+    assert "6 letters would be dropped for good; say --yes" in alone.failed("dead", "drop", "drop", status=2)
+    assert alone.done("dead", "drop", "drop", "--limit", "2", "--yes") == "dropped 2 letters\n"
+    assert alone.done("dead", "drop", str(letters[2]), "--yes") == "dropped 1 letter\n"
+    done = alone.run("dead", "drop", str(letters[2]), str(letters[3]), "--yes", "--json")
+    assert (done.returncode, done.stdout) == (1, '{\n  "dropped": 1\n}\n')
+    assert f"there is no letter {letters[2]}" in done.stderr
+    assert numbers(alone.done("dead", "list", "drop", "--json")) == letters[4:]
+    assert alone.json("dead", "drop", "drop.one", "--reason", "rejected", "--yes") == {"dropped": 2}
+    assert alone.json("dead", "drop", "drop.one") == {"dropped": 0}
+
+
+async def test_what_is_redriven_and_what_is_not(alone: Terminal, js: JetStream) -> None:
+    letters = [await bury(js, "again.one", number) for number in range(1, 5)]
+    letters.append(await bury(js, "again.one", 5, b"", body="gone"))
+    letters.append(await bury(js, "again.one", 6, b"", problem="Angarium-Type: no"))
+    assert alone.done("dead", "redrive", "again", "--limit", "1") == "redriven 1 letter\n"
+    told = alone.done("dead", "redrive", "again.one", "--reason", "rejected").splitlines()
+    assert told[0] == "redriven 3 letters"
+    assert told[1].startswith(f"1 letter ({letters[4]}) cannot be redriven, since only the headers could be")
+    assert told[2].startswith(f"1 letter ({letters[5]}) cannot be redriven, since the event is malformed")
+    done = alone.run("dead", "redrive", str(letters[4]), "--json")
+    assert done.returncode == 1
+    assert "not every letter that was named could be sent" in done.stderr
+    assert msgspec.json.decode(done.stdout) == {
+        "redriven": 0, "finished": [], "left": {"gone": [letters[4]]}, "stopped": None,
+    }  # fmt: skip
+    assert f"there is no letter {letters[0]}" in alone.run("dead", "redrive", str(letters[0])).stderr
+
+
+async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
+    for number in range(1, 4):
+        await bury(js, "full.one", number)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": info.messages + 2})
+    done = alone.run("dead", "redrive", "full")
+    await js.stream_update(info.config)
+    assert (done.returncode, done.stdout) == (1, "redriven 2 letters\n")
+    assert "the deliveries take no more: maximum messages exceeded" in done.stderr
+    assert "run it again when events have been settled" in done.stderr
+    assert alone.done("dead", "redrive", "full") == "redriven 1 letter\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("redrive",), "which letters? name them, or a receiver or tenant, or say --all"),
+        (("drop",), "which letters?"),
+        (("redrive", "1", "acme.billing"), "name letters by their numbers, or one receiver or tenant"),
+        (("drop", "1", "--reason", "expired"), "letters are named or selected by flags, not both"),
+        (("drop", "1", "--all"), "letters are named or selected by flags, not both"),
+        (("list", "--reason", "late"), "--reason late: there is no such reason, but expired, attempts"),
+        (("list", "--since", "yesterday"), "'yesterday' is not a time"),
+        (("list", "--until", "2026-01-31T12:00:00"), "is not a time; write an age"),
+        (("list", "1acme"), "tenant '1acme'"),
+        (("show", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_usage(alone: Terminal, arguments: tuple[str, ...], words: str) -> None:
+    assert words in alone.failed("dead", *arguments, status=2)
+
+
+async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetStream) -> None:
+    """This test is the owner."""
+    answers = {
+        "skip": b'{"ok": false, "error": {"code": "nothing_waits", "message": "nothing waits"}}',
+        "forget": b'{"ok": true}',
+        "inspect": b'{"ok": true, "backlog": 3}',
+    }
+
+    def answer(message: Message) -> None:
+        verb = message.subject.split(".")[2]
+        answering.append(asyncio.ensure_future(js.wire.publish(message.reply, answers[verb])))
+
+    answering: list[asyncio.Future[None]] = []
+    await js.wire.subscribe("angarium.ctl.*.own.er", answer)
+    await js.account()
+
+    async def typed(*arguments: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(alone.run, "receiver", *arguments)
+        return done.returncode, done.stdout + done.stderr
+
+    assert await typed("skip", "own.er") == (1, "angarium: nothing waits\n")
+    answers["skip"] = b'{"ok": true}'
+    assert await typed("skip", "own.er") == (0, "the event at the head of own.er is a dead letter now\n")
+    status, said = await typed("forget", "own.er")
+    assert (status, "own.er has 3 events waiting, to be discarded; say --yes" in said) == (2, True)
+    assert await typed("forget", "own.er", "--yes") == (0, "own.er has nothing waiting any more\n")
+    answers["inspect"] = b'{"ok": true, "backlog": 0}'
+    assert await typed("forget", "own.er") == (0, "own.er has nothing waiting any more\n")
