@@ -1,4 +1,4 @@
-"""What version 1 wrote is read for ever: flush, snapshot and checkpoint, each with every member in use.
+"""What version 1 wrote is read for ever: flush, snapshot, checkpoint, plan of a redrive, all members in use.
 
 The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
 leaves them alone; a file is only ever added, for a new `v`.
@@ -40,6 +40,7 @@ from actors.numbering import Frontier, Numbered
 from actors.state import Counters, Open, State
 from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.redrive_turn import Plan
 from streams.snapshots import Snapshot
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -119,6 +120,8 @@ CHECKPOINT = Checkpoint(
     created={"ANGARIUM_JOURNAL": "2027-01-15T08:00:00.123456789Z"},
 )
 
+PLAN = Plan(run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
+
 
 def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes().rstrip(b"\n")
@@ -136,6 +139,10 @@ def test_a_checkpoint_of_version_1() -> None:
     assert decode_checkpoint(golden("checkpoint-v1.json"), "golden") == CHECKPOINT
 
 
+def test_a_plan_of_a_redrive_of_version_1() -> None:
+    assert msgspec.json.decode(golden("redrive-v1.json"), type=Plan) == PLAN
+
+
 @pytest.mark.parametrize(("name", "written"), [
     ("flush-v1.json", encode_flush(
         node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor, at=FLUSH.at,
@@ -143,6 +150,7 @@ def test_a_checkpoint_of_version_1() -> None:
     )),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
     ("checkpoint-v1.json", encode_checkpoint(CHECKPOINT)),
+    ("redrive-v1.json", msgspec.json.encode(PLAN)),
 ])  # fmt: skip
 def test_version_1_is_what_is_written(name: str, written: bytes) -> None:
     """While 1 is the latest version. A change that shows here is one that older nodes meet, too."""

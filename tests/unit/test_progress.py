@@ -1,0 +1,25 @@
+"""The bar of long work: for those who watch, and for nobody else."""
+
+import pytest
+
+from angarium.console import output
+from angarium.console.progress import progress
+
+
+def test_in_a_pipe_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("redriving") as tell:
+        tell(1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_it_shows_how_much_of_how_much(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress("redriving") as tell:
+        tell(17, 42)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "redriving" in shown.err
+    assert "17/42" in shown.err
