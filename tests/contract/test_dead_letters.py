@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,9 @@ async def bury(js: JetStream, names: Names, receiver: str, number: int, reason: 
     await Graveyard(js, names).bury(receiver, burial)
 
 
-async def found(dead: DeadLetters, end: int | None = None, **wanted: object) -> list[int]:
+async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> list[int]:
     """The sequences of the letters that are selected."""
-    pages = dead.pages(Selection(**wanted), await dead.end() if end is None else end)  # type: ignore[arg-type]
+    pages = dead.pages(Selection(**wanted), await dead.end() if end is None else end)
     return [letter.sequence async for page in pages for letter in page.letters]
 
 
