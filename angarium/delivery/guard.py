@@ -1,8 +1,8 @@
 """Which addresses may be connected to: the guard against requests into networks that are not public (SSRF).
- It judges addresses, never spellings: a name is resolved here, every address that it has is judged, and the
+
+It judges addresses, never spellings: a name is resolved here, every address that it has is judged, and the
 transport connects to one of these and to nothing else. So a name that resolves differently a moment later
-(rebinding) finds no gap. A name with one public and one other address is refused whole: nobody honest has
-one.
+(rebinding) finds no gap. A name with one public and one other address is refused whole.
 
 What is not public is IANA's special-purpose registries (RFC 6890 and its updates), the transition mechanisms
 that carry an IPv4 address inside an IPv6 one, and the metadata services of clouds that use a public address.

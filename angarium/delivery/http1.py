@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from angarium.delivery.answer import Answer
-from angarium.delivery.transport import Failure, FailureKind, Response
+from angarium.delivery.transport import Failure, FailureKind, Response, one_line
 
 
 class Owner(Protocol):
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(f"the connection broke: {error}" if error else "the connection was closed")
+        self._end(one_line(f"the connection broke: {error}") if error else "the connection was closed")
         self._answer.release()
         self._owner.closed(self)
 
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         if self._answer.headed:
             self._settle(self._answer.response(self._loop.time() - self._started_at))
         else:
-            self._fail(FailureKind.RESET, f"{why} before the answer's headers ended")
+            self._fail(FailureKind.RESET, f"before the answer's headers ended, {why}")
 
     def _expire(self) -> None:
         if self._answer.headed:

@@ -1,9 +1,11 @@
 """Connections kept between requests, and how many there may be.
- A connection is kept under everything that its identity rests on: scheme, host, port and the address that
+
+A connection is kept under everything that its identity rests on: scheme, host, port and the address that
 was judged; the TLS settings are one context a pool. So a name whose address changes, or that shares an
 address with another name, never gets somebody else's connection. What was idle last is used first, and what
 was idle longest goes first: when it has rested too long, or when room is needed.
- Where a bound is reached an attempt waits in line, under its own deadline; each connection that comes to
+
+Where a bound is reached an attempt waits in line, under its own deadline; each connection that comes to
 rest or closes lets the first of the line try again.
 """
 

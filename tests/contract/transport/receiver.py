@@ -41,6 +41,10 @@ class Peer:
         self._receiver.requests.append(received)
         return received
 
+    async def first_byte(self) -> None:
+        """Wait for a request to begin, and read no more of it."""
+        await self._reader.readexactly(1)
+
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()

@@ -32,6 +32,7 @@ async def test_an_early_answer_counts_and_the_connection_ends(
     post: Post, receiver: Receiver, stay: asyncio.Event
 ) -> None:
     async def script(peer: Peer) -> None:
+        await peer.first_byte()
         await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
         await stay.wait()
 
