@@ -96,8 +96,12 @@ class Names(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Those whose sequences are recorded elsewhere, so that none may be made anew unnoticed."""
-        return (self.events, self.deliveries, self.journal, self.actors)
+        """Those that none may make anew unnoticed.
+
+        The sequences of most are recorded elsewhere. Without the configurations all receivers would count
+        as removed, and what waits for them would be discarded.
+        """
+        return (self.events, self.deliveries, self.journal, self.receivers, self.actors)
 
     def shard_consumer(self, shard: int) -> str:
         return f"shard-{shard}"

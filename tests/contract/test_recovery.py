@@ -241,7 +241,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         snapshots = Snapshots(js, names, await own(js, names, "c"))
         await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, created=created))
 
-    @pytest.mark.parametrize("which", ["events", "deliveries"])
+    @pytest.mark.parametrize("which", ["events", "deliveries", "receivers"])
     async def test_one_that_was_made_anew(
         self, js: JetStream, names: Names, shard: Shard, which: str
     ) -> None:
