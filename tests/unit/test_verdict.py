@@ -149,7 +149,7 @@ def test_a_breach_names_the_receiver_and_what_happened() -> None:
 
 
 def test_a_window_is_judged_as_exactly_as_its_arrivals_were_timed() -> None:
-    """Two tokens and one more at once: one too many by a tenth of a second, unless time was known no better."""
+    """Two tokens and one more at once: too many by a tenth of a second, unless time was known no better."""
     record = Record(name="limited", limit=LIMIT, arrivals=[arrival(n, at=1.0) for n in (1, 2, 3)])
     promise = "never above burst + rate · t"
     assert promise in broken(record)
