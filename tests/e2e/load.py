@@ -55,7 +55,8 @@ class Load:
             ids = [f"{_token(record)}:{number}" for number in range(start, start + count)]
             for first in range(0, count, AT_ONCE):
                 js, some = self._fleet.js, ids[first : first + AT_ONCE]
-                await asyncio.gather(*(publish(js, record.receiver, each, body) for each in some))
+                positions = await asyncio.gather(*(publish(js, record.receiver, each, body) for each in some))
+                assert positions == sorted(positions), "one had to be published again, behind the others"
             record.published += ids
 
     async def pass_some(self, rng: random.Random) -> None:
