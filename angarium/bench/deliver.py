@@ -1,15 +1,14 @@
 """`angarium bench deliver`: one node at full load, and at 500 events a second, beside bare loops.
 
-A server, a node and a sink in processes of their own. The events are published before the node starts, so
-that publishing takes no share of the two figures that matter: deliveries a second, and CPU a delivery.
+A server, a node and a sink in processes of their own. For the figures that matter most, deliveries a second
+and CPU a delivery, the events are published before the node starts, so that publishing takes no share of the
+cores; how many there are while somebody publishes all the time is a figure of its own.
 """
 
 import asyncio
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import click
@@ -18,6 +17,9 @@ from msgspec import Struct
 
 from angarium.bench import loops
 from angarium.bench.sink import Report
+from angarium.bench.sink_process import SinkProcess, running_sink
+from angarium.bench.time_spent import PYTHON, time_spent
+from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
 from streams.answers import Stored
 from streams.connection import ConnectOptions, connect
@@ -30,136 +32,131 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PUBLISHING_MAX = 1000
 LOOK_S = 0.05
 STALLED_S = 30.0
-TICK_S = 0.01
+TICK_S = 0.002
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is measured: receivers and events, bodies of `size` bytes, a steady `rate` for `steady_s`."""
+    """What is measured: receivers and events, bodies of `size` bytes, a steady `rate`.
+
+    Whatever is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells
+    where the time of the node at full load went, and the figures of full load are those of a slowed node.
+    """
 
     receivers: int = 200
     events: int = 60_000
     size: int = 1000
     rate: int = 500
-    steady_s: float = 6.0
-    loop_s: float = 4.0
+    timed_s: float = 5.0
+    profile: Path | None = None
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What came out. Rates are a second, all taken in one run."""
+    """What came out. Rates are a second, all taken in one run; `cpu_us` is of one process for each of them.
+
+    What is said of deliveries without more, and `memory_mb`, is of full load. On a machine that others use,
+    too, the CPU says more than the rates.
+    """
 
     receivers: int
     events: int
+    profiled: bool
     deliveries: float
     aiohttp: float
     http1: float
+    aiohttp_cpu_us: float
+    http1_cpu_us: float
     to_aiohttp: float
     to_http1: float
     appends_per_delivery: float
     cpu_us_per_delivery: float | None
     memory_mb: float | None
+    deliveries_while_publishing: float
     p50_ms: float
     p99_ms: float
+    lost: int
+    repeats: int
     disordered: int
 
 
-class SinkProcess:
-    """The sink, as its starter sees it."""
+class Load(Struct, frozen=True):
+    """Deliveries as the sink saw them, and what the node used for them, start-up left out."""
 
-    def __init__(self, orders: asyncio.StreamWriter, answers: asyncio.StreamReader, port: int) -> None:
-        self._orders = orders
-        self._answers = answers
-        self.url = f"http://127.0.0.1:{port}/"
+    report: Report
+    lost: int
+    cpu_us: float | None = None
+    memory_mb: float | None = None
 
-    async def report(self) -> Report:
-        """What has come since the count began."""
-        return await self._ask(b"report\n")
-
-    async def count(self) -> int:
-        """How many have come since; cheaper than a report."""
-        return (await self._ask(b"count\n")).requests
-
-    async def forget(self) -> None:
-        """Begin to count anew."""
-        await self._ask(b"forget\n")
-
-    async def _ask(self, order: bytes) -> Report:
-        self._orders.write(order)
-        return msgspec.json.decode(await self._answers.readline(), type=Report)
-
-
-@asynccontextmanager
-async def running_sink() -> AsyncIterator[SinkProcess]:
-    """A sink that ends with us: its standard input does."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe
-    )
-    orders, answers = process.stdin, process.stdout
-    if orders is None or answers is None:
-        raise RuntimeError("a process was started with pipes and has none")
-    try:
-        yield SinkProcess(orders, answers, int(await answers.readline()))
-    finally:
-        orders.close()
-        await process.wait()
+    @property
+    def rate(self) -> float:
+        """Deliveries a second, from the first to the last."""
+        return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
 
 
 class Bench:
-    """One run. `tell` hears what is being done."""
+    """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: Plan, directory: Path, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, directory: Path, js: JetStream, sink: SinkProcess, tell: Callable[[str], None]
+    ) -> None:
         self._plan = plan
         self._directory = directory
+        self._js = js
+        self._sink = sink
         self._tell = tell
         self._names = Names()
         self._published = 0
 
-    async def run(self) -> Figures:
-        """Measure. Raises click.ClickException where something was lost, or missing."""
-        plan = self._plan
-        async with (
-            running_sink() as sink,
-            EmbeddedServer(self._directory / "nats", port=0) as server,
-        ):
-            wire = await connect(ConnectOptions(servers=(server.url,)))
-            js = JetStream(wire)
-            await js.start()
-            await setup(js, Settings())
-            await self._configure(js, sink.url)
-            self._tell(f"publish {plan.events} events to {plan.receivers} receivers")
-            await self._publish(js, plan.events)
-            node = LocalNode(self._directory, {"nats": [server.url], "ttl_s": 5.0})
-            try:
-                self._tell("deliver them")
-                await node.start()
-                full = await self._arrived(sink, node, plan.events)
-                used = _used(node.pid)
-                appends = await self._appends(js)
-                self._tell(f"publish and deliver {plan.rate} a second for {plan.steady_s:g} s")
-                steady = await self._steady(js, sink, node)
-            finally:
-                await node.stop()
-            self._tell("POST in bare loops")
-            body = _body(plan.size)
-            aiohttp = await loops.aiohttp_loop(sink.url, body, plan.receivers, plan.loop_s)
-            http1 = await loops.http1_loop(sink.url, body, plan.receivers, plan.loop_s)
-            await js.stop()
-            await wire.close()
-        rate = full.requests / (full.last_at - full.first_at)
+    async def run(self, nats: str) -> Figures:
+        """Measure. Raises click.ClickException where events were not accepted."""
+        plan, tell, sink = self._plan, self._tell, self._sink
+        await self._configure()
+        tell(f"publish {plan.events} events to {plan.receivers} receivers")
+        await self._publish(plan.events)
+        record = self._directory / "profile"
+        node = LocalNode(self._directory, {"nats": [nats]}, (*PYTHON, str(record)) if plan.profile else ())
+        try:
+            tell("deliver them")
+            await node.start()
+            full = await self._arrived(node, plan.events)
+            appends = await self._appends()
+        finally:
+            await node.stop()
+        if plan.profile is not None:
+            plan.profile.write_text(time_spent(record))
+        node = LocalNode(self._directory, {"nats": [nats]})
+        try:
+            await node.start()
+            await node.until_ready()
+            tell(f"publish {plan.events // 2} more and deliver them meanwhile")
+            live = await self._meanwhile(node, plan.events // 2, self._publish(plan.events // 2))
+            tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
+            steady_events = int(plan.rate * plan.timed_s)
+            steady = await self._meanwhile(node, steady_events, self._publish_steadily(steady_events))
+        finally:
+            await node.stop()
+        tell("POST in bare loops")
+        body = _body(plan.size)
+        aiohttp = await loops.aiohttp_loop(sink.url, body, plan.receivers, plan.timed_s)
+        http1 = await loops.http1_loop(sink.url, body, plan.receivers, plan.timed_s)
         return Figures(
-            receivers=plan.receivers, events=plan.events, deliveries=rate, aiohttp=aiohttp, http1=http1,
-            to_aiohttp=rate / aiohttp, to_http1=rate / http1, appends_per_delivery=appends / plan.events,
-            cpu_us_per_delivery=used[0] / plan.events * 1e6 if used else None,
-            memory_mb=used[1] if used else None, p50_ms=steady.p50_ms, p99_ms=steady.p99_ms,
-            disordered=full.disordered + steady.disordered,
+            receivers=plan.receivers, events=plan.events, profiled=plan.profile is not None,
+            deliveries=full.rate, aiohttp=aiohttp.rate, http1=http1.rate,
+            aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
+            to_aiohttp=full.rate / aiohttp.rate, to_http1=full.rate / http1.rate,
+            appends_per_delivery=appends / plan.events,
+            cpu_us_per_delivery=full.cpu_us, memory_mb=full.memory_mb,
+            deliveries_while_publishing=live.rate, p50_ms=steady.report.p50_ms, p99_ms=steady.report.p99_ms,
+            lost=sum(each.lost for each in (full, live, steady)),
+            repeats=sum(each.report.repeats for each in (full, live, steady)),
+            disordered=sum(each.report.disordered for each in (full, live, steady)),
         )  # fmt: skip
 
-    async def _configure(self, js: JetStream, url: str) -> None:
+    async def _configure(self) -> None:
         for number in range(self._plan.receivers):
-            policy = msgspec.json.encode({"url": f"{url}{number}", "secrets": [SECRET]})
-            await js.publish(self._names.receiver(f"bench.r{number}"), policy)
+            policy = msgspec.json.encode({"url": f"{self._sink.url}{number}", "secrets": [SECRET]})
+            await self._js.publish(self._names.receiver(f"bench.r{number}"), policy)
 
-    async def _publish(self, js: JetStream, count: int) -> None:
+    async def _publish(self, count: int) -> None:
         """Publish so many events, to one receiver after the other, as fast as the server takes them."""
         room = asyncio.Semaphore(PUBLISHING_MAX)
 
@@ -167,7 +164,7 @@ class Bench:
             async with room:
                 subject = self._names.publish_to(f"bench.r{number % self._plan.receivers}")
                 headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": "bench.delivery"}
-                answer = await js.publish(subject, _body(self._plan.size), headers)
+                answer = await self._js.publish(subject, _body(self._plan.size), headers)
                 if not isinstance(answer, Stored):
                     raise click.ClickException(f"an event was not accepted: {answer}")
 
@@ -175,33 +172,45 @@ class Bench:
         self._published += count
         await asyncio.gather(*(publish(number) for number in range(first, first + count)))
 
-    async def _arrived(self, sink: SinkProcess, node: LocalNode, count: int) -> Report:
-        """Wait until so many have come, and say what they came to."""
-        moved_at, before = time.monotonic(), 0
-        while (come := await sink.count()) < count:
-            node.check()
-            if come > before:
-                moved_at, before = time.monotonic(), come
-            elif time.monotonic() - moved_at > STALLED_S:
-                raise click.ClickException(f"only {before} of {count} events arrived; see {node.log}")
-            await asyncio.sleep(LOOK_S)
-        return await sink.report()
-
-    async def _steady(self, js: JetStream, sink: SinkProcess, node: LocalNode) -> Report:
-        """Publish at a steady rate."""
-        plan, loop = self._plan, asyncio.get_running_loop()
-        await sink.forget()
-        began_at, sent = loop.time(), 0
-        while (elapsed_s := loop.time() - began_at) < plan.steady_s:
-            due = int(elapsed_s * plan.rate) - sent
-            await self._publish(js, due)
+    async def _publish_steadily(self, count: int) -> None:
+        """Publish so many at the plan's rate."""
+        loop, sent = asyncio.get_running_loop(), 0
+        began_at = loop.time()
+        while sent < count:
+            due = min(count, int((loop.time() - began_at) * self._plan.rate)) - sent
+            await self._publish(due)
             sent += due
             await asyncio.sleep(TICK_S)
-        return await self._arrived(sink, node, sent)
 
-    async def _appends(self, js: JetStream) -> int:
+    async def _meanwhile(self, node: LocalNode, count: int, publishing: Awaitable[None]) -> Load:
+        """Publish so many events and see how they are delivered."""
+        await self._sink.forget()
+        _, load = await asyncio.gather(publishing, self._arrived(node, count))
+        return load
+
+    async def _arrived(self, node: LocalNode, count: int) -> Load:
+        """Wait until so many deliveries have come, or none for long, and say what they came to."""
+        moved_at, come = time.monotonic(), 0
+        began: tuple[int, Usage | None] | None = None
+        while come < count and time.monotonic() - moved_at < STALLED_S:
+            node.check()
+            before, come = come, await self._sink.count()
+            if come > before:
+                moved_at = time.monotonic()
+                began = began or (come, usage(node.pid))
+            await asyncio.sleep(LOOK_S)
+        report, used = await self._sink.report(), usage(node.pid)
+        lost = count - report.deliveries
+        match began:
+            case (first, Usage() as start) if used is not None and report.deliveries > first:
+                cpu_us = (used.cpu_s - start.cpu_s) / (report.deliveries - first) * 1e6
+                return Load(report, lost, cpu_us, used.memory_mb)
+            case _:
+                return Load(report, lost)
+
+    async def _appends(self) -> int:
         """Flushes in the journal, without the claims of the shards."""
-        info = await js.stream_info(self._names.journal)
+        info = await self._js.stream_info(self._names.journal)
         return info.last - Settings().shards if info else 0
 
 
@@ -210,17 +219,18 @@ def _body(size: int) -> bytes:
     return f"{time.time():.6f}".encode().ljust(size, b" ")
 
 
-def _used(pid: int | None) -> tuple[float, float] | None:
-    """CPU seconds and megabytes of a process, where the system tells (Linux)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return None
-    return (int(fields[11]) + int(fields[12])) / 100, pages * 4096 / 1e6
-
-
-async def deliver(plan: Plan, tell: Callable[[str], None]) -> Figures:
+async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
     """Run the bench in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as directory:
-        return await Bench(plan, Path(directory), tell).run()
+    loops.check()
+    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
+        directory = Path(name)
+        async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
+            wire = await connect(ConnectOptions(servers=(server.url,)))
+            js = JetStream(wire)
+            await js.start()
+            try:
+                await setup(js, Settings())
+                return await Bench(plan, directory, js, sink, tell).run(server.url)
+            finally:
+                await js.stop()
+                await wire.close()

@@ -1,14 +1,17 @@
 """Bare loops: what a client can POST to the sink when there is nothing else to do.
 
 They are the measure for Angarium's figures, taken in the same run: as many workers as there are receivers,
-each with one request at a time, the same number of headers, a body of the same size.
+each with one request at a time, as many headers, a body of the same size.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from ipaddress import ip_network
 
 import click
+from msgspec import Struct
 
 from angarium.delivery.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
@@ -19,6 +22,7 @@ HEADERS = {
     "webhook-id": "9bf98cab-ebcd-4a51-bb53-4a46dda338a7",
     "webhook-timestamp": "1795233800",
     "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    "angarium-sequence": "0",  # Which the sink does not count.
     "angarium-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     "angarium-event": "bench.delivery",
     "angarium-attempt": "1",
@@ -27,11 +31,22 @@ HEADERS = {
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
 
+ADDED = ("accept", "accept-encoding")
+"""What aiohttp would send beside them."""
+
+
+class Speed(Struct, frozen=True):
+    """Requests a second, and CPU of this process for each, in microseconds."""
+
+    rate: float
+    cpu_us: float
+
+
 Post = Callable[[], Awaitable[bool]]
 
 
-async def loop(workers: int, seconds: float, post: Post) -> float:
-    """Requests a second of so many workers."""
+async def loop(workers: int, seconds: float, post: Post) -> Speed:
+    """What so many workers come to."""
     until = time.perf_counter() + seconds
     done = 0
 
@@ -42,21 +57,24 @@ async def loop(workers: int, seconds: float, post: Post) -> float:
                 raise click.ClickException("the sink did not answer 200 to a bare loop")
             done += 1
 
-    began_at = time.perf_counter()
+    began_at, used_s = time.perf_counter(), time.process_time()
     await asyncio.gather(*(work() for _ in range(workers)))
-    return done / (time.perf_counter() - began_at)
+    cpu_us = (time.process_time() - used_s) / done * 1e6
+    return Speed(done / (time.perf_counter() - began_at), cpu_us)
 
 
-async def aiohttp_loop(url: str, body: bytes, workers: int, seconds: float) -> float:
-    """Requests a second of a plain aiohttp client. Raises click.ClickException where it is not installed."""
-    try:
-        import aiohttp
-    except ImportError:
-        raise click.ClickException(
-            "the bench compares with aiohttp: pip install 'angarium[dev]'"
-        ) from None
+def check() -> None:
+    """Raises click.ClickException where a loop cannot run, before anything is measured."""
+    if find_spec("aiohttp") is None:
+        raise click.ClickException("the bench compares with aiohttp: pip install 'angarium[bench]'")
+
+
+async def aiohttp_loop(url: str, body: bytes, workers: int, seconds: float) -> Speed:
+    """The speed of a plain aiohttp client."""
+    import aiohttp
+
     connector = aiohttp.TCPConnector(limit=workers)
-    async with aiohttp.ClientSession(connector=connector) as session:
+    async with aiohttp.ClientSession(connector=connector, skip_auto_headers=ADDED) as session:
 
         async def post() -> bool:
             async with session.post(url, data=body, headers=HEADERS) as answer:
@@ -66,10 +84,8 @@ async def aiohttp_loop(url: str, body: bytes, workers: int, seconds: float) -> f
         return await loop(workers, seconds, post)
 
 
-async def http1_loop(url: str, body: bytes, workers: int, seconds: float) -> float:
-    """Requests a second of our own transport, without anything around it."""
-    from ipaddress import ip_network
-
+async def http1_loop(url: str, body: bytes, workers: int, seconds: float) -> Speed:
+    """The speed of our own transport, without anything around it."""
     transport = Http1Transport(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
     request = Request(
         target=parse_target(url),

@@ -1,10 +1,12 @@
 """The sink: a receiver in a process of its own that answers 200 and keeps count, as fast as Python can.
 
 It speaks with whoever started it by lines: it prints its port, then for each line on its standard input one
-line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew.
+line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew. What
+bears no number (the bare loops) is answered, and not counted.
 """
 
 import asyncio
+import math
 import sys
 import time
 from typing import cast
@@ -19,12 +21,16 @@ STAMP = 17
 
 
 class Report(Struct):
-    """What came: how many requests, from when to when, how many out of their receiver's order, how late."""
+    """What came: how many deliveries, how many of them once more, from when to when, and how late.
 
-    requests: int = 0
+    `disordered` are those that came before the one whose number is next.
+    """
+
+    deliveries: int = 0
+    repeats: int = 0
+    disordered: int = 0
     first_at: float = 0.0
     last_at: float = 0.0
-    disordered: int = 0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
 
@@ -33,24 +39,28 @@ class Tally:
     """Of one report."""
 
     def __init__(self) -> None:
-        self.requests = 0
+        self.repeats = 0
+        self.disordered = 0
         self.first_at = 0.0
         self.last_at = 0.0
-        self.disordered = 0
         self.delays: list[float] = []
+
+    @property
+    def deliveries(self) -> int:
+        return len(self.delays)
 
     def report(self) -> Report:
         """What the tally comes to."""
         delays = sorted(self.delays)
         return Report(
-            self.requests, self.first_at, self.last_at, self.disordered,
+            self.deliveries, self.repeats, self.disordered, self.first_at, self.last_at,
             1000 * percentile(delays, 0.50), 1000 * percentile(delays, 0.99),
         )  # fmt: skip
 
 
 def percentile(ordered: list[float], share: float) -> float:
     """The nearest-rank percentile; 0 of nothing."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
 
 
 class Sink:
@@ -61,17 +71,17 @@ class Sink:
         self.highest: dict[bytes, int] = {}
 
     def count(self, url: bytes, sequence: int, stamp: bytes) -> None:
-        """A request came."""
+        """A delivery came."""
         tally, now = self.tally, time.time()
-        tally.requests += 1
+        before = self.highest.get(url, 0)
+        if sequence <= before:
+            tally.repeats += 1
+            return
+        tally.disordered += sequence > before + 1
+        self.highest[url] = sequence
         tally.first_at = tally.first_at or now
         tally.last_at = now
-        if sequence:
-            before = self.highest.get(url, 0)
-            # One above the last, or a repeat of what had come already.
-            tally.disordered += sequence > before + 1
-            self.highest[url] = max(before, sequence)
-            tally.delays.append(now - float(stamp))
+        tally.delays.append(now - float(stamp))
 
 
 class Connection(asyncio.Protocol):
@@ -104,7 +114,8 @@ class Connection(asyncio.Protocol):
         self._body = self._body or body[:STAMP]
 
     def on_message_complete(self) -> None:
-        self._sink.count(self._url, self._sequence, self._body)
+        if self._sequence:
+            self._sink.count(self._url, self._sequence, self._body)
         self._transport.write(ANSWER)
 
 
@@ -119,7 +130,7 @@ async def serve() -> None:
     while line := await lines.readline():
         if line == b"forget\n":
             sink.tally = Tally()
-        report = sink.tally.report() if line == b"report\n" else Report(requests=sink.tally.requests)
+        report = sink.tally.report() if line == b"report\n" else Report(sink.tally.deliveries)
         print(msgspec.json.encode(report).decode(), flush=True)
     server.close()
 

@@ -1,9 +1,12 @@
 """`angarium bench`: what this machine can do, beside bare clients in the same run."""
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from angarium.console import output
-from angarium.console.looping import run_long
+from angarium.console.looping import heed_sigterm, run_long
 
 
 @click.group(short_help="Measure, beside bare clients in the same run.")
@@ -18,33 +21,57 @@ def bench() -> None:
 @click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--events", default=60_000, show_default=True, type=click.IntRange(100))
 @click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
-@click.option("--seconds", default=6.0, show_default=True, help="Of the steady part, at 500 events a second.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Of the steady part, at 500 events a second, and of each bare loop.")  # fmt: skip
+@click.option("--profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, writable=True),
+              help="Write to this file where the node's time went; it slows the node.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
-def deliver(receivers: int, events: int, size: int, seconds: float, as_json: bool) -> None:
-    """Strict receivers, signed events, a server and a node and a sink in processes of their own."""
+def deliver(
+    receivers: int, events: int, size: int, seconds: float, profile: Path | None, as_json: bool
+) -> None:
+    """Strict receivers, signed events, a server and a node and a sink in processes of their own.
+
+    At full load the events are published before the node starts. Ends with 1 if one was lost, repeated or
+    came out of order.
+    """
     from msgspec import to_builtins
 
-    from angarium.bench.deliver import Plan, deliver
+    from angarium.bench.deliver import Figures, Plan, measured
 
-    plan = Plan(receivers=receivers, events=events, size=size, steady_s=seconds)
-    tell = (lambda _: None) if as_json else output.say
-    figures = run_long(deliver(plan, tell))
+    plan = Plan(receivers=receivers, events=events, size=size, timed_s=seconds, profile=profile)
+
+    async def measure() -> Figures:
+        heed_sigterm()
+        return await measured(plan, (lambda _: None) if as_json else output.say)
+
+    figures = run_long(measure())
     if as_json:
         output.say_json(to_builtins(figures))
-        return
+    else:
+        output.say()
+        output.say_table(("measure", "figure"), _rows(figures))
+    if figures.lost or figures.repeats or figures.disordered:
+        wrong = f"{figures.lost} lost, {figures.repeats} repeated, {figures.disordered} out of order"
+        raise click.ClickException(f"not every delivery came as promised: {wrong}")
+
+
+def _rows(figures: Any) -> list[tuple[str, str]]:
     rows = [
-        ("deliveries/s", f"{figures.deliveries:,.0f}"),
+        ("deliveries/s" + " (slowed by the profile)" * figures.profiled, f"{figures.deliveries:,.0f}"),
         ("bare aiohttp loop, requests/s", f"{figures.aiohttp:,.0f}"),
         ("bare http1 loop, requests/s", f"{figures.http1:,.0f}"),
         ("deliveries to aiohttp", f"{figures.to_aiohttp:.2f}"),
         ("deliveries to http1", f"{figures.to_http1:.2f}"),
         ("appends a delivery", f"{figures.appends_per_delivery:.4f}"),
+        ("deliveries/s while publishing", f"{figures.deliveries_while_publishing:,.0f}"),
         ("publish to arrival at 500/s, p50", f"{figures.p50_ms:.1f} ms"),
         ("publish to arrival at 500/s, p99", f"{figures.p99_ms:.1f} ms"),
-        ("out of order", f"{figures.disordered}"),
     ]
     if figures.cpu_us_per_delivery is not None and figures.memory_mb is not None:
         rows.append(("the node's CPU a delivery", f"{figures.cpu_us_per_delivery:.0f} µs"))
         rows.append(("the node's memory", f"{figures.memory_mb:.0f} MB"))
-    output.say()
-    output.say_table(("measure", "figure"), rows)
+    return [
+        *rows,
+        ("a bare aiohttp loop's CPU a request", f"{figures.aiohttp_cpu_us:.0f} µs"),
+        ("a bare http1 loop's CPU a request", f"{figures.http1_cpu_us:.0f} µs"),
+    ]

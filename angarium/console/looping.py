@@ -26,6 +26,14 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def heed_sigterm() -> None:
+    """From here on SIGTERM ends what runs as Ctrl-C does, so that nothing is left behind.
+
+    To be called in the work itself: by then the loop's runner has a handler for Ctrl-C in place.
+    """
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+
+
 def run_long(work: Coroutine[Any, Any, T]) -> T:
     """Run what stays: on uvloop, where there is one."""
     if sys.platform == "win32":

@@ -1,7 +1,6 @@
 """What `angarium demo` does: play the scenario before whoever watches, then judge the records."""
 
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from angarium.console import output
+from angarium.console.looping import heed_sigterm
 from angarium.demo import table
 from angarium.demo.receivers import CAST, DemoReceiver, standard_check
 from angarium.demo.scenario import Scenario
@@ -30,8 +30,7 @@ async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
         raise click.ClickException(
             "the demo verifies signatures with a package of somebody else: pip install standardwebhooks"
         ) from None
-    # SIGTERM ends it as Ctrl-C does, for whom the runner of the event loop has put a handler in place.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    heed_sigterm()
     directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
     kept = False
     try:

@@ -164,4 +164,3 @@ def _turns(receivers: Sequence[DemoReceiver]) -> list[DemoReceiver]:
         for number in range(receiver.role.events)
     ]
     return [receivers[place] for _, place in sorted(turns)]
-

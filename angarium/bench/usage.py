@@ -1,0 +1,24 @@
+"""What a process has used so far, where the system tells (Linux)."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Usage(Struct, frozen=True):
+    """CPU time in seconds, of user and system; memory that is resident, in megabytes."""
+
+    cpu_s: float
+    memory_mb: float
+
+
+def usage(pid: int | None) -> Usage | None:
+    """From /proc (proc(5)); None where there is none, or no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

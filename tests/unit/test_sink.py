@@ -1,0 +1,43 @@
+"""What the bench's sink makes of what comes: figures that would be wrong would be believed."""
+
+from angarium.bench.sink import Sink, percentile
+
+
+def counted(*numbers: int) -> Sink:
+    """A sink to which one receiver's deliveries came under these numbers."""
+    sink = Sink()
+    for number in numbers:
+        sink.count(b"/1", number, b"1795233800.123456")
+    return sink
+
+
+def test_nothing_comes_to_nothing() -> None:
+    report = Sink().tally.report()
+    assert (report.deliveries, report.p50_ms, report.p99_ms) == (0, 0.0, 0.0)
+
+
+def test_deliveries_in_order_are_counted() -> None:
+    report = counted(1, 2, 3).tally.report()
+    assert (report.deliveries, report.repeats, report.disordered) == (3, 0, 0)
+
+
+def test_a_repeat_is_no_delivery() -> None:
+    report = counted(1, 2, 2, 1, 3).tally.report()
+    assert (report.deliveries, report.repeats, report.disordered) == (3, 2, 0)
+
+
+def test_what_overtakes_is_out_of_order() -> None:
+    assert counted(1, 3).tally.report().disordered == 1
+
+
+def test_each_receiver_has_numbers_of_its_own() -> None:
+    sink = counted(1, 2)
+    sink.count(b"/2", 1, b"1795233800.123456")
+    assert sink.tally.report().disordered == 0
+
+
+def test_percentiles_are_of_the_nearest_rank() -> None:
+    assert percentile([], 0.5) == 0.0
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.51) == 3.0
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.99) == 4.0
