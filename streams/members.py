@@ -139,8 +139,9 @@ class Members:
     def stale(self, node: str) -> bool:
         """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
 
-        It is counted from the first look at it, or the last reconnect. A node never heard of is looked at
-        from now on, since it may have come after our last look.
+        It is counted from the first look at it, or the last reconnect; if its key is gone, also from the
+        first look after a TTL without one. A node never heard of is looked at from now on, since it may have
+        come after our last look.
         """
         seen = self._seen.get(node)
         if seen is None:
@@ -215,6 +216,7 @@ class Members:
             elif "KV-Operation" in message.headers:
                 self._seen.pop(node, None)
             message = await self._next(message.sequence + 1)
+        self._give_time(present)
         self._looked_at = began_at
         self._forget(present)
         live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
@@ -230,6 +232,14 @@ class Members:
         seen = self._seen.get(node)
         if seen is None or seen.revision != revision:
             self._seen[node] = _Seen(revision, self._time.boottime())
+
+    def _give_time(self, present: dict[str, None]) -> None:
+        """Where the last look is a TTL ago, a heartbeat may have come and its key expired, unseen."""
+        now = self._time.boottime()
+        if now - self._looked_at >= self._ttl_s:
+            for node, seen in self._seen.items():
+                if node not in present:
+                    self._seen[node] = _Seen(seen.revision, now)
 
     def _is_live(self, node: str) -> bool:
         return self._seen[node].revision > 0 and not self.stale(node)
