@@ -35,10 +35,22 @@ def obey(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 def watch(grace_s: float, command: list[str]) -> int:
     """Runs the command until it ends by itself or by order; returns its status in the shell's manner."""
+    children: list[subprocess.Popen[bytes]] = []
+    told: list[int] = []
+
+    def tell(number: int, _: object) -> None:
+        told.append(number)
+        for each in children:
+            each.terminate()
+
+    # Before the child is there: told to go between its start and this, we would leave it behind.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, tell)
     # close_fds=False hands on what Angarium handed to us: the lock of the store.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: child.terminate())
+    children.append(child)
+    if told:
+        child.terminate()
     threading.Thread(target=obey, args=(child, grace_s), daemon=True).start()
     status = child.wait()
     return status if status >= 0 else 128 - status
