@@ -219,11 +219,12 @@ class TestStale:
         members = await join(looking, "a")
         clocks.turn(10 * DEAD_S)
         assert not members.stale("new")
+        await looking.another_look()
         for _ in range(2):
             clocks.turn(DEAD_S / 2 - 0.01)
             await looking.another_look()
             assert not members.stale("new")
-        clocks.turn(0.03)
+        clocks.turn(0.02)
         await until(lambda: members.stale("new"))
         assert members.live == ("a",)
 
