@@ -26,6 +26,9 @@ RATES: tuple[dict[str, Any] | None, ...] = (
     {"limit": 0.3, "burst": 2}, {"limit": 4, "per": "minute", "burst": 2}, {"limit": 2, "per": "minute"},
 )  # fmt: skip
 AGAIN_S = 0.2
+LATE_S = 5.0
+"""Until then, requests that a sleeping node has kept are dealt with."""
+
 SOON = {"base_s": 0.05, "cap_s": 0.2}
 
 
@@ -102,6 +105,7 @@ class Workload:
                     await self._calm.wait()
             except TimeoutError:
                 await self._change(js, receivers, self.chance.choice(self.receivers))
+        await asyncio.sleep(LATE_S)
         for receiver in self.receivers:
             await self._put(receivers, receiver, self._good())
             await _until(partial(self._control, js, "resume", receiver))
