@@ -229,6 +229,17 @@ class _Client(Client):
         super().__init__()
         self._wants_tls = options.wants_tls()
 
+    async def _flush_pending(self, force_flush: bool = False) -> None:
+        """Never fail for a connection that broke just now, which nats-py notices a moment later.
+
+        Its flusher has ended by then, so that it writes here, at which uvloop raises RuntimeError and asyncio
+        an OSError. Its reading loop is about to connect again, with all subscriptions that there are then.
+        """
+        try:
+            await super()._flush_pending(force_flush)
+        except (OSError, RuntimeError) as error:
+            log.debug("NATS: %s", error)
+
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         return parse_block(headers) if headers else None
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trustme
@@ -48,6 +49,30 @@ def changes(wire: NatsWire) -> list[bool]:
     seen: list[bool] = []
     wire.on_change(seen.append)
     return seen
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the handler is closed"), ConnectionResetError("lost")])
+async def test_a_connection_that_broke_just_now_is_written_to_without_harm(
+    wire: NatsWire, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The event loop knows of it a moment before nats-py does; what is written between the two is not heard
+    of again, as ever in core NATS, but raises nothing. Subscriptions hold."""
+    told, seen, gone = changes(wire), Seen(), await wire.subscribe("gone", Seen())
+    client = wire._client
+    assert client._flusher_task is not None
+    assert client._transport is not None
+    client._flusher_task.cancel()
+    await asyncio.wait({client._flusher_task})
+    monkeypatch.setattr(client._transport, "writelines", Mock(side_effect=error))
+    await wire.publish("nowhere")
+    await wire.subscribe("kept", seen)
+    await gone.unsubscribe()
+    assert wire.connected
+    monkeypatch.undo()
+    client._transport.close()  # type: ignore[no-untyped-call]
+    await until(lambda: told == [False, True])
+    await wire.publish("kept")
+    await seen.first(1)
 
 
 @pytest.mark.parametrize("killed", [True, False])
