@@ -112,7 +112,7 @@ class Shard:
     def _new_inbox(self) -> Inbox:
         return Inbox(
             self._around.js, self._around.names, self.number,
-            on_event=self.host.arrive, on_malformed=self._misaddressed,
+            on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
             created=self._recovery.created[self._around.names.deliveries],
         )  # fmt: skip

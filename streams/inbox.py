@@ -28,9 +28,10 @@ class Inbox:
 
     `on_event` gets the receiver, the event and the reply subject that `ack` will want. `on_malformed` gets
     what no receiver can be called: the two tokens of the subject, position, reply subject and why. Neither
-    may raise. `floor` must not exceed what the confirmed journal says. `created` is when the stream was made
-    that the floor speaks of; without it, the one that is found first. `received` is the highest position
-    handed on since the last RESET (the floor, if none was), `resets` counts them.
+    may raise. `on_broken` hears why nothing will come any more. `floor` must not exceed what the confirmed
+    journal says. `created` is when the stream was made that the floor speaks of; without it, the one that is
+    found first. `received` is the highest position handed on since the last RESET (the floor, if none was),
+    `resets` counts them.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Inbox:
         *,
         on_event: Callable[[str, Event, str], None],
         on_malformed: Callable[[str, int, str, str], None],
+        on_broken: Callable[[str], None],
         may_reset: Callable[[], bool],
         floor: Callable[[], int],
         created: str = "",
@@ -53,6 +55,7 @@ class Inbox:
         self._consumer: str = shard_consumer(names, shard)["durable_name"]
         self._on_event = on_event
         self._on_malformed = on_malformed
+        self._on_broken = on_broken
         self._may_reset = may_reset
         self._floor = floor
         self._prefix = len(names.delivery(shard, ""))
@@ -67,7 +70,7 @@ class Inbox:
         """Begin. The first message comes after the first RESET, which waits for the server and the lease."""
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._send_acks())]
         for task in self._tasks:
-            task.add_done_callback(_report)
+            task.add_done_callback(self._on_end)
 
     async def stop(self) -> None:
         """Hand on nothing more, and send the acks that are due. Does nothing the second time."""
@@ -185,9 +188,7 @@ class Inbox:
                 for reply in replies:
                     await wire.publish(reply, ACK)
 
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler(
-            {"message": "an inbox failed", "exception": error, "task": task}
-        )
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("inbox.broken", extra={"shard": self._shard}, exc_info=error)
+            self._on_broken("its inbox broke")

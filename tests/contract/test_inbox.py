@@ -35,6 +35,7 @@ class Owner:
         self.replies: list[str] = []
         self.floor = 0
         self.within_lease = True
+        self.broken: list[str] = []
         self.refuse: Callable[[Event], bool] = lambda _: False
         self.inbox = Inbox(
             js,
@@ -42,6 +43,7 @@ class Owner:
             SHARD,
             on_event=self._take,
             on_malformed=self._take_malformed,
+            on_broken=self.broken.append,
             may_reset=lambda: self.within_lease,
             floor=lambda: self.floor,
         )
@@ -315,6 +317,26 @@ async def test_a_stream_that_was_made_anew_is_not_read(
     await until(lambda: any("made anew" in getattr(record, "why", "") for record in caplog.records))
     assert owner.positions == [1, 2, 3]
     assert owner.inbox.resets == 1
+
+
+async def test_an_inbox_that_breaks_says_so(
+    js: JetStream, names: Names, owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the defect is: a shard that nobody reads for must not look as if somebody did."""
+    await owner.reading()
+
+    def broken() -> int:
+        raise RuntimeError("a defect")
+
+    owner.inbox._floor = broken
+    owner.inbox._on_gap("to have it read the floor")
+    await until(lambda: bool(owner.broken))
+    assert "inbox.broken" in caplog.messages
+
+
+async def test_an_inbox_that_stops_is_not_broken(owner: Owner) -> None:
+    await owner.inbox.stop()
+    assert not owner.broken
 
 
 async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
