@@ -21,7 +21,7 @@ from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.bench.time_spent import PYTHON, time_spent
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
-from streams.answers import Stored
+from streams.answers import Answer, Stored
 from streams.connection import ConnectOptions, connect
 from streams.embedded import EmbeddedServer
 from streams.jetstream import JetStream
@@ -108,53 +108,63 @@ class Bench:
 
     async def run(self, nats: str) -> Figures:
         """Measure. Raises click.ClickException where events were not accepted."""
-        plan, tell, sink = self._plan, self._tell, self._sink
+        plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()
         tell(f"publish {plan.events} events to {plan.receivers} receivers")
         await self._publish(plan.events)
-        record = self._directory / "profile"
-        node = LocalNode(self._directory, {"nats": [nats]}, (*PYTHON, str(record)) if plan.profile else ())
-        try:
-            tell("deliver them")
-            await node.start()
-            full = await self._arrived(node, plan.events)
-            appends = await self._appends()
-        finally:
-            await node.stop()
-        if plan.profile is not None:
-            plan.profile.write_text(time_spent(record))
-        node = LocalNode(self._directory, {"nats": [nats]})
-        try:
-            await node.start()
-            await node.until_ready()
-            tell(f"publish {plan.events // 2} more and deliver them meanwhile")
-            live = await self._meanwhile(node, plan.events // 2, self._publish(plan.events // 2))
-            tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
-            steady_events = int(plan.rate * plan.timed_s)
-            steady = await self._meanwhile(node, steady_events, self._publish_steadily(steady_events))
-        finally:
-            await node.stop()
+        # Right before what they are compared with: on a shared machine a minute later is another machine.
         tell("POST in bare loops")
         body = _body(plan.size)
-        aiohttp = await loops.aiohttp_loop(sink.url, body, plan.receivers, plan.timed_s)
-        http1 = await loops.http1_loop(sink.url, body, plan.receivers, plan.timed_s)
+        http1 = await loops.http1_loop(url, body, plan.receivers, plan.timed_s)
+        aiohttp = await loops.aiohttp_loop(url, body, plan.receivers, plan.timed_s)
+        tell("deliver what was published")
+        full = await self._full_load(nats)
+        appends = await self._appends()
+        live, steady = await self._while_publishing(nats)
+        reports = [load.report for load in (full, live, steady)]
         return Figures(
             receivers=plan.receivers, events=plan.events, profiled=plan.profile is not None,
             deliveries=full.rate, aiohttp=aiohttp.rate, http1=http1.rate,
-            aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
+            cpu_us_per_delivery=full.cpu_us, aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
             to_aiohttp=full.rate / aiohttp.rate, to_http1=full.rate / http1.rate,
-            appends_per_delivery=appends / plan.events,
-            cpu_us_per_delivery=full.cpu_us, memory_mb=full.memory_mb,
+            appends_per_delivery=appends / plan.events, memory_mb=full.memory_mb,
             deliveries_while_publishing=live.rate, p50_ms=steady.report.p50_ms, p99_ms=steady.report.p99_ms,
-            lost=sum(each.lost for each in (full, live, steady)),
-            repeats=sum(each.report.repeats for each in (full, live, steady)),
-            disordered=sum(each.report.disordered for each in (full, live, steady)),
+            lost=full.lost + live.lost + steady.lost,
+            repeats=sum(report.repeats for report in reports),
+            disordered=sum(report.disordered for report in reports),
         )  # fmt: skip
+
+    async def _full_load(self, nats: str) -> Load:
+        """A node that finds everything published, under a profiler if one is wanted."""
+        record, profile = self._directory / "profile", self._plan.profile
+        node = LocalNode(self._directory, {"nats": [nats]}, (*PYTHON, str(record)) if profile else ())
+        try:
+            await node.start()
+            load = await self._arrived(node, self._plan.events)
+        finally:
+            await node.stop()
+        if profile is not None:
+            profile.write_text(time_spent(record))
+        return load
+
+    async def _while_publishing(self, nats: str) -> tuple[Load, Load]:
+        """A node while somebody publishes: as fast as possible, then at a steady rate."""
+        plan, node = self._plan, LocalNode(self._directory, {"nats": [nats]})
+        fast, slow = plan.events // 2, int(plan.rate * plan.timed_s)
+        try:
+            await node.start()
+            await node.until_ready()
+            self._tell(f"publish {fast} more and deliver them meanwhile")
+            live = await self._meanwhile(node, fast, self._publish(fast))
+            self._tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
+            return live, await self._meanwhile(node, slow, self._publish_steadily(slow))
+        finally:
+            await node.stop()
 
     async def _configure(self) -> None:
         for number in range(self._plan.receivers):
             policy = msgspec.json.encode({"url": f"{self._sink.url}{number}", "secrets": [SECRET]})
-            await self._js.publish(self._names.receiver(f"bench.r{number}"), policy)
+            _stored(await self._js.publish(self._names.receiver(f"bench.r{number}"), policy))
 
     async def _publish(self, count: int) -> None:
         """Publish so many events, to one receiver after the other, as fast as the server takes them."""
@@ -164,9 +174,7 @@ class Bench:
             async with room:
                 subject = self._names.publish_to(f"bench.r{number % self._plan.receivers}")
                 headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": "bench.delivery"}
-                answer = await self._js.publish(subject, _body(self._plan.size), headers)
-                if not isinstance(answer, Stored):
-                    raise click.ClickException(f"an event was not accepted: {answer}")
+                _stored(await self._js.publish(subject, _body(self._plan.size), headers))
 
         first = self._published
         self._published += count
@@ -212,6 +220,11 @@ class Bench:
         """Flushes in the journal, without the claims of the shards."""
         info = await self._js.stream_info(self._names.journal)
         return info.last - Settings().shards if info else 0
+
+
+def _stored(answer: Answer) -> None:
+    if not isinstance(answer, Stored):
+        raise click.ClickException(f"NATS did not accept a message: {answer}")
 
 
 def _body(size: int) -> bytes:
