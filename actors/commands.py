@@ -4,7 +4,9 @@ A command carries everything that `decide` may not know by itself: the time, the
 places in the stream. A step is performed by the shell, which answers with a command.
 """
 
-from msgspec import Struct
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct, field
 
 from actors.bucket import Bucket
 from actors.event import Event
@@ -49,6 +51,12 @@ class GiveUpEvent(Struct, frozen=True):
 
 class DropRepeat(Struct, frozen=True):
     """The event at the head is a repeat."""
+
+    event: Event
+
+
+class AcceptEvent(Struct, frozen=True):
+    """The event gets its number before its first attempt: others may be settled before it."""
 
     event: Event
 
@@ -120,19 +128,23 @@ class MarkBuried(Struct, frozen=True):
 
 
 Command = (
-    RecordOutcome | Adopt | OpenReceiver | GiveUpEvent | DropRepeat | StartAttempt | StartPing | ParkReceiver
-    | UnparkReceiver | ResumeReceiver | RemoveReceiver | MissEvents | RefuseEvent
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvent | DropRepeat | AcceptEvent | StartAttempt | StartPing
+    | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | MissEvents | RefuseEvent
     | MarkBuried
 )  # fmt: skip
 
 
 class Post(Struct, frozen=True):
-    """Make attempt `attempt` of `event`, under number `sequence`. A `free` one has its token already."""
+    """Make attempt `attempt` of `event`, under number `sequence`.
+
+    A `free` one has its token already. An event that is to be `accepted` gets its number on record first.
+    """
 
     event: Event
     sequence: int
     attempt: int
     free: bool
+    accepted: bool = False
 
 
 class Record(Struct, frozen=True):
@@ -216,7 +228,8 @@ Step = Post | Bury | Read | Fetch | Ask | Park | WaitUntil | Rest | Decision
 class View(Struct, frozen=True, kw_only=True):
     """What the shell holds in memory about an actor, and facts say nothing about.
 
-    `head` is the oldest event in memory that is not settled and not in flight. `read_to`: everything of this
+    `head` is the oldest event in memory that has no number yet, `held` are the open events in memory, by
+    position, `in_flight` the positions of those whose attempt is being made. `read_to`: everything of this
     receiver up to there is in memory or settled; `seen`: the highest that is known to have been there.
     `holding`: messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before
     anything starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was
@@ -226,7 +239,8 @@ class View(Struct, frozen=True, kw_only=True):
     """
 
     head: Event | None = None
-    in_flight: int = 0
+    held: Mapping[int, Event] = field(default_factory=dict)
+    in_flight: Collection[int] = ()
     read_to: int = 0
     seen: int = 0
     holding: bool = False

@@ -35,11 +35,12 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     """The receiver did not take it; the next attempt is due at `next_at`.
 
     `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
-    the event, which waits.
+    the event, which waits. `until`: after so many failures in a row the receiver as a whole is left alone.
     """
 
     error: str = ""
     next_at: float = 0.0
+    until: float = 0.0
     rejected: bool = False
     gone: bool = False
 
@@ -75,6 +76,12 @@ class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried")
     """The dead letter of the event at `position` is in its stream."""
 
     position: int
+
+
+class Accepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
+    """The event has its number (relaxed order: later ones may be settled before it)."""
+
+    events: tuple[Numbered, ...]
 
 
 class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started"):
@@ -204,8 +211,8 @@ class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
-    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Started | Repeated | Parked | Unparked
-    | Opened | Removed | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed | Disabled | Pinged
-    | Refused
+    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
+    | Unparked | Opened | Removed | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed | Disabled
+    | Pinged | Refused
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -136,7 +136,7 @@ class Host:
     @property
     def in_flight(self) -> int:
         """Attempts that are being made."""
-        return sum(1 for shell in self.shells.values() if shell.in_flight)
+        return sum(len(shell.in_flight) for shell in self.shells.values())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""

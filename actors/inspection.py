@@ -50,7 +50,7 @@ def inspect(
         "problems": problems,
         "next_sequence": state.frontier.sequence + 1,
         "settled_sequence": state.settled_sequence,
-        "in_flight": view.in_flight,
+        "in_flight": len(view.in_flight),
         "queued": queued,
         "backlog": backlog,
         "parked": state.parked,
@@ -77,7 +77,7 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
         return "offline"
     if state.throttled_until > now:
         return "throttled"
-    if state.open and state.open[0].next_at > now:
+    if _held_until(state, policy) > now:
         return "backing_off"
     return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
 
@@ -86,8 +86,14 @@ def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
     """When the receiver will be tried again by itself; None: at once, or never."""
     if policy is None or policy.paused or state.paused or state.disabled:
         return None
-    at = max(state.throttled_until, state.open[0].next_at if state.open else 0.0)
+    at = max(state.throttled_until, _held_until(state, policy))
     return at if at > now else None
+
+
+def _held_until(state: State, policy: Policy) -> float:
+    """When backoff ends: of the receiver as a whole or, in strict order, of the event that all await."""
+    alone = policy.order == "relaxed" or not state.open
+    return max(state.backoff_until, 0.0 if alone else state.open[0].next_at)
 
 
 def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:

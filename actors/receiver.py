@@ -12,7 +12,8 @@ Rules that the rest leans on:
    Every numbered event reaches the journal with the first fact about it or about a later one, so whoever
    folds the journal numbers alike, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
-   facts in `UNHURRIED` hold nothing up, every other one must be confirmed before anything starts.
+   facts in `UNHURRIED` hold nothing up, every other one must be confirmed before anything starts. Relaxed
+   order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a later one.
 3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
    anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
 4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
@@ -21,24 +22,29 @@ Rules that the rest leans on:
 7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
 """
 
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from actors import commands as c
 from actors import facts as f
+from actors.backoff import backoff_s
 from actors.bucket import Bucket, Limit, next_token_at, refill, take
 from actors.event import Event
 from actors.ids import fraction, stable_hash
 from actors.numbering import Numbered, is_repeat, move, number, resize
 from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
-from actors.state import Open, State
+from actors.state import Open, State, fresh_entry, open_entry, with_entry
 
 PARK_AFTER_S = 2.0
-RETRY_DELAY_MIN_S = 0.05
 BURIALS_MAX = 64
-UNHURRIED = (f.Delivered, f.AttemptFailed, f.Throttled, f.Repeated, f.Parked, f.Unparked, f.Buried)
+OPEN_MAX = 256
+FAILURES_IN_A_ROW_MAX = 5
+UNHURRIED = (
+    f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried
+)  # fmt: skip
 ERROR_LENGTH_MAX = 300
 NEVER = float("inf")
 
@@ -64,6 +70,8 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             )]  # fmt: skip
         case c.DropRepeat(event):
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
+        case c.AcceptEvent(event):
+            return [f.Accepted(receiver=receiver, events=(numbered(state, event),))]
         case c.StartAttempt(event, at, bucket):
             return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
         case c.StartPing(at, bucket):
@@ -113,11 +121,14 @@ def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> l
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         # A time that is over already (0 seconds, a date in the past) asks for nothing: then it is backoff.
-        wait_s = retry_after_s(outcome, at) or _backoff_s(base_s, cap_s, state.throttles + 1, spread)
+        wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, **common)]
     failures = (entry.failures if entry else 0) + 1
+    in_a_row = state.consecutive_failures + 1 - FAILURES_IN_A_ROW_MAX
+    held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
     facts: list[f.Fact] = [f.AttemptFailed(
-        error=_error(outcome), next_at=at + _backoff_s(base_s, cap_s, failures, spread),
+        error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
+        until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
         rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, **common,
     )]  # fmt: skip
     if event is None:
@@ -132,12 +143,6 @@ def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> l
 def _error(outcome: Answered | Failed) -> str:
     text = f"HTTP {outcome.status}" if isinstance(outcome, Answered) else f"{outcome.error}: {outcome.detail}"
     return text[:ERROR_LENGTH_MAX]
-
-
-def _backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
-    """Full jitter: uniform in [0, min(cap, base·2^(k−1))], but never at once."""
-    ceiling = min(cap_s, base_s * 2.0 ** min(failures - 1, 60))
-    return max(RETRY_DELAY_MIN_S, ceiling * spread)
 
 
 def _failing_s(state: State, now: float) -> float:
@@ -175,14 +180,6 @@ def _bucket_under(limit: Limit | None, state: State, command: c.Adopt) -> Bucket
     return replace(command.bucket, tokens=min(command.bucket.tokens, float(limit.burst)))
 
 
-def open_entry(state: State, position: int) -> Open | None:
-    """The open event at `position`, if it is one."""
-    for entry in state.open:
-        if entry.position == position:
-            return entry
-    return None
-
-
 def numbered(state: State, event: Event) -> Numbered:
     """The event with the number that it has, or, as the next in order, now gets."""
     entry = open_entry(state, event.position)
@@ -206,12 +203,10 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _after_outcome(state, fact)
         case f.DeadLettered():
             return _after_dead_letter(state, fact)
+        case f.Accepted(events=events):
+            return _with_open(state, events)
         case f.Started(events=events, bucket=bucket):
-            frontier, opened = state.frontier, state.open
-            for each in events:
-                frontier = number(frontier, each)
-                opened = _with_entry(opened, open_entry(state, each.position) or _entry(each))
-            return replace(state, frontier=frontier, open=opened, bucket=bucket or state.bucket)
+            return replace(_with_open(state, events), bucket=bucket or state.bucket)
         case f.Buried(position=position):
             left = tuple(each for each in state.burials if each.position != position)
             return replace(state, burials=left)
@@ -252,21 +247,29 @@ def evolve(state: State, fact: f.Fact) -> State:
             assert_never(fact)
 
 
+def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
+    frontier, opened = state.frontier, state.open
+    for each in events:
+        frontier = number(frontier, each)
+        opened = with_entry(opened, open_entry(state, each.position) or fresh_entry(each))
+    return replace(state, frontier=frontier, open=opened)
+
+
 def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
     frontier, opened = state.frontier, state.open
     for each in fact.events:
         frontier = number(frontier, each)
-        entry = open_entry(state, each.position) or _entry(each)
+        entry = open_entry(state, each.position) or fresh_entry(each)
         if isinstance(fact, f.Delivered):
             opened = tuple(other for other in opened if other.position != each.position) if opened else ()
         else:
-            opened = _with_entry(opened, _tried(entry, fact))
+            opened = with_entry(opened, _tried(entry, fact))
     state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
     match fact:
         case f.Delivered():
-            counted = replace(state.counters, delivered=state.counters.delivered + len(fact.events))
+            state = _count(state, delivered=len(fact.events))
             return replace(
-                state, counters=counted, failing_since=None, consecutive_failures=0, throttles=0
+                state, failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0
             )
         case f.Throttled():
             until = max(state.throttled_until, fact.until)
@@ -274,8 +277,11 @@ def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
         case f.AttemptFailed():
             if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=1)
+            if fact.at < state.backoff_until:
+                # What was on its way already when the receiver was left alone says nothing new.
+                return _count(state, failed_attempts=1)
             return _count(replace(
-                state, consecutive_failures=state.consecutive_failures + 1,
+                state, consecutive_failures=state.consecutive_failures + 1, backoff_until=fact.until,
                 failing_since=fact.at if state.failing_since is None else state.failing_since,
             ), failed_attempts=1)  # fmt: skip
         case _:
@@ -315,15 +321,8 @@ def _after_refusal(state: State, fact: f.Refused) -> State:
 def _let_go(state: State) -> State:
     """Whatever held the receiver back is over; what is open may be tried at once."""
     return replace(
-        state, throttled_until=0.0, throttles=0, failing_since=None, consecutive_failures=0, disabled="",
-        open=tuple(replace(each, next_at=0.0) for each in state.open),
-    )  # fmt: skip
-
-
-def _entry(event: Numbered) -> Open:
-    return Open(
-        sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
-        again=event.again, source=event.source,
+        state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
+        consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),
     )  # fmt: skip
 
 
@@ -337,11 +336,6 @@ def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
         next_at=fact.until if isinstance(fact, f.Throttled) else fact.next_at,
         status=fact.status,
     )
-
-
-def _with_entry(opened: tuple[Open, ...], entry: Open) -> tuple[Open, ...]:
-    others = (each for each in opened if each.position != entry.position)
-    return tuple(sorted((*others, entry), key=lambda each: each.sequence))
 
 
 def _count(state: State, **more: int) -> State:
@@ -360,25 +354,58 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
         return _step_without_policy(state, view)
     if not state.opened:
         return c.Begin()
-    if not view.in_flight and (not view.adopted or _window_differs(state, policy)):
-        return c.Reconfigure()
-    if view.unconfirmed or view.in_flight:
+    if not view.adopted or _window_differs(state, policy):
+        return c.Rest() if view.in_flight else c.Reconfigure()
+    if view.unconfirmed or len(view.in_flight) >= _width(state, policy):
         return c.Rest()
     head = view.head
     if head and _is_over(state, head):
         return c.Ignore(head)
-    entry = state.open[0] if state.open else None
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
-    if state.parked and all_read and entry is None:
+    if state.parked and all_read and all(each.position > view.seen for each in state.open):
         return c.Unpark()
-    if entry:
-        event = head if head and head.position == entry.position else None
-        return _step_for(state, policy, view, now, event, entry.stored_at)
-    if head:
-        return _step_for(state, policy, view, now, head, head.stored_at)
-    if state.parked:
-        return _step_for(state, policy, view, now, None, state.waiting_since)
-    return c.Rest()
+    return _first(_step_for(state, policy, view, now, entry) for entry in _candidates(state, policy, view))
+
+
+def _width(state: State, policy: Policy) -> int:
+    """How many attempts may be in flight; a relaxed receiver comes back through a single one."""
+    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
+        return 1
+    return policy.concurrency
+
+
+def _candidates(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
+    """Whose turn it may be: open events, and None for the next that has no number.
+
+    Strict order knows one at a time. In relaxed order the open event that is due first stands for all, with
+    the oldest, which expires first.
+    """
+    if policy.order == "strict":
+        yield state.open[0] if state.open else None
+        return
+    idle = [each for each in state.open if each.position not in view.in_flight]
+    if idle:
+        first = min(idle, key=lambda each: (not _hopeless(each, policy), each.next_at))
+        yield first
+        if idle[0] is not first:
+            yield idle[0]
+    if len(state.open) < OPEN_MAX:
+        yield None
+
+
+def _first(steps: Iterator[c.Step]) -> c.Step:
+    """The first step that is owed now, else the first that will be."""
+    waiting: c.Step = c.Rest()
+    for step in steps:
+        match step:
+            case c.Rest():
+                continue
+            case c.WaitUntil(at):
+                if not isinstance(waiting, c.WaitUntil) or at < waiting.at:
+                    waiting = step
+            case _:
+                return step
+    return waiting
 
 
 def _step_without_policy(state: State, view: c.View) -> c.Step:
@@ -408,21 +435,25 @@ def _is_over(state: State, head: Event) -> bool:
     return is_repeat(state.frontier, head)
 
 
-def _step_for(
-    state: State, policy: Policy, view: c.View, now: float, event: Event | None, stored_at: float | None
-) -> c.Step:
-    """What is owed to the oldest waiting event; `event` is None while its body lies in the stream alone."""
-    entry = state.open[0] if state.open else None
+def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Open | None) -> c.Step:
+    """What is owed to an open event, or to the next one that has no number."""
+    event = view.held.get(entry.position) if entry else view.head
+    stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since
+    if entry is None and event is None and not (state.parked and view.read_to < view.seen):
+        return c.Rest()
     expires_at = NEVER if stored_at is None else stored_at + policy.retry.max_age_s
     reason = _hopeless(entry, policy) or ("expired" if now >= expires_at else "")
     if event and event.malformed:
         reason = "malformed"
-    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until)
+    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
     if policy.paused or state.disabled:
         ready_at = NEVER
     if not reason and now < ready_at:
-        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon.
-        return _wait(now, min(ready_at, expires_at), drops=view.holding or view.head is not None)
+        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
+        # relaxed order an event that waits holds nobody back.
+        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
+        drops = not alone and (view.holding or event is not None)
+        return _wait(now, min(ready_at, expires_at), drops=drops)
     if event is None:
         return c.Fetch(entry.position) if entry else c.Read(view.read_to)
     if reason:
@@ -436,8 +467,9 @@ def _step_for(
             return _wait(now, min(next_token_at(filled, state.limit), expires_at), drops=view.holding)
         if state.limit.slow:
             return c.Record(event)
-    sequence = entry.sequence if entry else state.frontier.sequence + 1
-    return c.Post(event, sequence, (entry.attempts if entry else 0) + 1, free)
+    if entry is None:
+        return c.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
+    return c.Post(event, entry.sequence, entry.attempts + 1, free)
 
 
 def _hopeless(entry: Open | None, policy: Policy) -> str:

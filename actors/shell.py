@@ -18,8 +18,8 @@ from actors.outcome import Answered, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.reading import sift
-from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step, open_entry
-from actors.state import State
+from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
+from actors.state import State, open_entry
 from actors.waiting import MAILBOX_MAX, Mailbox
 
 UNCONFIRMED_MAX = 256
@@ -39,7 +39,8 @@ class Shell:
         self.adopted: Policy | None = None
         self.mailbox = Mailbox()
         self.bound: dict[int, Binding] = {}
-        self.in_flight: Event | None = None
+        self.held: dict[int, Event] = {}
+        self.in_flight: dict[int, Event] = {}
         self.bucket: Bucket | None = None
         self.granted = 0
         self.read_to = self.seen = self.known = 0
@@ -115,20 +116,22 @@ class Shell:
             self.park()
 
     def _take_numbered(self, event: Event) -> None:
-        position, head = event.position, self.mailbox.head
+        position = event.position
         if open_entry(self.state, position) is None:
             self._release(position, self.host.recorder.index)
-        elif self.in_flight is None and (head is None or head.position != position):
+        elif not self._has(position):
             if self.state.parked:
                 self._leave(position)
             else:
-                self.mailbox.put_back(event)
+                self.held[position] = event
 
     def _take_known(self, position: int) -> None:
         """It waits in memory, and stays bound; or it was a repeat: all before it is settled, and so is it."""
-        in_flight = self.in_flight is not None and self.in_flight.position == position
-        if not in_flight and not self.mailbox.holds(position):
+        if not self._has(position):
             self._release(position, self.host.recorder.index)
+
+    def _has(self, position: int) -> bool:
+        return position in self.in_flight or position in self.held or self.mailbox.holds(position)
 
     def _leave(self, position: int) -> None:
         """It lies in the stream, and its turn comes when it is read from there."""
@@ -167,8 +170,7 @@ class Shell:
 
     def poke(self) -> None:
         """Something happened: do what is owed."""
-        post = self._advance()
-        if post is not None and self.policy is not None:
+        while (post := self._advance()) is not None and self.policy is not None:
             self.host.spawn(self._attempt(post, self.policy))
 
     def view(self) -> c.View:
@@ -176,7 +178,8 @@ class Shell:
         host = self.host
         return c.View(
             head=self.mailbox.head,
-            in_flight=1 if self.in_flight else 0,
+            held=self.held,
+            in_flight=self.in_flight,
             read_to=self.read_to,
             seen=self.seen,
             holding=bool(self.bound),
@@ -200,7 +203,10 @@ class Shell:
             match step:
                 case c.Post():
                     self._take_token(now, step.free)
-                    self.in_flight, self.granted = self.mailbox.pop(), 0
+                    if step.accepted:
+                        self.record(c.AcceptEvent(step.event))
+                    self._take_out(step.event)
+                    self.in_flight[step.event.position], self.granted = step.event, 0
                     return step
                 case c.Rest() | c.WaitUntil():
                     if not view.unconfirmed:
@@ -225,14 +231,15 @@ class Shell:
     def _decide_step(self, step: c.Decision, now: float) -> None:
         match step:
             case c.GiveUp(event, reason):
-                self._let_go(c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
+                self._let_go(event, c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
             case c.Ignore(event):
-                self._let_go(c.DropRepeat(event))
+                self._let_go(event, c.DropRepeat(event))
             case c.Refuse(event, reason):
-                self._let_go(c.RefuseEvent(event.position, reason, now))
+                self._let_go(event, c.RefuseEvent(event.position, reason, now))
             case c.Record(event):
                 self._take_token(now, free=False)
-                self.granted = event.position
+                self._take_out(event)
+                self.held[event.position], self.granted = event, event.position
                 self.record(c.StartAttempt(event, now, self.bucket))
             case c.Begin():
                 window = self.policy.dedup_window if self.policy else 0
@@ -248,10 +255,15 @@ class Shell:
             case _:
                 assert_never(step)
 
-    def _let_go(self, command: c.GiveUpEvent | c.DropRepeat | c.RefuseEvent) -> None:
-        """The event at the head gets no attempt."""
+    def _let_go(self, event: Event, command: c.GiveUpEvent | c.DropRepeat | c.RefuseEvent) -> None:
+        """The event gets no attempt."""
         self.record(command)
-        self._release(self.mailbox.pop().position, self.host.recorder.index)
+        self._take_out(event)
+        self._release(event.position, self.host.recorder.index)
+
+    def _take_out(self, event: Event) -> None:
+        if self.held.pop(event.position, None) is None:
+            self.mailbox.pop()
 
     @property
     def _taken_to(self) -> int:
@@ -275,10 +287,13 @@ class Shell:
 
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()
-        self.in_flight = None
+        del self.in_flight[event.position]
         self.host.landed()
         if isinstance(outcome, NotSent):
-            self.mailbox.put_back(event)
+            if open_entry(self.state, event.position) is None:
+                self.mailbox.put_back(event)
+            else:
+                self.held[event.position] = event
             return
         if isinstance(outcome, Answered):
             self.last_answer = outcome
@@ -286,8 +301,8 @@ class Shell:
         entry = open_entry(self.state, event.position)
         if entry is None:
             self._release(event.position, self.host.recorder.index)
-        elif not self.state.parked or entry.next_at - now <= PARK_AFTER_S:
-            self.mailbox.put_back(event)
+        elif entry.next_at - now <= PARK_AFTER_S:
+            self.held[event.position] = event
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None where there is no limit."""
@@ -318,7 +333,7 @@ class Shell:
         """Drop the waiting events from memory, on record; they lie in the stream."""
         now = self.host.clock.now()
         waiting = [each.stored_at for each in self.state.open]
-        waiting += [each.stored_at for each in (self.in_flight, self.mailbox.head) if each]
+        waiting += [each.stored_at for each in (*self.in_flight.values(), self.mailbox.head) if each]
         parked = self.state.parked
         self.record(c.ParkReceiver(now, min(waiting, default=None)))
         if not parked:
@@ -326,8 +341,8 @@ class Shell:
         for position in list(self.bound):
             self._leave(position)
         self.mailbox.clear()
-        in_flight = self.in_flight.position if self.in_flight else 0
-        self.read_to = max(self.state.frontier.position, in_flight)
+        self.held.clear()
+        self.read_to = max(self.state.frontier.position, *self.in_flight, 0)
 
     # ---- reading the backlog
 
@@ -359,10 +374,10 @@ class Shell:
 
     def _take_fetched(self, step: c.Step, event: Event | None) -> None:
         position = step.position if isinstance(step, c.Fetch) else 0
-        if self.in_flight or self.mailbox.holds(position) or open_entry(self.state, position) is None:
+        if self._has(position) or open_entry(self.state, position) is None:
             return
         if event is not None:
-            self.mailbox.put_back(event)
+            self.held[position] = event
         else:
             now = self.host.clock.now()
             self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
@@ -439,6 +454,7 @@ class Shell:
         for bound in [each for each in self.bound if each <= position]:
             self._release(bound, self.host.recorder.index)
         self.mailbox.drop_to(position)
+        self.held.clear()
         self.read_to = max(self.read_to, position)
         self.seen = max(self.seen, position)
 
@@ -457,8 +473,9 @@ class Shell:
         return (
             self.loaded
             and self.state is self.confirmed
-            and not (self.mailbox or self.bound or self.in_flight or self.pinging or self.busy_reading)
-            and not (self.asking or self.burying or self.state.burials or self.state.parked)
+            and not (self.mailbox or self.held or self.bound or self.in_flight or self.pinging)
+            and not (self.busy_reading or self.asking or self.burying)
+            and not (self.state.burials or self.state.parked)
             and self._timer is None
         )
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from actors.bucket import Bucket, Limit
 from actors.facts import Burial, OutcomeFact
-from actors.numbering import Frontier
+from actors.numbering import Frontier, Numbered
 
 
 class Open(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,9 +44,10 @@ class Counters(Struct, frozen=True, kw_only=True):
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
-    The frontier and the open events (strict order: at most one) are the numbering; `bucket` is the last one
-    recorded, under the `limit` recorded last; `throttled_until`, `failing_since` and `disabled` hold the
-    receiver as a whole back; `waiting_since` is when the oldest event in the stream alone was stored.
+    The frontier and the open events (strict order opens one at a time) are the numbering; `bucket` is the
+    last one recorded, under the `limit` recorded last; `throttled_until`, `backoff_until`, `failing_since`
+    and `disabled` hold the receiver as a whole back; `waiting_since` is when the oldest event in the stream
+    alone was stored.
     """
 
     receiver: str
@@ -60,6 +61,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: str = ""
     throttled_until: float = 0.0
     throttles: int = 0
+    backoff_until: float = 0.0
     failing_since: float | None = None
     consecutive_failures: int = 0
     parked: bool = False
@@ -86,3 +88,25 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.parked:
             needed.append(self.frontier.position + 1)
         return min(needed, default=None)
+
+
+def open_entry(state: State, position: int) -> Open | None:
+    """The open event at `position`, if it is one."""
+    for entry in state.open:
+        if entry.position == position:
+            return entry
+    return None
+
+
+def fresh_entry(event: Numbered) -> Open:
+    """An open event that was not tried yet."""
+    return Open(
+        sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
+        again=event.again, source=event.source,
+    )  # fmt: skip
+
+
+def with_entry(opened: tuple[Open, ...], entry: Open) -> tuple[Open, ...]:
+    """The open events with `entry` as it is now, in the order of their numbers."""
+    others = (each for each in opened if each.position != entry.position)
+    return tuple(sorted((*others, entry), key=lambda each: each.sequence))

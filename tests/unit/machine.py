@@ -9,7 +9,7 @@ from actors.event import Event
 from actors.outcome import Answered, Failed
 from actors.policy import Policy, Rate, Retry
 from actors.receiver import decide, evolve, next_step
-from actors.state import State
+from actors.state import State, open_entry
 
 NOW = 1_700_000_000.0
 URL = "https://example.com/hook"
@@ -75,6 +75,9 @@ class Actor:
         """An attempt comes back."""
         return self.do(c.RecordOutcome(given, outcome, at, bucket))
 
-    def step(self, now: float = NOW, **view: Any) -> c.Step:
-        """What is owed, in a memory as `view` says."""
-        return next_step(self.state, self.policy, c.View(**view), now)
+    def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> c.Step:
+        """What is owed, in a memory as `view` says. `head` is the oldest event in it, open or not."""
+        if head is not None and open_entry(self.state, head.position):
+            view["held"] = {head.position: head, **view.get("held", {})}
+            head = None
+        return next_step(self.state, self.policy, c.View(head=head, **view), now)

@@ -20,8 +20,8 @@ from actors import facts as f
 from actors.bucket import Bucket, inherit, refill, take
 from actors.event import Event
 from actors.policy import Policy, Rate, Retry
-from actors.receiver import UNHURRIED, decide, evolve, next_step, open_entry
-from actors.state import State
+from actors.receiver import UNHURRIED, decide, evolve, next_step
+from actors.state import State, open_entry
 from tests.unit.machine import NO_ANSWER, NOW, answer, event, policy
 
 RULES = {
@@ -111,9 +111,11 @@ class ReceiverWorld:
     @property
     def view(self) -> c.View:
         hurried = [fact for fact in self.journal[self.confirmed :] if not isinstance(fact, self.unhurried)]
+        held = {each.position: each for each in self.mailbox if open_entry(self.state, each.position)}
         return c.View(
-            head=self.mailbox[0] if self.mailbox else None,
-            in_flight=int(self.in_flight is not None),
+            head=next((each for each in self.mailbox if each.position not in held), None),
+            held=held,
+            in_flight=(self.in_flight.position,) if self.in_flight else (),
             read_to=self.read_to,
             seen=0 if self.off == "seen" else self.received,
             holding=not self.state.parked and bool(self.mailbox),
@@ -211,18 +213,21 @@ class ReceiverWorld:
                 if not free:
                     self.spend()
                 self.granted = 0
-                self.in_flight = self.mailbox.pop(0)
-                assert given_event == self.in_flight
+                self.mailbox.remove(given_event)
+                self.in_flight = given_event
                 self.check_number(given_event.position, sequence)
             case c.Record(given_event):
                 self.granted = given_event.position
                 self.record(c.StartAttempt(given_event, self.now, self.spend()))
             case c.GiveUp(given_event, reason):
-                self.record(c.GiveUpEvent(self.mailbox.pop(0), reason, self.now, self.full()))
-            case c.Ignore():
-                self.record(c.DropRepeat(self.mailbox.pop(0)))
-            case c.Refuse(_, reason):
-                self.record(c.RefuseEvent(self.mailbox.pop(0).position, reason, self.now))
+                self.mailbox.remove(given_event)
+                self.record(c.GiveUpEvent(given_event, reason, self.now, self.full()))
+            case c.Ignore(given_event):
+                self.mailbox.remove(given_event)
+                self.record(c.DropRepeat(given_event))
+            case c.Refuse(given_event, reason):
+                self.mailbox.remove(given_event)
+                self.record(c.RefuseEvent(given_event.position, reason, self.now))
             case c.Bury(burial):
                 assert any(each.position == burial.position for each in self.fold(self.confirmed).burials)
                 self.record(c.MarkBuried(burial.position))

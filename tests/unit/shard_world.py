@@ -1,8 +1,8 @@
 """One shard in memory for the tests of shell and host: every port in its simplest form, on virtual time.
 
 The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
-strict receiver has one attempt in flight, a dead letter is buried only when it is confirmed, and a message is
-acked only when the confirmed facts release it.
+receiver has no more attempts in flight than its order allows and never two of one event, a dead letter is
+buried only when it is confirmed, and a message is acked only when the confirmed facts release it.
 """
 
 import asyncio
@@ -141,20 +141,25 @@ class Sender:
         self.reply: Callable[[Attempt], Outcome] = lambda _: answer(200)
         self.made: list[Attempt] = []
         self.times: list[float] = []
-        self.in_flight: set[str] = set()
+        self.in_flight: dict[str, set[int]] = {}
+        self.widest = 0
 
     async def send(self, attempt: Attempt) -> Outcome:
         if not attempt.may_start():
             return NotSent(why="the lease is over")
+        position, in_flight = attempt.event.position, self.in_flight.setdefault(attempt.receiver, set())
         if attempt.sequence is not None:
-            assert attempt.receiver not in self.in_flight
-            self.in_flight.add(attempt.receiver)
+            width = 1 if attempt.policy.order == "strict" else attempt.policy.concurrency
+            assert len(in_flight) < width
+            assert position not in in_flight
+            in_flight.add(position)
+            self.widest = max(self.widest, len(in_flight))
         self.made.append(attempt)
         self.times.append(asyncio.get_running_loop().time())
         try:
             await asyncio.sleep(self.latency_s)
         finally:
-            self.in_flight.discard(attempt.receiver)
+            in_flight.discard(position)
         return self.reply(attempt)
 
     def answers(self, *statuses: int | Answered | Failed) -> None:
@@ -388,3 +393,8 @@ class ShardWorld:
 def strict(**members: Any) -> ShardWorld:
     """A world with one receiver, configured so."""
     return ShardWorld(policy(**members))
+
+
+def relaxed(**members: Any) -> ShardWorld:
+    """A world with one receiver whose events need not come in order."""
+    return ShardWorld(policy(order="relaxed", **members))

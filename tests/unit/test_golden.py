@@ -12,6 +12,7 @@ import pytest
 
 from actors.bucket import Bucket, Limit, Unclean
 from actors.facts import (
+    Accepted,
     AnyFact,
     AttemptFailed,
     Burial,
@@ -51,7 +52,7 @@ BUCKET = Bucket(tokens=1.5, at=AT, epoch=7)
 EVENT = Numbered(sequence=3, position=41, id="evt:3", stored_at=AT - 1, again="replay-1", source=17)
 FAILED = AttemptFailed(
     receiver=WHO, events=(EVENT,), at=AT, attempt=2, status=422, latency_ms=12.5, bucket=BUCKET,
-    error="HTTP 422", next_at=AT + 4, rejected=True,
+    error="HTTP 422", next_at=AT + 4, until=AT + 2, rejected=True,
 )  # fmt: skip
 
 FACTS: tuple[AnyFact, ...] = (
@@ -60,6 +61,7 @@ FACTS: tuple[AnyFact, ...] = (
     Retargeted(receiver=WHO, target="00112233445566ff"),
     RateSet(receiver=WHO, limit=Limit(0.5, 4), bucket=BUCKET),
     WindowSet(receiver=WHO, size=64, above=40),
+    Accepted(receiver=WHO, events=(EVENT,)),
     Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
     Delivered(receiver=WHO, events=(EVENT,), at=AT, attempt=1, status=200, latency_ms=9.5, bucket=BUCKET),
     FAILED,
@@ -99,6 +101,7 @@ STATE = State(
     target="00112233445566ff",
     throttled_until=AT + 30,
     throttles=2,
+    backoff_until=AT + 2,
     failing_since=AT - 50,
     consecutive_failures=4,
     parked=True,

@@ -19,6 +19,7 @@ POLICY = Policy(
     url="https://example.com/hook?token=hidden", secrets=(SECRET,), headers={"authorization": "hidden"},
     rate=Rate(limit=30, per="minute", burst=4),
 )  # fmt: skip
+RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = Open(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
 
@@ -37,10 +38,12 @@ def shown(
     ("state", "policy", "view", "expected"),
     [
         (State(receiver="a.b"), POLICY, View(), "idle"),
-        (State(receiver="a.b"), POLICY, View(in_flight=1), "active"),
+        (State(receiver="a.b"), POLICY, View(in_flight=(1,)), "active"),
         (State(receiver="a.b"), POLICY, View(head=HEAD), "active"),
         (State(receiver="a.b", parked=True), POLICY, View(), "active"),
         (State(receiver="a.b", open=(ENTRY,)), POLICY, View(), "backing_off"),
+        (State(receiver="a.b", open=(ENTRY,)), RELAXED, View(), "active"),
+        (State(receiver="a.b", open=(ENTRY,), backoff_until=NOW + 1), RELAXED, View(), "backing_off"),
         (State(receiver="a.b", throttled_until=NOW + 1, open=(ENTRY,)), POLICY, View(), "throttled"),
         (State(receiver="a.b", throttled_until=NOW), POLICY, View(), "idle"),
         (State(receiver="a.b", failing_since=NOW - 299, open=(ENTRY,)), POLICY, View(), "backing_off"),

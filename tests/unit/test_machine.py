@@ -49,7 +49,9 @@ def test_without_this_rule_some_seed_breaks_one(rule: str) -> None:
 
 def test_only_these_facts_hold_nothing_up() -> None:
     """Whatever else is decided must be confirmed before anything starts: numbers and tokens rest on it."""
-    hurry = {f.Delivered, f.AttemptFailed, f.Throttled, f.Repeated, f.Parked, f.Unparked, f.Buried}
+    hurry = {
+        f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried
+    }  # fmt: skip
     assert set(UNHURRIED) == hurry
     assert hurry < set(get_args(f.Fact))
 
@@ -103,9 +105,9 @@ def fact_is_nonsense(fact: f.Fact, sequence: int) -> bool:
 def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
     tags = [kind.__struct_config__.tag for kind in get_args(f.AnyFact)]
     assert tags == [
-        "delivered", "attempt_failed", "throttled", "dead_lettered", "buried", "started", "repeated",
-        "parked", "unparked", "opened", "removed", "missing", "window_set", "rate_set", "retargeted",
-        "paused", "resumed", "disabled", "pinged", "refused", "claimed",
+        "delivered", "attempt_failed", "throttled", "dead_lettered", "buried", "accepted", "started",
+        "repeated", "parked", "unparked", "opened", "removed", "missing", "window_set", "rate_set",
+        "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "claimed",
     ]  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def test_the_head_is_posted_under_the_next_number() -> None:
 
 
 def test_strict_order_has_one_attempt_in_flight() -> None:
-    assert Actor().step(head=event(9), in_flight=1) == c.Rest()
+    assert Actor().step(head=event(9), in_flight=(5,)) == c.Rest()
 
 
 def test_an_event_that_failed_comes_before_the_next_one() -> None:
@@ -206,7 +206,7 @@ def test_it_unparks_only_when_all_that_was_seen_is_settled() -> None:
     actor = changed(Actor(), parked=True)
     assert actor.step(read_to=9, seen=9) == c.Unpark()
     assert actor.step(read_to=12, seen=9, head=event(12)) == c.Unpark()
-    assert actor.step(read_to=9, seen=9, in_flight=1) == c.Rest()
+    assert actor.step(read_to=9, seen=9, in_flight=(5,)) == c.Rest()
     assert changed(failed(), parked=True).step(read_to=9, seen=9) == c.Fetch(5)
 
 
@@ -221,7 +221,7 @@ def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
 def test_a_configuration_is_taken_up_before_anything_starts_but_never_during_an_attempt() -> None:
     actor = Actor()
     assert actor.step(head=EVENT, adopted=False) == c.Reconfigure()
-    assert actor.step(head=EVENT, adopted=False, in_flight=1) == c.Rest()
+    assert actor.step(head=EVENT, adopted=False, in_flight=(5,)) == c.Rest()
     actor.policy = policy(dedup_window=16)
     assert actor.step() == c.Reconfigure()
     actor.adopt(actor.policy, above=9)
@@ -257,7 +257,7 @@ def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
     actor = Actor()
     actor.policy = None
     assert actor.step(head=EVENT) == c.Ask()
-    assert actor.step(head=EVENT, in_flight=1) == c.Rest()
+    assert actor.step(head=EVENT, in_flight=(5,)) == c.Rest()
     assert actor.step(head=EVENT, absent_to=5) == c.Ask()
 
 

@@ -1,0 +1,16 @@
+"""How long to wait before another attempt: exponential backoff with full jitter.
+
+Full jitter, since receivers that fell together must not come back together (Brooker, "Exponential Backoff And
+Jitter", AWS Architecture Blog, 2015). The jitter is given, not drawn, so that a journal replays to the byte.
+"""
+
+DELAY_MIN_S = 0.05
+
+
+def backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
+    """Before the attempt after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], never at once.
+
+    `spread` in [0, 1) is the jitter.
+    """
+    ceiling = min(cap_s, base_s * 2.0 ** min(failures - 1, 60))
+    return max(DELAY_MIN_S, ceiling * spread)
