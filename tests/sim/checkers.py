@@ -190,6 +190,9 @@ class Checkers:
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
             match fact:
+                case f.Unparked(receiver=receiver):
+                    for position in ledger.unsettled(receiver):
+                        self._check_released(ledger, position, "the floor has passed")
                 case f.RateSet(receiver=receiver, limit=limit, bucket=bucket):
                     at = self._true_time(flush.node, shard, bucket.at) if bucket else self.world.now
                     self.rates.setdefault(receiver, Rates()).limits.append((at, limit))

@@ -1,10 +1,12 @@
 """Many runs in several processes: looking for a failure, or for what a mutant breaks."""
 
 import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
+
+from msgspec import Struct
 
 from tests.sim import mutants
 from tests.sim.run import Run
@@ -12,7 +14,10 @@ from tests.sim.world import RunFailed
 
 SHOWN = 40
 LINE_MAX = 400
+WHAT_MAX = 160
 SEEDS_MAX = 2000
+SEEDS_AT_ONCE = 20
+"""Of a mutant: the first of them that fails convicts it."""
 
 
 def violation(seed: int, trace: bool = False) -> str:
@@ -31,14 +36,38 @@ def violation(seed: int, trace: bool = False) -> str:
     return ""
 
 
-def violation_by(task: tuple[str, int]) -> str:
-    """The same with a mutant: one sentence is enough."""
+class Finding(Struct, frozen=True):
+    """What convicts a mutant: where, in a sentence what was violated, and what the product itself does there
+    (nothing, if it passes)."""
+
+    where: str
+    what: str
+    product: str
+
+
+def violation_by(task: tuple[str, int]) -> Finding | None:
+    """The same with a mutant, and without it where that has failed."""
     name, seed = task
+    run = partial(_seeded, seed)
+    return _finding(name, f"seed {seed}", run)
+
+
+def _seeded(seed: int) -> None:
+    Run(seed).run()
+
+
+def _finding(name: str, where: str, run: Callable[[], None]) -> Finding | None:
     with mutants.BY_NAME[name]():
-        try:
-            Run(seed).run()
-        except RunFailed as failure:
-            return str(failure).partition("\n")[0]
+        what = _failure(run)
+    return Finding(where, what, _failure(run)) if what else None
+
+
+def _failure(run: Callable[[], None]) -> str:
+    """One sentence is enough."""
+    try:
+        run()
+    except RunFailed as failure:
+        return str(failure).partition("\n")[0]
     return ""
 
 
@@ -58,31 +87,32 @@ def simulate(first: int, runs: int, jobs: int, trace: bool) -> int:
 
 
 def hunt(names: list[str], first: int, jobs: int) -> int:
-    """Look for what each mutant breaks, and print a table; 1 if one survives."""
-    survived = 0
-    for name in names:
-        began_at = time.monotonic()
-        where, what = next(_findings(name, first, jobs), ("-", "SURVIVED"))
-        survived += what == "SURVIVED"
-        print(f"{name:24} {where:>10} {time.monotonic() - began_at:6.1f} s  {what[:160]}", flush=True)
-    print(f"{len(names)} mutants, {survived} survived")
-    return 1 if survived else 0
-
-
-def _findings(name: str, first: int, jobs: int) -> Iterator[tuple[str, str]]:
-    scenario = mutants.BY_NAME[name].scenario
-    if scenario:
-        with mutants.BY_NAME[name]():
-            try:
-                scenario()
-            except RunFailed as failure:
-                yield "scenario", str(failure).partition("\n")[0]
-        return
-    tasks = ((name, seed) for seed in range(first, first + SEEDS_MAX))
+    """Look for what each mutant breaks, and print a table; 1 if one survives, or where the product fails."""
+    survived = failed = 0
     with _workers(jobs) as workers:
-        for seed, text in zip(count(first), workers.imap(violation_by, tasks, chunksize=2)):
-            if text:
-                yield f"seed {seed}", text
+        for name in names:
+            began_at = time.monotonic()
+            found = _find(name, first, workers)
+            survived += found is None
+            failed += bool(found and found.product)
+            where, what = (found.where, found.what) if found else ("-", "SURVIVED")
+            if found and found.product:
+                what = f"THE PRODUCT ITSELF FAILS THERE: {found.product}"
+            took_s = time.monotonic() - began_at
+            print(f"{name:24} {where:>10} {took_s:6.1f} s  {what[:WHAT_MAX]}", flush=True)
+    print(f"{len(names)} mutants, {survived} survived; {failed} found where the product fails, too")
+    return 1 if survived or failed else 0
+
+
+def _find(name: str, first: int, workers: Pool) -> Finding | None:
+    if scenario := mutants.BY_NAME[name].scenario:
+        return _finding(name, "scenario", scenario)
+    tasks = [(name, seed) for seed in range(first, first + SEEDS_MAX)]
+    for start in range(0, SEEDS_MAX, SEEDS_AT_ONCE):
+        found = [each for each in workers.map(violation_by, tasks[start : start + SEEDS_AT_ONCE], 1) if each]
+        if found:
+            return found[0]
+    return None
 
 
 def _workers(jobs: int) -> Pool:

@@ -187,6 +187,12 @@ class ShardLedger:
         state = self.states.get(receiver) or State(receiver=receiver)
         return state.parked or self.is_settled(receiver, position, state)
 
+    def unsettled(self, receiver: str) -> list[int]:
+        """The positions up to the floor at which something of the receiver is open or has no number."""
+        state = self.states[receiver]
+        waiting = self._deliveries.between(receiver, state.frontier.position, self.floor)
+        return [each.position for each in state.open if each.position <= self.floor] + waiting
+
     def is_settled(self, receiver: str, position: int, state: State) -> bool:
         if position <= state.frontier.position:
             return all(each.position != position for each in state.open)

@@ -31,7 +31,7 @@ from tests.sim.server.sessions import Frame, Session
 from tests.sim.server.store import Stored
 from tests.sim.server.stream import Stream
 from tests.sim.workload import Workload
-from tests.sim.world import RunFailed, World
+from tests.sim.world import Deadlock, LimitReached, World
 
 SETUP_S = 60.0
 SETTLE_S = 3600.0
@@ -171,7 +171,8 @@ class Run:
             self.checkers.on_start = self.mishaps.started
             self.world.run_for(self.plan.duration_s)
             self._calm()
-            self._settle()
+            self.world.run(lambda: self.workload.done, SETTLE_S)
+            self.settle(SETTLE_S, 0.5)
             self.checkers.check_end()
             self.world.run_for(0.001)
 
@@ -189,22 +190,21 @@ class Run:
         self.mishaps.calm()
         self.workload.calm()
 
-    def _settle(self) -> None:
+    def settle(self, limit_s: float, look_every_s: float) -> None:
+        """Until everything is settled. Raises `RunFailed`, which says what is not."""
         world = self.world
         looked_at, left = 0.0, "not looked yet"
 
         def is_quiet() -> bool:
             nonlocal looked_at, left
-            if world.now >= looked_at and self.workload.done:
-                looked_at, left = world.now + 0.5, self.checkers.unsettled()
-            return self.workload.done and not left
+            if world.now >= looked_at:
+                looked_at, left = world.now + look_every_s, self.checkers.unsettled()
+            return not left
 
         try:
-            world.run(is_quiet, SETTLE_S)
-        except RunFailed as failed:
-            if type(failed) is RunFailed:
-                raise
-            raise RunFailed(f"{failed}\nnever quiet: {left}") from failed
+            world.run(is_quiet, limit_s)
+        except (Deadlock, LimitReached) as failed:
+            raise type(failed)(f"seed {world.seed}: never settled: {left}\n{failed}") from failed
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from random import Random
 
 import msgspec
 
@@ -10,10 +11,15 @@ from streams.answers import Stored
 from streams.errors import Unavailable
 from streams.jetstream import JetStream
 from streams.wire import Message
+from tests.sim.checkers import Checkers
+from tests.sim.faults import Faults
 from tests.sim.plan import Plan
 from tests.sim.process import Process
-from tests.sim.run import Run
+from tests.sim.run import Run, Telling
+from tests.sim.server.replica import Replica
 from tests.sim.server.sessions import Frame
+from tests.sim.server.store import Store
+from tests.sim.server.stream import Stream
 
 LIMIT_S = 120.0
 R = "acme.r0"
@@ -33,6 +39,17 @@ class _Messages:
             self._judge(frame, deal)
         else:
             deal()
+
+
+class _Standing(Telling):
+    """Replicas that hear of nothing any more."""
+
+    def __init__(self, stream: Stream, checkers: Checkers) -> None:
+        super().__init__(stream, checkers)
+        self._store = Replica(stream.store).store
+
+    def one(self, chance: Random, behind_max: int) -> Store:
+        return self._store
 
 
 class Stage:
@@ -128,6 +145,21 @@ class Stage:
     def gate(self, judge: Callable[[Message, Deal], None]) -> None:
         self.run.server.gate = _Messages(judge)
 
+    def lose_facts(self, tag: bytes, owner: Process) -> None:
+        """Flushes with such a fact get lost as long as that owner lives."""
+
+        def judge(message: Message, deal: Deal) -> None:
+            if not (".journal." in message.subject and tag in message.data and owner.alive):
+                deal()
+
+        self.gate(judge)
+
+    def let_replicas_stand(self, stream: str) -> None:
+        """From now on direct gets from that stream know what is stored by now, and nothing newer."""
+        standing = self.run.server.streams[stream]
+        standing.replicas = _Standing(standing, self.checkers)
+        self.run.network.begin(Faults(lag=1.0))
+
     # ---- time
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -138,18 +170,15 @@ class Stage:
 
     def settle(self) -> None:
         """Until everything is settled; then it is judged."""
-        looked_at, quiet = 0.0, False
-
-        def is_quiet() -> bool:
-            nonlocal looked_at, quiet
-            if self.world.now >= looked_at:
-                looked_at, quiet = self.world.now + 0.1, not self.checkers.unsettled()
-            return quiet
-
-        self.until(is_quiet)
+        self.run.settle(LIMIT_S, 0.1)
         self.wait(1.0)
         self.checkers.check_end()
         self.wait(0.001)
+
+
+def old(count: int) -> list[str]:
+    """So many ids."""
+    return [f"old{number}" for number in range(count)]
 
 
 @contextmanager

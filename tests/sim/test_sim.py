@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.sim import mutants, scenarios
+from tests.sim import hunt, mutants, scenarios
 from tests.sim.hunt import violation
 from tests.sim.world import RunFailed
 
@@ -66,3 +67,12 @@ def test_a_run_is_the_same_whatever_the_hash_seed() -> None:
     ]
     assert histories[0] == histories[1]
     assert histories[0].count(b"START") > 10
+
+
+def test_where_the_product_fails_itself_a_mutant_is_not_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RunFailed("it is not quiet")
+
+    monkeypatch.setattr(hunt, "Run", lambda seed: SimpleNamespace(run=fail))
+    finding = hunt.violation_by(("rebase", 1))
+    assert finding == hunt.Finding("seed 1", "it is not quiet", product="it is not quiet")

@@ -1,0 +1,17 @@
+"""Precise interleavings: each is the one that a rule of the design was paid for with.
+
+Seeds may take long to come across them. Each passes with the product as it is, and fails with the rule taken
+out (`tests.sim.mutants` says which).
+"""
+
+from tests.sim.scenarios import numbering, ownership, rates, reading
+
+ALL = (
+    ownership.zombie_with_a_renewed_lease, ownership.first_heartbeat_slept_through,
+    ownership.claimant_sleeps_between_two_steps, ownership.flush_of_a_sleeper,
+    ownership.late_snapshot_of_a_sleeper, ownership.handover_while_snapshots_are_written,
+    ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,
+    reading.acked_beyond_the_floor, reading.backlog_of_a_lagging_replica,
+    numbering.window_shrinks_between_owners, numbering.window_set_is_lost, numbering.opening_is_lost,
+    rates.ping_before_a_crash, rates.burst_before_a_crash, rates.owner_key_is_deleted,
+)  # fmt: skip
