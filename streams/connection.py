@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +20,20 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
+from nats.protocol import parser
 
 from streams.errors import ConnectError, Disconnected
 from streams.protocol import parse_block
 from streams.wire import Message
 
 log = logging.getLogger(__name__)
+
+# A subject may hold any byte but blank, tab, CR and LF. nats-py takes \v and \f for blanks as well, and over
+# such a line it breaks the connection again and again.
+_TOKEN = rb"[ \t]+([^ \t\r\n]+)"
+_NUMBER = rb"[ \t]+(\d+)"
+parser.MSG_RE = re.compile(rb"\AMSG%b%b(%b)?%b\r\n" % (_TOKEN, _NUMBER, _TOKEN, _NUMBER))
+parser.HMSG_RE = re.compile(rb"\AHMSG%b%b(%b)?%b%b\r\n" % (_TOKEN, _NUMBER, _TOKEN, _NUMBER, _NUMBER))
 
 RECONNECT_WAIT_S = 0.25
 """Between two attempts at the same server; short, since every shard waits while there is none."""
@@ -239,6 +248,15 @@ class _Client(Client):
             await super()._flush_pending(force_flush)
         except (OSError, RuntimeError) as error:
             log.debug("NATS: %s", error)
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        """A subject that is no UTF-8 has `\\xff` for its bytes; nats-py would stop reading without a word."""
+        told = subject.decode(errors="backslashreplace"), reply.decode(errors="backslashreplace")
+        return self.msg_class(
+            subject=told[0], reply=told[1], data=data, headers=headers, _client=self, _sid=sid
+        )
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         return parse_block(headers) if headers else None

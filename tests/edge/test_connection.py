@@ -45,6 +45,29 @@ async def js(wire: NatsWire) -> AsyncIterator[JetStream]:
     await js.stop()
 
 
+async def test_no_subject_that_the_server_takes_stops_the_reading(
+    server: EmbeddedServer, wire: NatsWire
+) -> None:
+    """Any producer may publish one, and it comes again and again from the stream that it is in."""
+    seen, told = Seen(), changes(wire)
+    await wire.subscribe("s.>", seen)
+    await wire.publish("s.first")
+    await seen.first(1)
+    host, _, port = server.url.removeprefix("nats://").partition(":")
+    _, raw = await asyncio.open_connection(host, int(port))
+    raw.write(b'CONNECT {"headers":true,"verbose":false}\r\n')
+    for subject in (b"s.\xff\xfe", b"s.\x0b\x0c\x01", b"s.\xe2\x80\xa8", b"s." + b"x" * 3900, b"s.last"):
+        raw.write(b"PUB " + subject + b" 4\r\nbody\r\n")
+        raw.write(b"HPUB " + subject + b" 12 16\r\nNATS/1.0\r\n\r\nbody\r\n")
+    await raw.drain()
+    subjects = [message.subject for message in (await seen.first(11))[1:]]
+    assert subjects[::2] == subjects[1::2]
+    assert subjects[::2] == ["s.\\xff\\xfe", "s.\x0b\x0c\x01", "s.\u2028", "s." + "x" * 3900, "s.last"]
+    assert told == []
+    raw.close()
+    await raw.wait_closed()
+
+
 def changes(wire: NatsWire) -> list[bool]:
     seen: list[bool] = []
     wire.on_change(seen.append)
