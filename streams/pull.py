@@ -77,6 +77,7 @@ class Puller:
         self._pin = ""
         self._asked = 0
         self._wanted = asyncio.Event()
+        self._held = False
         self._retry_s = 0.0
         self._heard = False
         self._silent = 0
@@ -93,7 +94,7 @@ class Puller:
         self._inbox = self._js.wire.new_inbox()
         self._subscription = await self._js.wire.subscribe(self._inbox, self._on_answer)
         self._js.add_listener(self._on_change)
-        self._wanted.set()
+        self._want()
         self._asking = asyncio.ensure_future(self._ask())
         self._watch = self._loop.call_later(HEARTBEAT_S, self._look)
 
@@ -105,6 +106,16 @@ class Puller:
             return
         self._js.remove_listener(self._on_change)
         await subscription.unsubscribe()
+
+    def hold(self, held: bool) -> None:
+        """Send no further request, or go on. What was asked for already still comes."""
+        self._held = held
+        self._want()
+
+    def _want(self) -> None:
+        """Wake the asking where less than half a batch is asked for."""
+        if self._asked * 2 <= self._batch and not self._held:
+            self._wanted.set()
 
     async def _ask(self) -> None:
         """Send a request whenever less than half a batch is asked for."""
@@ -147,8 +158,7 @@ class Puller:
         self._last = number
         self._retry_s = 0.0
         self._asked -= 1
-        if self._asked * 2 <= self._batch:
-            self._wanted.set()
+        self._want()
         self._on_message(message)
 
     def _on_status(self, headers: dict[str, str]) -> None:
@@ -173,14 +183,14 @@ class Puller:
     def _ended(self, headers: dict[str, str]) -> None:
         """A request ended, with so many messages of it not handed out; without a word on that, all did."""
         self._asked = max(0, self._asked - int(headers.get("Nats-Pending-Messages", self._asked)))
-        if self._asked * 2 <= self._batch:
-            self._wanted.set()
+        self._want()
 
     def _back_off(self) -> None:
         self._retry_s = min(max(self._retry_s * 2, RETRY_FIRST_S), RETRY_MAX_S)
 
     def _look(self) -> None:
-        self._silent = 0 if self._heard else self._silent + 1
+        # Who asks for nothing hears nothing.
+        self._silent = 0 if self._heard or self._held else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * HEARTBEAT_S:g} s")

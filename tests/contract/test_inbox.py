@@ -328,10 +328,10 @@ async def test_an_inbox_that_breaks_says_so(
     def broken() -> int:
         raise RuntimeError("a defect")
 
-    owner.inbox._floor = broken
-    owner.inbox._on_gap("to have it read the floor")
+    owner.inbox._reader._after = broken
+    owner.inbox._reader._on_gap("to have it read the floor")
     await until(lambda: bool(owner.broken))
-    assert "inbox.broken" in caplog.messages
+    assert "reader.broken" in caplog.messages
 
 
 async def test_an_inbox_that_stops_is_not_broken(owner: Owner) -> None:

@@ -1,5 +1,6 @@
 """What the pull loop makes of answers that no server gives on demand; they come from a script."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -209,6 +210,40 @@ async def test_heartbeats_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     await until(look)
     assert script.gaps == []
     await script.puller.stop()
+
+
+async def test_while_it_is_held_it_takes_what_comes_and_asks_for_nothing(script: Script) -> None:
+    script.puller.hold(True)
+    script.hand_out(1, 2, 3, 4, 5, 6)
+    script.hear(Status="408", Nats_Pending_Messages="4")
+    assert script.numbers() == [1, 2, 3, 4, 5, 6]
+    await asyncio.sleep(0)
+    assert len(script.wire.sent) == 1
+    script.puller.hold(False)
+    assert (await script.request(2))["batch"] == 10
+
+
+async def test_who_is_held_from_the_start_asks_when_he_is_let_go() -> None:
+    script = Script()
+    script.puller.hold(True)
+    await script.puller.start()
+    await asyncio.sleep(0)
+    assert script.wire.sent == []
+    script.puller.hold(False)
+    await script.request(1)
+    await script.puller.stop()
+
+
+async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.005)
+    held, going = Script(), Script()
+    held.puller.hold(True)
+    for script in (held, going):
+        await script.puller.start()
+    await until(lambda: bool(going.gaps))
+    assert held.gaps == []
+    for script in (held, going):
+        await script.puller.stop()
 
 
 async def test_after_a_gap_it_is_quiet(script: Script) -> None:

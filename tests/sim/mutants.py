@@ -27,7 +27,7 @@ from actors.policy import Policy
 from actors.receiver import next_step
 from actors.shell import Shell
 from actors.state import State
-from streams import claim, inbox, journal, recovery
+from streams import claim, journal, reader, recovery
 from streams.answers import Put, StoredMessage
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, Owner
@@ -270,7 +270,7 @@ ALL = [
     Mutant("floor-of-memory", "the floor goes as far as the facts of its flush release",
            ((Bindings, "floor", _floor_of_memory),)),
     Mutant("reset-to-ack-floor", "a takeover resets to the floor, never to the server's ack floor",
-           ((inbox, "rewind", _rewind_to_ack_floor),),
+           ((reader, "rewind", _rewind_to_ack_floor),),
            reading.acked_beyond_the_floor),
     Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
            ((Shell, "_leave", _leave_at_once),)),

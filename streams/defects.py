@@ -1,0 +1,19 @@
+"""Tasks on which others rely: where one fails by a defect, whoever owns it hears so, and the log says why."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.Task[Any]], None]:
+    """A done callback of tasks that work for `part`; `on_broken` is told that it broke, if one raised."""
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error(f"{part}.broken", exc_info=error)
+            on_broken(f"its {part} broke")
+
+    return ended
