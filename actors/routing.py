@@ -1,0 +1,122 @@
+"""Who subscribes to what: a trie over event types for each tenant, with the wildcards of NATS subjects.
+
+`*` stands for one token, `>` at the end for one or more, so that `order.>` does not match `order`.
+"""
+
+from collections.abc import Iterable
+from itertools import count
+
+REMEMBERED_MAX = 1 << 18
+"""How many receivers the remembered answers may name in all; a name costs 8 bytes there."""
+
+ANSWER = 32
+"""What an answer counts besides the receivers that it names."""
+
+
+class _Node:
+    """What can come after some first tokens: `here` is for those who want no more, `rest` for `>`."""
+
+    __slots__ = ("here", "next", "rest")
+
+    def __init__(self) -> None:
+        self.next: dict[str, _Node] = {}
+        self.here: dict[str, None] = {}
+        self.rest: dict[str, None] = {}
+
+    @property
+    def bare(self) -> bool:
+        return not (self.next or self.here or self.rest)
+
+
+class _Tenant:
+    """`version` is a number that no other tenant has, and that changes with the tenant's subscriptions."""
+
+    __slots__ = ("patterns", "root", "version")
+
+    def __init__(self) -> None:
+        self.root = _Node()
+        self.patterns: dict[str, tuple[str, ...]] = {}
+        self.version = 0
+
+
+class Subscriptions:
+    """The subscriptions of all receivers of an installation."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Tenant] = {}
+        self._versions = count(1)
+        self._answers: dict[tuple[int, str], tuple[str, ...]] = {}
+        self._remembered = 0
+
+    def put(self, receiver: str, patterns: Iterable[str]) -> None:
+        """The receiver `<tenant>.<name>` subscribes to these patterns, and to no others any more."""
+        tenant_name = receiver.partition(".")[0]
+        tenant = self._tenants.get(tenant_name) or _Tenant()
+        wanted, before = tuple(dict.fromkeys(patterns)), tenant.patterns.pop(receiver, ())
+        if wanted != before:
+            tenant.version = next(self._versions)
+            for pattern in before:
+                _drop(tenant.root, pattern.split("."), receiver)
+            for pattern in wanted:
+                _add(tenant.root, pattern.split("."), receiver)
+        if wanted:
+            tenant.patterns[receiver] = wanted
+        if tenant.patterns:
+            self._tenants[tenant_name] = tenant
+        else:
+            self._tenants.pop(tenant_name, None)
+
+    def match(self, tenant_name: str, event_type: str) -> tuple[str, ...]:
+        """The receivers of the tenant that subscribe to the type, each once, in alphabetical order."""
+        tenant = self._tenants.get(tenant_name)
+        if tenant is None:
+            return ()
+        key = (tenant.version, event_type)
+        found = self._answers.get(key)
+        if found is None:
+            matched: dict[str, None] = {}
+            _collect(tenant.root, event_type.split("."), 0, matched)
+            found = tuple(sorted(matched))
+            self._remember(key, found)
+        return found
+
+    def _remember(self, key: tuple[int, str], found: tuple[str, ...]) -> None:
+        """Answers from before a change are never asked for again; they go with all others."""
+        self._remembered += len(found) + ANSWER
+        if self._remembered > REMEMBERED_MAX:
+            self._answers.clear()
+            self._remembered = len(found) + ANSWER
+        self._answers[key] = found
+
+
+def _add(node: _Node, tokens: list[str], receiver: str) -> None:
+    for token in tokens:
+        if token == ">":
+            node.rest[receiver] = None
+            return
+        node = node.next.setdefault(token, _Node())
+    node.here[receiver] = None
+
+
+def _drop(node: _Node, tokens: list[str], receiver: str) -> None:
+    """Undo `_add`, and cut the branches that bear nothing any more."""
+    if not tokens:
+        del node.here[receiver]
+    elif tokens[0] == ">":
+        del node.rest[receiver]
+    else:
+        branch = node.next[tokens[0]]
+        _drop(branch, tokens[1:], receiver)
+        if branch.bare:
+            del node.next[tokens[0]]
+
+
+def _collect(node: _Node, tokens: list[str], at: int, found: dict[str, None]) -> None:
+    if at == len(tokens):
+        found.update(node.here)
+        return
+    found.update(node.rest)
+    for token in (tokens[at], "*"):
+        branch = node.next.get(token)
+        if branch is not None:
+            _collect(branch, tokens, at + 1, found)
