@@ -12,6 +12,7 @@ from collections.abc import Callable
 from streams.answers import StoredMessage
 from streams.errors import Unavailable
 from streams.jetstream import JetStream
+from streams.repeat import Pauses
 from streams.wire import Message, Subscription
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Follower:
         self._handler = handler
         self._every_s = every_s
         self._woken = asyncio.Event()
+        self._reading = asyncio.Lock()
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -65,6 +67,20 @@ class Follower:
             self._task.cancel()
             await asyncio.wait({self._task})
 
+    async def catch_up(self) -> None:
+        """Return when all that the leader has by now has been handed on, whether or not anything was heard.
+
+        Raises `Unavailable`, and `ApiError` where there is no such stream.
+        """
+        pauses = Pauses()
+        # What was the last a moment ago may be wiped before a replica shows it, so it is asked for each time.
+        while (last := await self._js.last_message(self._stream, self._subject)) is not None:
+            if last.sequence > self.applied:
+                await self._read()
+            if last.sequence <= self.applied:
+                return
+            await pauses.wait()
+
     async def _follow(self) -> None:
         while True:
             try:
@@ -86,17 +102,18 @@ class Follower:
 
     async def _read(self) -> bool:
         """Hand on what is new; False where it could not be read."""
-        while True:
-            try:
-                page = await self._js.read(self._stream, self._subject, self.applied + 1)
-            except Unavailable as error:
-                log.debug("following %s of %s: %s", self._subject, self._stream, error)
-                return False
-            for message in page.messages:
-                self._handler(message)
-                self.applied = message.sequence
-            if not page.pending:
-                return True
+        async with self._reading:
+            while True:
+                try:
+                    page = await self._js.read(self._stream, self._subject, self.applied + 1)
+                except Unavailable as error:
+                    log.debug("following %s of %s: %s", self._subject, self._stream, error)
+                    return False
+                for message in page.messages:
+                    self._handler(message)
+                    self.applied = message.sequence
+                if not page.pending:
+                    return True
 
     def _on_hint(self, _: Message) -> None:
         self._woken.set()

@@ -9,6 +9,7 @@ from streams.follow import Follower
 from streams.jetstream import JetStream
 from streams.wire import Wire
 from tests.contract.conftest import MakeStream, Server
+from tests.contract.faults import misbehaving
 from tests.contract.waiting import until
 
 NEVER_S = 3600.0
@@ -105,6 +106,45 @@ async def test_start_waits_for_a_stream_that_is_still_to_come(
     await starting
     await followed.until([1])
     await follower.stop()
+
+
+async def test_who_is_deaf_catches_up_when_asked(
+    js: JetStream, server: Server, stream: StreamInfo, prefix: str
+) -> None:
+    """It was never started, so that it hears nothing; and the replica shows only some at first."""
+    async with misbehaving(server) as deaf:
+        followed, subject = Followed(), f"{prefix}.k.*"
+        follower = Follower(deaf, prefix, subject, followed, every_s=NEVER_S)
+        await follower.catch_up()
+        for number in range(3):
+            await js.publish(f"{prefix}.k.{number}", b"")
+        await js.publish(f"{prefix}.other", b"")
+        deaf.shown[subject] += [0, 2]
+        await follower.catch_up()
+        assert followed.sequences == [1, 2, 3]
+        await follower.catch_up()
+        assert not deaf.shown[subject]
+        assert followed.sequences == [1, 2, 3]
+
+
+async def test_what_is_wiped_before_it_was_shown_is_not_waited_for(
+    js: JetStream, server: Server, stream: StreamInfo, prefix: str
+) -> None:
+    async def wipe() -> None:
+        await js.purge(prefix, 2)
+
+    async with misbehaving(server) as deaf:
+        followed, subject = Followed(), f"{prefix}.k"
+        follower = Follower(deaf, prefix, subject, followed, every_s=NEVER_S)
+        await js.publish(subject, b"")
+        deaf.shown[subject] += [0]
+        deaf.before_last[subject] += [nothing, wipe]
+        await follower.catch_up()
+        assert followed.sequences == []
+
+
+async def nothing() -> None:
+    """What happens the first time."""
 
 
 async def test_two_connections(js: JetStream, server: Server, stream: StreamInfo, prefix: str) -> None:
