@@ -13,8 +13,8 @@ from angarium.console.looping import run
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
 
-@click.command(short_help="Publish events to a receiver.")
-@click.argument("target", metavar="TENANT.NAME")
+@click.command(short_help="Publish events to a tenant's receivers, or to one of them.")
+@click.argument("target", metavar="TENANT[.NAME]")
 @click.argument("body", required=False)
 @click.option("--type", "event_type", default="message", show_default=True, help="Type of the event.")
 @click.option("--data", help="The body, where it begins with a dash.")
@@ -36,7 +36,9 @@ def publish(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Publish an event to one receiver and show where it is stored: stream, position, id.
+    """Publish an event and show where it is stored: stream, position, id.
+
+    TENANT alone means every receiver of the tenant that subscribes to the event's type, TENANT.NAME that one.
 
     The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
     other, and the first that is refused ends the command, so that none overtakes it.
@@ -45,7 +47,7 @@ def publish(
 
     settings = flags.settings_of(given)
     _check(target, event_type, event_id, lines)
-    draft = Draft(receiver=target, type=event_type, id=event_id or "", content_type=content_type)
+    draft = Draft(target=target, type=event_type, id=event_id or "", content_type=content_type)
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
     run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
 
@@ -54,13 +56,10 @@ def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> N
     """Raises click.UsageError, and InvalidName."""
     from actors.ids import check_tenant, check_type, split_receiver
 
-    if "." not in target:
+    if "." in target:
+        split_receiver(target)
+    else:
         check_tenant(target)
-        raise click.UsageError(
-            "fan-out to all receivers of a tenant is not routed by this version; "
-            f"name one receiver, such as {target}.billing"
-        )
-    split_receiver(target)
     check_type(event_type)
     if event_type.startswith("angarium."):
         raise click.UsageError("--type: types that begin with angarium. are Angarium's own; choose another")

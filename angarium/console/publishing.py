@@ -1,6 +1,7 @@
 """Publishing for `angarium publish`: one event after the other, each until its fate is known."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Iterable
 
@@ -8,6 +9,9 @@ import click
 import msgspec
 from msgspec import Struct
 
+from actors.errors import InvalidPolicy
+from actors.policy import parse
+from actors.routing import Subscriptions
 from angarium.connecting import installation, open_jetstream
 from angarium.console import output
 from angarium.settings import Settings
@@ -16,7 +20,6 @@ from streams.answers import Refused, Stored, Unanswered
 from streams.errors import Unavailable
 from streams.jetstream import MESSAGE_TOO_LARGE, JetStream
 from streams.receivers import Receivers
-from streams.topology import Names
 
 TRIES = 5
 PAUSE_S = 0.5
@@ -24,25 +27,33 @@ LOOK_S = 1.0
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """What all events of one run have in common; an empty `id` means a new one each."""
+    """What all events of one run have in common; an empty `id` means a new one each.
 
-    receiver: str
+    `target` is a tenant, or one receiver.
+    """
+
+    target: str
     type: str
     content_type: str
     id: str = ""
 
+    @property
+    def direct(self) -> bool:
+        """Whether it goes to one receiver."""
+        return "." in self.target
+
     def headers(self) -> dict[str, str]:
         """The headers of one event.
 
-        JetStream compares message ids over all tenants and receivers, so the receiver stands before the id.
+        JetStream compares message ids over all tenants and receivers, so the target stands before the id.
         """
         event_id = self.id or str(uuid.uuid4())
-        return {
+        headers = {
             messages.ID: event_id,
-            messages.MESSAGE_ID: f"{self.receiver}:{event_id}",
-            messages.TYPE: self.type,
+            messages.MESSAGE_ID: f"{self.target}:{event_id}",
             messages.CONTENT_TYPE: self.content_type,
         }
+        return headers | {messages.TYPE: self.type} if self.direct else headers
 
 
 async def publish_all(
@@ -51,7 +62,9 @@ async def publish_all(
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
     async with open_jetstream(settings) as js:
         names = installation(settings).names
-        subject = names.publish_to(draft.receiver)
+        subject, stream = names.publish_event(draft.target, draft.type), names.events
+        if draft.direct:
+            subject, stream = names.publish_to(draft.target), names.deliveries
         for number, body in enumerate(bodies, 1):
             headers = draft.headers()
             try:
@@ -60,11 +73,11 @@ async def publish_all(
                 where = f"line {number}: " if numbered else ""
                 rest = f" ({number - 1} published before it)" if numbered else ""
                 raise click.ClickException(f"{where}{error.message}{rest}") from None
-            _show(names, stored, headers[messages.ID], as_json=as_json)
+            _show(stream, stored, headers[messages.ID], as_json=as_json)
             if draft.content_type == messages.CONTENT_TYPE_DEFAULT and not _is_json(body):
                 output.note("note: the body is not JSON; say what it is with --content-type")
         if output.on_terminal():
-            await _note_unknown(Receivers(js, names), draft.receiver)
+            await _note_unheard(Receivers(js, names), draft)
 
 
 async def _publish(js: JetStream, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
@@ -91,9 +104,9 @@ def _refusal(code: int, text: str) -> str:
     return f"refused: {text} (JetStream error {code})"
 
 
-def _show(names: Names, stored: Stored, event_id: str, *, as_json: bool) -> None:
+def _show(stream: str, stored: Stored, event_id: str, *, as_json: bool) -> None:
     shown = {
-        "stream": names.deliveries,
+        "stream": stream,
         "position": stored.sequence,
         "id": event_id,
         "duplicate": stored.duplicate,
@@ -101,20 +114,27 @@ def _show(names: Names, stored: Stored, event_id: str, *, as_json: bool) -> None
     if as_json:
         output.say_json_line(shown)
     else:
-        output.say(
-            f"{names.deliveries} {stored.sequence} {event_id}{' (duplicate: dropped)' * stored.duplicate}"
-        )
+        output.say(f"{stream} {stored.sequence} {event_id}{' (duplicate: dropped)' * stored.duplicate}")
 
 
-async def _note_unknown(receivers: Receivers, receiver: str) -> None:
+async def _note_unheard(receivers: Receivers, draft: Draft) -> None:
     """Tell somebody who mistyped a name; producers need not be allowed to look, and are told nothing."""
-    try:
+    with contextlib.suppress(TimeoutError, Unavailable):
         async with asyncio.timeout(LOOK_S):
-            known = await receivers.get(receiver) is not None
-    except (TimeoutError, Unavailable):
-        known = True
-    if not known:
-        output.note(f"note: there is no receiver {receiver} yet; its events become dead letters")
+            if not draft.direct:
+                if not await _subscribed(receivers, draft):
+                    output.note(f"note: no receiver of {draft.target} subscribes to {draft.type}")
+            elif await receivers.get(draft.target) is None:
+                output.note(f"note: there is no receiver {draft.target} yet; its events become dead letters")
+
+
+async def _subscribed(receivers: Receivers, draft: Draft) -> bool:
+    """Whether anybody gets an event of this type. Raises `Unavailable`."""
+    subscriptions = Subscriptions()
+    for receiver, configuration in (await receivers.all(draft.target)).items():
+        with contextlib.suppress(InvalidPolicy):
+            subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
+    return bool(subscriptions.match(draft.target, draft.type))
 
 
 def _is_json(body: bytes) -> bool:

@@ -81,6 +81,19 @@ async def test_publish_shows_where_the_event_is(terminal: Terminal, js: JetStrea
     }
 
 
+async def test_publish_to_a_tenant_is_for_all_who_subscribe(terminal: Terminal, js: JetStream) -> None:
+    shown = terminal.json("publish", "acme", "{}", "--type", "order.created", "--id", "order-7")
+    assert (shown["stream"], shown["id"]) == ("ANGARIUM_EVENTS", "order-7")
+    message = await js.message(shown["stream"], shown["position"])
+    assert message is not None
+    assert message.subject.endswith(".acme.order.created")
+    assert message.headers == {
+        "Angarium-Id": "order-7",
+        "Nats-Msg-Id": "acme:order-7",
+        "Content-Type": "application/json",
+    }
+
+
 async def test_publish_takes_any_bytes_from_stdin(terminal: Terminal, js: JetStream) -> None:
     body = bytes(range(256))
     printed = terminal.done("publish", "acme.bytes", "--content-type", "text/x", stdin=body)

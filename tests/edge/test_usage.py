@@ -30,8 +30,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     ("arguments", "sentence"),
     [
         (["frobnicate"], "angarium: no such command 'frobnicate'"),
-        (["publish"], "angarium publish: missing argument 'TENANT.NAME'; see angarium publish --help"),
-        (["publish", "acme", "{}"], "fan-out to all receivers of a tenant is not routed by this version"),
+        (["publish"], "angarium publish: missing argument 'TENANT[.NAME]'; see angarium publish --help"),
+        (["publish", "acme", "{}", "--type", "a b"], "event type 'a b': 1 to 16 tokens"),
+        (["publish", "1st", "{}"], "tenant '1st': a letter, then up to 63 of"),
         (["publish", "9.x", "{}"], "tenant '9': a letter, then up to 63 of"),
         (["publish", "acme._x", "{}"], "receiver name '_x'"),
         (["publish", "acme.x", "{}", "--type", "a..b"], "event type 'a..b': 1 to 16 tokens"),
