@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
+import msgspec
+
 import angarium
 from actors.ports import Sender
 from angarium.connecting import connect_options
@@ -21,9 +23,11 @@ from streams.backlog import READERS_MAX
 from streams.clock import SystemTime, Timekeeper
 from streams.connection import connect
 from streams.control import Control
+from streams.freshness import Freshness
 from streams.jetstream import JetStream
 from streams.members import Members
-from streams.receivers import Receivers
+from streams.receivers import Receivers, subscriptions_of
+from streams.router import COPIES_MAX, Routing, Tally
 from streams.service import Identity, Service
 from streams.topology import Names
 from streams.wire import Wire
@@ -77,9 +81,12 @@ async def member(
     members = Members(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__
     )
+    freshness = Freshness(receivers.catch_up, time)
+    copies = asyncio.Semaphore(COPIES_MAX)
+    routing = Routing(subscriptions_of(receivers).match, freshness, copies, Tally())
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=asyncio.Semaphore(READERS_MAX), drain_s=settings.drain_s,
+        sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing, drain_s=settings.drain_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
     control = Control(wire, names, ReceiverDesk(node))
@@ -96,6 +103,7 @@ async def member(
         await service.stop()
         await node.stop()
         await control.stop()
+        await freshness.stop()
         await receivers.stop()
         await js.stop()
 
@@ -113,4 +121,5 @@ def _statistics(node: Node) -> dict[str, object]:
         "actors": sum(len(host.shells) for host in hosts),
         "parked": sum(len(host.parked) for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),
+        **msgspec.structs.asdict(node.around.routing.tally),
     }

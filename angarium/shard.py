@@ -26,6 +26,7 @@ from streams.lease import Lease
 from streams.members import Members
 from streams.receivers import Receivers
 from streams.recovery import Recovery, recover
+from streams.router import Router, Routing
 from streams.snapshots import Checkpoint, Snapshots
 from streams.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 
@@ -44,6 +45,7 @@ class Surroundings(Struct, frozen=True):
     receivers: Receivers
     sender: Sender
     readers: asyncio.Semaphore
+    routing: Routing
     drain_s: float
 
 
@@ -100,6 +102,7 @@ class Shard:
             ack=self._ack,
         )
         self._inbox = self._new_inbox()
+        self._router = self._new_router()
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -108,6 +111,7 @@ class Shard:
         self.host.begin(self._recovery.states, self._recovery.parked)
         self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
         await self._inbox.start()
+        await self._router.start()
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
@@ -115,6 +119,14 @@ class Shard:
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
             created=self._recovery.created[self._around.names.deliveries],
+        )  # fmt: skip
+
+    def _new_router(self) -> Router:
+        """For the partition of the same number. It remembers nothing of an earlier ownership."""
+        return Router(
+            self._around.js, self._around.names, self.number, self._around.routing,
+            on_broken=self._end, may_reset=self.host.within_lease,
+            created=self._recovery.created[self._around.names.events],
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
@@ -156,6 +168,7 @@ class Shard:
     async def suspend(self) -> None:
         """After a lapse: append nothing, read nothing, and keep the memory."""
         await self.journal.suspend()
+        await self._router.stop()
         await self._inbox.stop()
 
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
@@ -166,8 +179,9 @@ class Shard:
         self.claim, self._lease = claimed, lease
         self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed)
         host.go_on(claimed.epoch, claimed.position, claimed.unclean)
-        self._inbox = self._new_inbox()
+        self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
+        await self._router.start()
         host.poke_all()
         return True
 
@@ -184,12 +198,14 @@ class Shard:
         self._end(why)
         if self._keeper is not None:
             self._keeper.cancel()
+        await self._router.stop()
         await self._inbox.stop()
         await self.journal.stop()
 
     async def hand_over(self) -> None:
         """The planned end: no new attempts, those in flight finished, all recorded, acked and released."""
         around, host = self._around, self.host
+        await self._router.stop()
         await host.drain(around.drain_s)
         recorded = not self.suspended and await self.journal.drain(around.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:

@@ -82,11 +82,11 @@ def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> di
         PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
         BODY: None if event else BODY_GONE,
     }
-    headers = (_passed_on(message.headers) if message else {}) | ours
+    headers = (passed_on(message.headers) if message else {}) | ours
     return {name: str(value) for name, value in headers.items() if value is not None}
 
 
-def _passed_on(headers: dict[str, str]) -> dict[str, str]:
+def passed_on(headers: dict[str, str]) -> dict[str, str]:
     """What may stand in another stream.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; and a name that

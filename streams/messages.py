@@ -74,8 +74,8 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
     again = get(AGAIN) or ""
     source = get(SOURCE) or ""
     malformed = ""
-    if event_type != TYPE_DEFAULT and (problem := _type_problem(event_type)):
-        event_type, malformed = TYPE_DEFAULT, problem
+    if event_type != TYPE_DEFAULT and (problem := type_problem(event_type)):
+        event_type, malformed = TYPE_DEFAULT, f"{TYPE}: {problem}"
     if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
         content_type, malformed = (
             CONTENT_TYPE_DEFAULT,
@@ -105,11 +105,12 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
     )
 
 
-def _type_problem(event_type: str) -> str:
+def type_problem(event_type: str) -> str:
+    """Why no producer may publish an event of that type, or nothing."""
     if event_type.startswith(_OUR_TYPES):
-        return f"{TYPE}: types that begin with {_OUR_TYPES} are Angarium's own; choose another"
+        return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
     try:
         check_type(event_type)
     except InvalidName as error:
-        return f"{TYPE}: {error}"
+        return str(error)
     return ""

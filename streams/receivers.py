@@ -18,6 +18,7 @@ from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid
+from actors.routing import Subscriptions
 from streams.answers import Answer, Refused, StoredMessage, Unanswered
 from streams.errors import ApiError, Unavailable
 from streams.follow import Follower
@@ -74,6 +75,13 @@ class Receivers:
 
     async def stop(self) -> None:
         await self._follower.stop()
+
+    async def catch_up(self) -> None:
+        """Return when all is known that the leader of the bucket knows by now. Raises `Unavailable`."""
+        try:
+            await self._follower.catch_up()
+        except ApiError as error:
+            raise Unavailable(f"cannot read {self._stream}: {error}") from error
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with a receiver whenever what is known of it has changed. It must not raise."""
@@ -231,6 +239,18 @@ class Receivers:
     def _tell(self, receiver: str) -> None:
         for listener in self._listeners:
             listener(receiver)
+
+
+def subscriptions_of(receivers: Receivers) -> Subscriptions:
+    """Who subscribes to what, kept from now on; so to be called before `receivers` are started."""
+    subscriptions = Subscriptions()
+
+    def keep(receiver: str) -> None:
+        policy = receivers.policy(receiver)
+        subscriptions.put(receiver, policy.events if policy else ())
+
+    receivers.on_change(keep)
+    return subscriptions
 
 
 def _is_removal(message: StoredMessage) -> bool:

@@ -1,0 +1,44 @@
+"""Published events that no receiver can be sent as they are: a dead letter each, among their tenant's.
+
+It lies under a name that no receiver can have, is what the producer published, and says what is wrong with
+it.
+"""
+
+from actors.event import Event
+from streams import messages
+from streams.answers import Refused, Stored, Unanswered
+from streams.errors import ApiError, Unavailable
+from streams.graveyard import ATTEMPTS, BODY, BODY_GONE, PROBLEM, REASON, passed_on
+from streams.jetstream import JetStream
+from streams.topology import Names
+
+NAME = "_events"
+"""In the place of the receiver's name, which does not begin with `_`."""
+
+
+async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:
+    """Store the dead letter of an event of the events stream; why it could not be, or nothing.
+
+    `receiver` is `<tenant>._events`. Burying again adds nothing within the stream's duplicate window, and
+    after it a second letter that says the same.
+    """
+    try:
+        message = await js.message(names.events, event.position)
+    except (Unavailable, ApiError) as error:
+        return str(error)
+    headers = passed_on(message.headers) if message else {BODY: BODY_GONE}
+    headers |= {
+        messages.ID: event.id,
+        messages.MESSAGE_ID: f"{receiver}:p{event.position}",
+        messages.TYPE: event.type,
+        REASON: "malformed",
+        ATTEMPTS: "0",
+        PROBLEM: event.malformed,
+    }
+    match await js.publish(names.dead(receiver), message.data if message else b"", headers):
+        case Stored():
+            return ""
+        case Refused(code, text):
+            return f"{text} (JetStream error {code})"
+        case Unanswered(why):
+            return why

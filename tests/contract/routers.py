@@ -1,0 +1,156 @@
+"""An owner of one events partition with its router, and what the copies come to in the eyes of the actors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from actors.numbering import Frontier, Numbered, is_repeat, number
+from streams.answers import Stored, StoredMessage
+from streams.freshness import Freshness
+from streams.jetstream import JetStream
+from streams.messages import stored_event
+from streams.partitions import partition_of
+from streams.receivers import Receivers, subscriptions_of
+from streams.router import Router, Routing, Tally
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import FaultyJetStream, misbehaving
+from tests.contract.installation import SHARDS, shard
+from tests.contract.shards import Clocks
+from tests.contract.waiting import until_true
+
+TENANT = "acme"
+PARTITION = partition_of(TENANT, SHARDS)
+
+OpenOwner = Callable[..., Awaitable["Owner"]]
+
+
+class Owner:
+    """Routes the tenant's partition over a connection of its own.
+
+    `follows`: whether it hears of configurations by itself, or is deaf and has to ask.
+    """
+
+    def __init__(
+        self, js: FaultyJetStream, names: Names, *, follows: bool = True, within_lease: bool = True
+    ) -> None:
+        self.js = js
+        self.clocks = Clocks()
+        self.tally = Tally()
+        self.within_lease = within_lease
+        self.broken: list[str] = []
+        self.receivers = Receivers(js, names)
+        self._names = names
+        self._follows = follows
+        subscriptions = subscriptions_of(self.receivers)
+        freshness = Freshness(self.receivers.catch_up, self.clocks)
+        self._routing = Routing(subscriptions.match, freshness, asyncio.Semaphore(100), self.tally)
+        self.router = self._new_router()
+
+    def _new_router(self) -> Router:
+        return Router(
+            self.js, self._names, PARTITION, self._routing,
+            on_broken=self.broken.append, may_reset=lambda: self.within_lease,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        if self._follows:
+            await self.receivers.start()
+        await self.router.start()
+
+    async def stop(self) -> None:
+        await self.router.stop()
+        await self.receivers.stop()
+
+    async def own_again(self) -> None:
+        """Another ownership, which remembers nothing of the one before."""
+        await self.router.stop()
+        self.router = self._new_router()
+        await self.router.start()
+
+    def published(self, receiver: str) -> list[bytes]:
+        """The bodies of all copies that were sent to the receiver, repeats included."""
+        return [body for body, _ in self.js.published[self._names.publish_to(receiver)]]
+
+
+@asynccontextmanager
+async def owners(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
+    """Opens owners of the partition, one after the other; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**manner: bool) -> Owner:
+            owner = Owner(await stack.enter_async_context(misbehaving(server)), names, **manner)
+            stack.push_async_callback(owner.stop)
+            await owner.start()
+            return owner
+
+        yield start
+
+
+async def subscribe(js: JetStream, names: Names, receiver: str, *patterns: str) -> None:
+    config = {"url": "https://example.com/hook", "events": patterns or (">",)}
+    assert isinstance(await Receivers(js, names).put(receiver, msgspec.json.encode(config)), Stored)
+
+
+async def announce(
+    js: JetStream, names: Names, body: bytes = b"{}", event_type: str = "a", **more: Any
+) -> int:
+    """Publish an event, as a producer does; returns its position. `more`: `tenant`, `headers`."""
+    subject = names.publish_event(more.get("tenant", TENANT), event_type)
+    answer = await js.publish(subject, body, more.get("headers"))
+    assert isinstance(answer, Stored), answer
+    return answer.sequence
+
+
+async def announce_many(js: JetStream, names: Names, count: int) -> list[bytes]:
+    """Publish that many, in order; returns their bodies."""
+    bodies = [b"%d" % each for each in range(count)]
+    for body in bodies:
+        await announce(js, names, body)
+    return bodies
+
+
+async def copies(js: JetStream, names: Names, receiver: str) -> list[StoredMessage]:
+    """All copies that were stored for the receiver, repeats included."""
+    return (await js.read(names.deliveries, names.delivery(shard(receiver), receiver), 1, 1000)).messages
+
+
+async def stored(js: JetStream, names: Names, receiver: str) -> list[bytes]:
+    """Their bodies."""
+    return [message.data for message in await copies(js, names, receiver)]
+
+
+async def has_stored(js: JetStream, names: Names, receiver: str, bodies: list[bytes]) -> None:
+    """Return when these are all the copies that were stored for the receiver."""
+
+    async def has() -> bool:
+        return await stored(js, names, receiver) == bodies
+
+    await until_true(has)
+
+
+async def accepted(js: JetStream, names: Names, receiver: str) -> list[bytes]:
+    """The bodies that the actor would be given, by their sources: its window holds one id only."""
+    frontier, bodies = Frontier(size=1), []
+    for message in await copies(js, names, receiver):
+        event = stored_event(message)
+        if not is_repeat(frontier, event):
+            bodies.append(event.body)
+            frontier = number(frontier, Numbered(
+                sequence=frontier.sequence + 1, position=event.position, id=event.id,
+                stored_at=event.stored_at, again=event.again, source=event.source,
+            ))  # fmt: skip
+    return bodies
+
+
+async def settled(js: JetStream, names: Names, floor: int, unacked: int = 0) -> None:
+    """Return when the events partition is acked up to `floor`, and so many beyond it are not."""
+
+    async def acked() -> bool:
+        info = await js.consumer_info(names.events, names.route_consumer(PARTITION))
+        return info is not None and (info.ack_floor, info.unacked) == (floor, unacked)
+
+    await until_true(acked)

@@ -1,0 +1,134 @@
+"""Lanes: order in each, whatever is lost on the way, and none that waits for another."""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from streams import lanes
+from streams.lanes import Lanes
+from tests.contract.waiting import PATIENCE_S, until
+
+
+class Road:
+    """Where items are sent to. What `refuses` says of a lane is spent; a lane whose `gates` is shut waits."""
+
+    def __init__(self) -> None:
+        self.stored: defaultdict[str, list[int]] = defaultdict(list)
+        self.arrived: Counter[int] = Counter()
+        self.refuses: defaultdict[str, list[str]] = defaultdict(list)
+        self.gates: dict[str, asyncio.Event] = {}
+        self.under_way: Counter[str] = Counter()
+        self.most = 0
+        self.broken: list[str] = []
+        self.lanes: Lanes[int] = Lanes(self._send, self._note, self.broken.append)
+
+    async def _send(self, lane: str, item: int) -> str:
+        assert not self.under_way[lane]
+        self.under_way[lane] += 1
+        self.most = max(self.most, self.under_way.total())
+        await self.gates[lane].wait() if lane in self.gates else await asyncio.sleep(0)
+        self.under_way[lane] -= 1
+        if self.refuses[lane]:
+            return self.refuses[lane].pop()
+        self.stored[lane].append(item)
+        return ""
+
+    def _note(self, item: int) -> None:
+        self.arrived[item] += 1
+
+
+@pytest.fixture
+def road() -> Road:
+    return Road()
+
+
+async def test_each_lane_keeps_its_order_under_refusals(road: Road) -> None:
+    rng = random.Random(1)
+    names = [f"t.r{number}" for number in range(100)]
+    for name in names:
+        road.refuses[name] = ["full"] * rng.choice((0, 0, 1, 3))
+    for item in range(30):
+        for name in names:
+            road.lanes.add(name, item)
+        if item % 7 == 0:
+            await asyncio.sleep(0)
+    await until(lambda: road.arrived.total() == 3000)
+    assert all(road.stored[name] == list(range(30)) for name in names)
+    assert road.most <= lanes.SENDERS
+
+
+async def test_more_lanes_that_are_refused_than_there_are_senders_stop_nobody(road: Road) -> None:
+    refused = [f"t.r{number}" for number in range(2 * lanes.SENDERS)]
+    for name in refused:
+        road.refuses[name] = ["full"] * 1000
+        road.lanes.add(name, 0)
+    await until(lambda: all(len(road.refuses[name]) < 1000 for name in refused[: lanes.SENDERS]))
+    for item in range(5):
+        road.lanes.add("t.healthy", item)
+    await until(lambda: len(road.stored["t.healthy"]) == 5)
+    await road.lanes.stop()
+
+
+async def test_a_lane_that_has_no_answer_stops_no_other(road: Road) -> None:
+    road.gates["t.slow"] = asyncio.Event()
+    for item in range(3):
+        for name in ("t.slow", "t.other"):
+            road.lanes.add(name, item)
+    await until(lambda: road.stored["t.other"] == [0, 1, 2])
+    assert road.stored["t.slow"] == []
+    road.gates["t.slow"].set()
+    await until(lambda: road.stored["t.slow"] == [0, 1, 2])
+
+
+async def test_what_comes_while_the_last_sender_goes_is_not_left_lying(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has nothing more to send, but the loop has not told of its end yet."""
+    monkeypatch.setattr(lanes, "SENDERS", 1)
+    sent = asyncio.get_running_loop().create_future(), asyncio.get_running_loop().create_future()
+
+    async def send(_: str, __: int) -> str:
+        return ""
+
+    leaving = Lanes(send, lambda item: sent[item].set_result(None), pytest.fail)
+    for number in (0, 1):
+        leaving.add(f"t.r{number}", number)
+        async with asyncio.timeout(PATIENCE_S):
+            await sent[number]
+
+
+async def test_why_it_waits_is_said_once_and_again_when_it_waits_again(
+    road: Road, caplog: pytest.LogCaptureFixture
+) -> None:
+    for round_ in (1, 2):
+        for number in range(10):
+            road.refuses[f"t.r{number}"] = ["full"] * 2
+            road.lanes.add(f"t.r{number}", round_)
+        await until(lambda: road.arrived[round_] == 10)  # noqa: B023  # Awaited within the round.
+        assert [record.message for record in caplog.records] == ["routing.waiting"] * round_
+
+
+async def test_after_stop_nothing_is_sent(road: Road) -> None:
+    road.gates["t.slow"] = asyncio.Event()
+    road.lanes.add("t.slow", 1)
+    await until(lambda: road.under_way["t.slow"] == 1)
+    await road.lanes.stop()
+    road.gates["t.slow"].set()
+    await road.lanes.stop()
+    assert road.stored["t.slow"] == []
+
+
+async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:
+    """Its lane would stand still for ever, and nobody would know."""
+    broken: list[str] = []
+
+    async def fail(lane: str, item: int) -> str:
+        raise RuntimeError("the sender broke")
+
+    failing: Lanes[int] = Lanes(fail, lambda _: None, broken.append)
+    failing.add("t.a", 1)
+    await until(lambda: bool(broken))
+    assert broken == ["its router broke"]
+    assert "the sender broke" in caplog.text

@@ -1,0 +1,452 @@
+"""What the router makes of events: a copy to each who subscribes, in order, whatever happens on the way.
+
+How copies are told from repeats is the actors' business, so they are seen with the actors' own eyes here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.event import Event
+from streams import router as router_room
+from streams.connection import ConnectOptions, connect
+from streams.delivered import ACK, delivered
+from streams.embedded import EmbeddedServer
+from streams.errors import Unavailable
+from streams.fanout import published_event
+from streams.jetstream import JetStream
+from streams.partitions import partition_of
+from streams.pull import rewind
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import (
+    Fault,
+    FaultyJetStream,
+    ack_lost,
+    after,
+    refused,
+    request_lost,
+    stored_twice,
+)
+from tests.contract.installation import SHARDS, install
+from tests.contract.pulling import GROUP, MakeConsumer, TakeUp, acked, fill
+from tests.contract.routers import (
+    PARTITION,
+    OpenOwner,
+    Owner,
+    accepted,
+    announce,
+    announce_many,
+    copies,
+    has_stored,
+    owners,
+    settled,
+    stored,
+    subscribe,
+)
+from tests.contract.waiting import until
+
+A, B, C = "acme.a", "acme.b", "acme.c"
+STORE_FULL = 10077
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def open_owner(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
+    async with owners(server, names) as open_one:
+        yield open_one
+
+
+# ---- who gets what
+
+
+async def test_each_subscriber_gets_a_copy_and_nobody_else(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A, "order.>")
+    await subscribe(js, names, B, "order.*", "other")
+    await subscribe(js, names, C, "other")
+    await subscribe(js, names, "else.a", ">")
+    owner = await open_owner()
+    await announce(js, names, b"1", "order.created")
+    await announce(js, names, b"2", "order.created.twice")
+    await announce(js, names, b"3", "other")
+    await settled(js, names, 3)
+    assert await stored(js, names, A) == [b"1", b"2"]
+    assert await stored(js, names, B) == [b"1", b"3"]
+    assert await stored(js, names, C) == [b"3"]
+    assert await stored(js, names, "else.a") == []
+    assert (owner.tally.events, owner.tally.copies, owner.tally.unmatched) == (3, 5, 0)
+
+
+async def test_a_copy_bears_its_source_and_no_message_id(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    await open_owner()
+    headers = {"Nats-Msg-Id": "acme:7", "Angarium-Id": "order-7", "Content-Type": "text/plain"}
+    position = await announce(js, names, b"\x00\xff", "order.created", headers=headers)
+    await settled(js, names, position)
+    (copy,) = await copies(js, names, A)
+    assert copy.data == b"\x00\xff"
+    assert copy.headers == {
+        "Angarium-Id": "order-7",
+        "Angarium-Type": "order.created",
+        "Angarium-Source": str(position),
+        "Content-Type": "text/plain",
+    }
+
+
+async def test_what_is_sent_again_bears_no_source(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """Its source lies below the receiver's highest, and it is to arrive all the same."""
+    await subscribe(js, names, A)
+    await open_owner()
+    await announce(js, names, b"1", headers={"Angarium-Id": "x"})
+    await announce(js, names, b"1", headers={"Angarium-Id": "x", "Angarium-Again": "r1"})
+    await settled(js, names, 2)
+    first, again = await copies(js, names, A)
+    assert "Angarium-Source" in first.headers
+    assert again.headers == {"Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Again": "r1"}
+    assert await accepted(js, names, A) == [b"1", b"1"]
+
+
+async def test_all_receivers_get_all_events_in_order(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    receivers = [f"acme.r{number}" for number in range(20)]
+    for receiver in receivers:
+        await subscribe(js, names, receiver)
+    await open_owner()
+    bodies = await announce_many(js, names, 40)
+    await settled(js, names, 40)
+    for receiver in receivers:
+        assert await stored(js, names, receiver) == bodies
+
+
+async def test_what_nobody_wants_is_counted_and_acked(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A, "other")
+    owner = await open_owner()
+    await announce_many(js, names, 3)
+    await settled(js, names, 3)
+    assert (owner.tally.events, owner.tally.copies, owner.tally.unmatched) == (3, 0, 3)
+
+
+async def test_it_routes_its_own_partition_only(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    other = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) != PARTITION)
+    same = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) == PARTITION)
+    for receiver in (f"{other}.x", f"{same}.x"):
+        await subscribe(js, names, receiver)
+    await open_owner()
+    await announce(js, names, b"1", tenant=other)
+    position = await announce(js, names, b"2", tenant=same)
+    await settled(js, names, position)
+    assert await stored(js, names, f"{other}.x") == []
+    assert await stored(js, names, f"{same}.x") == [b"2"]
+
+
+# ---- copies that are refused, lost, or come late
+
+
+@pytest.mark.parametrize("fault", [refused(STORE_FULL), request_lost, ack_lost, stored_twice])
+async def test_order_is_kept_whatever_becomes_of_a_publish(
+    js: JetStream, names: Names, open_owner: OpenOwner, fault: Fault
+) -> None:
+    for receiver in (A, B):
+        await subscribe(js, names, receiver)
+    owner = await open_owner()
+    owner.js.faults[names.publish_to(A)] += [fault, fault]
+    bodies = await announce_many(js, names, 10)
+    await settled(js, names, 10)
+    assert await accepted(js, names, A) == bodies
+    assert await stored(js, names, B) == bodies
+
+
+async def test_a_receiver_has_one_unconfirmed_copy_at_most_and_delays_no_other(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    for receiver in (A, B):
+        await subscribe(js, names, receiver)
+    owner, gate = await open_owner(), asyncio.Event()
+    owner.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies = await announce_many(js, names, 20)
+    await has_stored(js, names, B, bodies)
+    assert owner.published(A) == [b"0"]
+    gate.set()
+    await settled(js, names, 20)
+    assert await stored(js, names, A) == bodies
+
+
+async def test_an_event_is_acked_when_all_its_copies_are_confirmed(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A, "a")
+    await subscribe(js, names, B, "a", "b")
+    owner, gate = await open_owner(), asyncio.Event()
+    owner.js.faults[names.publish_to(A)].append(after(gate.wait))
+    await announce(js, names, b"1", "a")
+    await announce(js, names, b"2", "b")
+    await announce(js, names, b"3", "none")
+    await has_stored(js, names, B, [b"1", b"2"])
+    await settled(js, names, 0, unacked=1)
+    gate.set()
+    await settled(js, names, 3)
+
+
+async def test_what_a_router_of_the_past_still_sends_is_a_repeat(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """It was stopped with a copy on its way, and comes back when another has long gone on."""
+    await subscribe(js, names, A)
+    zombie, gate = await open_owner(), asyncio.Event()
+    zombie.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies = await announce_many(js, names, 3)
+    await settled(js, names, 0, unacked=3)
+    zombie.within_lease = False
+    await open_owner()
+    await settled(js, names, 3)
+    bodies += await announce_many(js, names, 2)
+    await has_stored(js, names, A, bodies)
+    gate.set()
+    await has_stored(js, names, A, bodies + bodies[:3])
+    assert await accepted(js, names, A) == bodies
+
+
+async def test_a_new_ownership_begins_behind_what_is_acked_and_remembers_nothing(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """Of what was not acked it sends every copy again, the confirmed ones too."""
+    for receiver in (A, B):
+        await subscribe(js, names, receiver)
+    owner, gate = await open_owner(), asyncio.Event()
+    bodies = await announce_many(js, names, 2)
+    await settled(js, names, 2)
+    owner.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies += await announce_many(js, names, 2)
+    await has_stored(js, names, B, bodies)
+    await owner.own_again()
+    await settled(js, names, 4)
+    assert await stored(js, names, A) == bodies
+    assert await stored(js, names, B) == bodies + bodies[2:]
+    assert await accepted(js, names, B) == bodies
+
+
+async def test_a_late_ack_raises_the_floor_over_nothing_that_is_not_acked(
+    js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp
+) -> None:
+    """Recovery rests on this floor: an ack from before a RESET counts for its own message, or not at all."""
+    await make_consumer()
+    await fill(js, stream, 50)
+    await js.consumer_reset(stream, "c", 41)
+    before = {delivered(each.reply).sequence: each.reply for each in await (await take_up()).seen.first(10)}
+    await rewind(js, stream, "c", GROUP, 39)
+    after = {delivered(each.reply).sequence: each.reply for each in await (await take_up()).seen.first(12)}
+    # The third of the first run, then of the second: each time the number that is the next to be acked.
+    for reply in (before[43], after[39], after[40], before[43]):
+        await js.wire.publish(reply, ACK)
+    await acked(js, stream, 40, unacked=9)
+    assert await js.consumer_reset(stream, "c") == 41
+
+
+# ---- the consumer
+
+
+async def test_a_gap_repeats_nothing_that_is_still_in_memory(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner, gate = await open_owner(), asyncio.Event()
+    owner.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies = await announce_many(js, names, 5)
+    await settled(js, names, 0, unacked=5)
+    await js.consumer_reset(names.events, names.route_consumer(PARTITION))
+    bodies += await announce_many(js, names, 5)
+    gate.set()
+    await settled(js, names, 10)
+    assert owner.published(A) == bodies
+
+
+async def test_an_event_that_could_not_be_taken_is_routed_before_any_later_one(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    def refuse_twice(position: int, *said: Any) -> Event:
+        if position == 3 and len(reports) < 2:
+            raise RuntimeError("refused")
+        return published_event(position, *said)
+
+    monkeypatch.setattr(router_room, "published_event", refuse_twice)
+    await subscribe(js, names, A)
+    await open_owner()
+    bodies = await announce_many(js, names, 5)
+    await settled(js, names, 5)
+    assert await stored(js, names, A) == bodies
+    assert [str(report["exception"]) for report in reports] == ["refused"] * 2
+
+
+async def test_a_router_that_breaks_says_so(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> dict[str, str]:
+        raise RuntimeError("a defect")
+
+    owner = await open_owner()
+    monkeypatch.setattr(owner.router, "_distribute", broken)
+    await announce(js, names)
+    await until(lambda: owner.broken == ["its router broke"])
+
+
+async def test_without_a_lease_nothing_is_routed(
+    js: JetStream, names: Names, open_owner: OpenOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner(within_lease=False)
+    await announce(js, names)
+    await until(lambda: [getattr(record, "why", "") for record in caplog.records] == ["the lease has lapsed"])
+    await settled(js, names, 0)
+    owner.within_lease = True
+    await settled(js, names, 1)
+
+
+async def test_a_stream_that_was_made_anew_is_not_routed(
+    js: JetStream, names: Names, open_owner: OpenOwner, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sources would count as repeats."""
+    await subscribe(js, names, A)
+    await open_owner()
+    bodies = await announce_many(js, names, 3)
+    await settled(js, names, 3)
+    await js.request(f"$JS.API.STREAM.DELETE.{names.events}", b"", 5.0)
+    await install(js, prefix)
+    await announce(js, names)
+    await until(lambda: any("made anew" in getattr(record, "why", "") for record in caplog.records))
+    assert await stored(js, names, A) == bodies
+
+
+async def test_while_memory_is_full_no_more_is_asked_for(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_room, "OPEN_BYTES_MAX", 8 << 10)
+    monkeypatch.setattr(router_room, "BATCH", 4)
+    await subscribe(js, names, A)
+    owner, gate = await open_owner(), asyncio.Event()
+    owner.js.faults[names.publish_to(A)].append(after(gate.wait))
+    bodies = await announce_many(js, names, 60)
+    # Each takes a little more than 512 bytes, and 96 for its copy once it is matched; what was asked for when
+    # the bound was reached still comes.
+    least, most = (8 << 10) // (512 + 2 + 96), (8 << 10) // 512 + 1 + 4
+    await until(lambda: owner.tally.events >= least)
+    for _ in range(50):
+        info = await js.consumer_info(names.events, names.route_consumer(PARTITION))
+        assert info is not None
+        assert info.unacked <= most
+    gate.set()
+    await settled(js, names, 60)
+    assert await stored(js, names, A) == bodies
+
+
+# ---- configurations
+
+
+async def test_a_subscription_of_a_second_ago_holds_although_nothing_was_heard_of_it(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    owner = await open_owner(follows=False)
+    await announce(js, names, b"nobody's")
+    await settled(js, names, 1)
+    await subscribe(js, names, A)
+    owner.clocks.turn(1.01)
+    await announce(js, names, b"1")
+    await settled(js, names, 2)
+    assert await stored(js, names, A) == [b"1"]
+    await subscribe(js, names, A, "other")
+    owner.clocks.turn(1.01)
+    await announce(js, names, b"2")
+    await settled(js, names, 3)
+    assert await stored(js, names, A) == [b"1"]
+    assert owner.tally.unmatched == 2
+
+
+async def test_nothing_is_matched_until_a_replica_shows_what_the_leader_has(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    for receiver in (A, B):
+        await subscribe(js, names, receiver)
+    owner = await open_owner(follows=False)
+    owner.js.shown[names.receiver(">")] += [0, 1, 1]
+    await announce(js, names, b"1")
+    await settled(js, names, 1)
+    assert not owner.js.shown[names.receiver(">")]
+    assert await stored(js, names, A) == await stored(js, names, B) == [b"1"]
+
+
+async def test_nothing_is_matched_while_the_leader_does_not_answer(
+    js: JetStream, names: Names, open_owner: OpenOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def no_leader() -> None:
+        raise Unavailable("no leader")
+
+    await subscribe(js, names, A)
+    owner = await open_owner(follows=False)
+    owner.js.before_last[names.receiver(">")] += [no_leader] * 3
+    await announce(js, names, b"1")
+    await settled(js, names, 1)
+    assert await stored(js, names, A) == [b"1"]
+    assert owner.tally.unmatched == 0
+    assert [record.message for record in caplog.records] == ["routing.waiting"]
+
+
+async def test_without_the_bucket_nothing_is_matched(
+    js: JetStream, names: Names, open_owner: OpenOwner, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = await open_owner(follows=False)
+    await js.request(f"$JS.API.STREAM.DELETE.{names.receivers}", b"", 5.0)
+    await announce(js, names, b"1")
+    await until(lambda: any(names.receivers in getattr(record, "why", "") for record in caplog.records))
+    assert owner.tally.events == 0
+    await install(js, prefix)
+    await subscribe(js, names, A)
+    await settled(js, names, 1)
+    assert await stored(js, names, A) == [b"1"]
+
+
+# ---- a server that goes away
+
+
+async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path, port=0, sync_interval="always") as server:
+        wire = await connect(ConnectOptions(servers=(server.url,)))
+        js = FaultyJetStream(wire)
+        await js.start()
+        names = await install(js, "restart")
+        for receiver in (A, B):
+            await subscribe(js, names, receiver)
+        owner, gate = Owner(js, names), asyncio.Event()
+        await owner.start()
+        js.faults[names.publish_to(A)].append(after(gate.wait))
+        bodies = await announce_many(js, names, 5)
+        await has_stored(js, names, B, bodies)
+        await server.kill()
+        gate.set()
+        await server.start()
+        await until(lambda: wire.connected)
+        bodies += await announce_many(js, names, 5)
+        await settled(js, names, 10)
+        for receiver in (A, B):
+            assert await accepted(js, names, receiver) == bodies
+        await owner.stop()
+        await js.stop()
+        await wire.close()

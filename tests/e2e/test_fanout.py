@@ -1,0 +1,132 @@
+"""Events for all who subscribe, over the death of whoever routes them: each once, in its producer's order."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.e2e.fanout import announce, fanout
+from tests.e2e.fleet import SHARDS, Fleet, names, open_fleet
+from tests.e2e.nodes import needs_proc
+from tests.e2e.ownership import zombies_posted, zombies_wrote
+from tests.e2e.test_zombie import owns, owns_all
+
+
+@pytest.fixture
+async def durable_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Its server syncs before each acknowledgement."""
+    async with open_fleet(tmp_path, sync_interval="always") as fleet:
+        yield fleet
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])
+async def test_every_subscriber_gets_every_event_over_kills_of_the_node(
+    fleet: Fleet, rng: random.Random, rounds: int
+) -> None:
+    load = await fanout(fleet)
+    node = await fleet.start_ready()
+    crashes_at = []
+    async with load.flowing():
+        for number in range(rounds):
+            if number % 4 == 1:
+                await fleet.hears(node, "shard.claimed", rng.randint(1, SHARDS))
+            else:
+                await load.pass_some(rng)
+            await node.kill()
+            crashes_at.append(time.monotonic())
+            await node.start()
+    await load.tell_repeats()
+    load.check(crashes_at)
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
+async def test_every_subscriber_gets_every_event_once_over_kills_of_nats(
+    durable_fleet: Fleet, rng: random.Random, rounds: int
+) -> None:
+    """Every other time NATS stays away until the lease is over, and the routers with it."""
+    fleet = durable_fleet
+    load = await fanout(fleet)
+    node = await fleet.start_ready()
+    async with load.flowing():
+        for number in range(rounds):
+            await load.pass_some(rng)
+            await fleet.server.kill()
+            if number % 2 == 0:
+                await fleet.hears(node, "lease.lapsed", node.times("lease.lapsed") + 1)
+            await fleet.server.start()
+    await load.tell_repeats()
+    load.check()
+
+
+@pytest.mark.soak
+@needs_proc
+async def test_a_router_that_slept_beyond_its_lease_does_no_harm(fleet: Fleet, rng: random.Random) -> None:
+    """It wakes with copies on their way of events that its heir has long routed."""
+    load = await fanout(fleet)
+    sleeper = await fleet.start_ready("sleeper")
+    async with load.flowing():
+        await fleet.start_ready("heir")
+        await fleet.until_true(lambda: owns(fleet, "sleeper"), "the sleeper owns shards")
+        await load.pass_some(rng)
+        sleeper.sleep()
+        slept_at = time.monotonic()
+        await fleet.until_true(lambda: owns_all(fleet, "heir"), "the heir owns every shard")
+        await load.pass_some(rng)
+        sleeper.wake()
+        await fleet.hears(sleeper, "lease.lapsed")
+        await load.pass_some(rng)
+    await load.tell_repeats()
+    load.check([slept_at])
+    flushes = await fleet.flushes()
+    assert list(zombies_wrote(flushes)) == []
+    assert list(zombies_posted(fleet.arrivals(), flushes)) == []
+
+
+@pytest.mark.soak
+async def test_a_handover_repeats_nothing(fleet: Fleet, rng: random.Random) -> None:
+    load = await fanout(fleet)
+    await fleet.start_ready("one")
+    async with load.flowing():
+        await load.pass_some(rng)
+        await fleet.start_ready("two")
+        await load.pass_some(rng)
+        await fleet.nodes["one"].stop()
+        await load.pass_some(rng)
+    await load.tell_repeats()
+    load.check()
+
+
+async def test_a_node_tells_what_it_has_routed(fleet: Fleet) -> None:
+    await fleet.configure(["t.all"], events=[">"])
+    await fleet.configure(["t.some"], events=["order.*"])
+    await fleet.configure(["u.some"], events=["order.*"])
+    await fleet.start_ready()
+    for number, subject in enumerate(("t.order.new", "t.user.new", "u.user.new", "t.angarium.forged")):
+        await announce(fleet.js, subject, f"e{number}")
+
+    async def told() -> bool:
+        answer = await fleet.js.request("$SRV.STATS.angarium", b"")
+        data = msgspec.json.decode(answer.data)["endpoints"][0]["data"]
+        return [data[name] for name in ("events", "copies", "unmatched", "malformed")] == [4, 3, 1, 1]
+
+    await fleet.until_true(told, "the node tells of them")
+    await fleet.until(lambda: fleet.sink.total == 3, "each copy came")
+    assert len(await fleet.read(names.dead_letters, names.dead("t._events"))) == 1
+
+
+async def test_an_event_right_after_a_subscription_is_routed_by_it(fleet: Fleet) -> None:
+    """A change takes a second; the contract knows no more of time."""
+    await fleet.start_ready()
+    receivers, arrivals = ("t.r0", "t.r1", "t.r2"), fleet.sink.arrivals
+    for number, receiver in enumerate(receivers):
+        await fleet.configure([receiver])
+        await asyncio.sleep(1.01)
+        await announce(fleet.js, "t.a", f"e{number}")
+        count = fleet.sink.total + number + 1
+        await fleet.until(lambda: fleet.sink.total >= count, f"e{number} came")  # noqa: B023
+    got = [[each.event_id for each in arrivals[receiver]] for receiver in receivers]
+    assert got == [["e0", "e1", "e2"], ["e1", "e2"], ["e2"]]

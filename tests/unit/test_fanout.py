@@ -1,0 +1,68 @@
+"""What an event of the events stream says, and what its copies bear."""
+
+import pytest
+
+from streams.fanout import copy_headers, published_event
+from streams.messages import event_of
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+AT = 1_700_000_000.25
+
+
+def test_a_copy_bears_what_is_passed_on_and_where_it_comes_from() -> None:
+    headers = {
+        "Angarium-Id": "order-1", "Nats-Msg-Id": "acme:order-1", "Content-Type": "text/plain",
+        "X-Own": "dropped", "traceparent": TRACE, "tracestate": "a=b",
+    }  # fmt: skip
+    event = published_event(7, AT, "acme.order.created", headers, b"body")
+    assert copy_headers(event) == {
+        "Angarium-Id": "order-1", "Angarium-Type": "order.created", "Angarium-Source": "7",
+        "Content-Type": "text/plain", "traceparent": TRACE, "tracestate": "a=b",
+    }  # fmt: skip
+
+
+def test_the_actor_reads_of_a_copy_what_was_published() -> None:
+    published = {"Nats-Msg-Id": "order 1", "Content-Type": "text/plain", "traceparent": TRACE}
+    event = published_event(7, AT, "acme.order.created", published, b"body")
+    copy = event_of(99, AT + 1, copy_headers(event), b"body")
+    assert (copy.id, copy.type, copy.source, copy.malformed) == (event.id, "order.created", 7, "")
+    assert event.id.startswith("h_")
+    assert (copy.content_type, copy.traceparent, copy.body) == ("text/plain", TRACE, b"body")
+
+
+def test_what_is_sent_again_has_no_source() -> None:
+    event = published_event(7, AT, "acme.a", {"Angarium-Id": "x", "Angarium-Again": "r1"}, b"")
+    assert copy_headers(event) == {"Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Again": "r1"}
+
+
+def test_a_derived_id_is_not_that_of_a_direct_send_at_the_same_place_and_time() -> None:
+    """Both may come to one receiver, whose window would take the second for a repeat of the first."""
+    routed, direct = published_event(7, AT, "acme.a", None, b""), event_of(7, AT, None, b"")
+    assert (routed.id, direct.id) == ("evt_e7_1700000000250", "evt_7_1700000000250")
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("1st.a", "tenant '1st': a letter, then"),
+        ("acme.a b", "event type 'a b': 1 to 16 tokens"),
+        ("acme.größe", "event type 'größe'"),
+        ("acme." + "x" * 201, "event type 'xxx"),
+        ("acme.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "event type 'a.b."),
+        ("acme.angarium.ping", "types that begin with angarium. are Angarium's own"),
+    ],
+)
+def test_a_subject_that_nobody_can_subscribe_to_is_malformed(address: str, why: str) -> None:
+    event = published_event(7, AT, address, None, b"")
+    assert event.malformed.startswith(why)
+    assert event.type == address.partition(".")[2]
+
+
+def test_a_header_that_cannot_be_passed_on_makes_it_malformed() -> None:
+    event = published_event(7, AT, "acme.a", {"Content-Type": "a\x00b"}, b"")
+    assert event.malformed.startswith("Content-Type: ")
+
+
+def test_headers_that_mean_something_elsewhere_mean_nothing_here() -> None:
+    event = published_event(7, AT, "acme.a", {"Angarium-Type": "a b", "Angarium-Source": "forged"}, b"")
+    assert (event.type, event.source, event.malformed) == ("a", 0, "")
