@@ -13,6 +13,7 @@ from actors.errors import AngariumError
 from actors.host import Host
 from actors.policy import Policy
 from angarium.shard import Shard, Surroundings, take_over
+from angarium.upkeep import Upkeep
 from streams.claim import Claim, Lost, claim, let_go
 from streams.errors import ApiError, Unavailable
 from streams.partitions import shard_of
@@ -52,6 +53,7 @@ class Node:
         around.members.on_lapse(self._changed.set)
         await around.members.start()
         self._spawn(self._reconcile())
+        self._spawn(Upkeep(around, self.shards, self.owned).run())
 
     async def stop(self) -> None:
         """Hand over every shard, then leave."""

@@ -22,10 +22,10 @@ from actors.facts import Claimed
 from streams.checkpoint import read_checkpoint
 from streams.clock import Timekeeper
 from streams.envelope import decode_flush, encode_fact, encode_flush, message_id
-from streams.errors import ApiError, StreamRemade
+from streams.errors import StreamRemade
 from streams.fence import Appended, Overtaken, append
-from streams.jetstream import STREAM_NOT_FOUND, JetStream
-from streams.repeat import until_answered
+from streams.jetstream import JetStream
+from streams.repeat import stream_info, until_answered
 from streams.topology import Names
 from streams.versions import read_versioned
 
@@ -155,7 +155,7 @@ async def claim(
 async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | Lost:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
     past = await _read_past(js, names, attempt.shard)
-    position = await _last_position(js, names)
+    position = (await stream_info(js, names.deliveries)).last
     if (await _read_owner(js, names, attempt.shard))[1] != attempt.epoch:
         return Lost("another node claimed it meanwhile")
     if past.epoch > attempt.epoch:
@@ -236,13 +236,6 @@ async def _read_past(js: JetStream, names: Names, shard: int) -> _Past:
     if checkpoint is None:
         return _Past(blank=True)
     return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean)
-
-
-async def _last_position(js: JetStream, names: Names) -> int:
-    info = await until_answered(lambda: js.stream_info(names.deliveries))
-    if info is None:
-        raise ApiError(STREAM_NOT_FOUND, f"stream {names.deliveries} not found")
-    return info.last
 
 
 async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:

@@ -42,6 +42,12 @@ class Overtaken(Struct, frozen=True):
     last: StoredMessage | None
 
 
+def follows(message: StoredMessage) -> int:
+    """The message of its subject after which this one was appended; 0: as the only one, or by a stranger."""
+    expected = message.headers.get(EXPECTED, "")
+    return int(expected) if expected.isascii() and expected.isdigit() else 0
+
+
 async def append(
     js: JetStream, stream: str, subject: str, data: bytes, *, expected: int, message_id: str = ""
 ) -> Appended | Overtaken:

@@ -124,6 +124,7 @@ class Journal:
         self._pending: _Flush | None = None
         self._number = 0
         self._urgent_index = 0
+        self._sign_due = False
         self._cut_at = 0.0
         self._ended = False
         self._task: asyncio.Task[None] | None = None
@@ -152,6 +153,11 @@ class Journal:
         return self.index
 
     # ---- its life
+
+    def show_life(self) -> None:
+        """Append something soon, were it an empty flush, so that this shard does not hold the journal."""
+        self._sign_due = True
+        self._wake.set()
 
     def start(self) -> None:
         """Begin to append. Facts may be added before."""
@@ -234,7 +240,7 @@ class Journal:
     def _due_at(self) -> float:
         """When the next flush is to be cut."""
         if not self._waiting:
-            return self._cut_at + self._quiet_max_s
+            return self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
         oldest = self._waiting[0]
         urgent = self._urgent_index >= oldest.entry.index
         after_silence = oldest.since - self._cut_at >= GATHER_S
@@ -251,6 +257,7 @@ class Journal:
             room -= len(parts[-1].data) + 1
         floor = max(self.floor, self._listener.floor(self.confirmed_index + len(parts)))
         self._number += 1
+        self._sign_due = False
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,

@@ -19,10 +19,11 @@ from streams.answers import StoredMessage, StreamInfo
 from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.claim import Claim, Lost, holds
 from streams.envelope import Flush, decode_flush
-from streams.errors import ApiError, StreamRemade
-from streams.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.errors import StreamRemade
+from streams.fence import follows
+from streams.jetstream import JetStream
 from streams.protocol import epoch_of
-from streams.repeat import until_answered
+from streams.repeat import stream_info, until_answered
 from streams.snapshots import Snapshot, Snapshots
 from streams.topology import Names
 
@@ -58,7 +59,7 @@ async def recover(js: JetStream, names: Names, claim: Claim, node: str) -> Recov
     Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError`
     where a stream does not exist.
     """
-    infos = {name: await _info(js, name) for name in names.streams}
+    infos = {name: await stream_info(js, name) for name in names.streams}
     found = await read_checkpoint(js, names, claim.shard)
     checkpoint = found or Checkpoint()
     _check_created(checkpoint, infos)
@@ -86,13 +87,6 @@ async def recover(js: JetStream, names: Names, claim: Claim, node: str) -> Recov
     return Recovery(states, parked, checkpoint, claim.floor, created)
 
 
-async def _info(js: JetStream, stream: str) -> StreamInfo:
-    info = await until_answered(lambda: js.stream_info(stream))
-    if info is None:
-        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
-    return info
-
-
 async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> Lost:
     """Something lies beyond our claim. While `_owner` is ours, nobody can have put it there."""
     if not await holds(js, names, claim):
@@ -117,15 +111,28 @@ async def _read_tail(
         if not messages:
             return Lost("our claim is not in the journal any more")
         for message in messages:
-            at = message.sequence
-            if at > claim.sequence:
+            if message.sequence > claim.sequence:
                 return Lost(f"another node owns it: the journal goes on behind our claim at {claim.sequence}")
+            if follows(message) > at:
+                return await _broken(js, names, claim, at, message)
+            at = message.sequence
             flush = decode_flush(message.data, f"message {at} of {names.journal}")
             tail.append(_Recorded(at, message.stored_at, flush))
     last = tail[-1].flush
     if (last.node, last.epoch) != (node, claim.epoch):
         return Lost(f"the message of the journal at {claim.sequence} is not our claim")
     return tail
+
+
+async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> Lost:
+    """A message of the tail follows one that is not there. While `_owner` is ours, nobody may purge it."""
+    if not await holds(js, names, claim):
+        return Lost(f"another node owns it: it has snapshotted more than up to {at}")
+    raise StreamRemade(
+        f"{names.actors} was restored older than {names.journal}, or somebody purged the journal: shard "
+        f"{claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
+        f"{follows(message)}; see angarium doctor"
+    )
 
 
 async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[StoredMessage]:

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
-from streams.errors import Unavailable
+from streams.answers import StreamInfo
+from streams.errors import ApiError, Unavailable
+from streams.jetstream import STREAM_NOT_FOUND, JetStream
 
 FIRST_S = 0.05
 LONGEST_S = 1.0
@@ -34,6 +36,14 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
             return await ask()
         except Unavailable:
             await pauses.wait()
+
+
+async def stream_info(js: JetStream, stream: str) -> StreamInfo:
+    """A stream that has to be there, however long NATS is away. Raises `ApiError` where it is not."""
+    info = await until_answered(lambda: js.stream_info(stream))
+    if info is None:
+        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+    return info
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

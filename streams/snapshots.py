@@ -113,8 +113,8 @@ class Snapshots:
     async def _repeat(self, puts: list[Put], checkpoint: Put) -> bool:
         """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.
 
-        An expectation that does not hold while `_owner` is ours was met by a batch of our own: by this one,
-        whose answer was lost, or by a checkpoint that came late. To store it on top of that is right in both.
+        An expectation that does not hold while `_owner` is ours was met by this very batch, whose answer was
+        lost. To store it on top of that does no harm.
         """
         pauses = Pauses()
         while True:
@@ -132,16 +132,9 @@ class Snapshots:
             await pauses.wait()
 
     def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
-        """The batch with its expectations. A message bears one: a checkpoint that comes alone only the fence.
-
-        That one may be late, since it is true beside all that came after it.
-        """
+        """The batch with its expectations. A message bears one: a checkpoint that comes alone comes twice."""
+        chained = Put(checkpoint.subject, checkpoint.data, {EXPECTED: str(self._revision)})
         if not puts:
-            return [Put(checkpoint.subject, checkpoint.data, self._fence)]
+            return [chained, Put(checkpoint.subject, checkpoint.data, self._fence)]
         first, *others = puts
-        chained = {EXPECTED: str(self._revision)}
-        return [
-            Put(first.subject, first.data, {**(first.headers or {}), **self._fence}),
-            *others,
-            Put(checkpoint.subject, checkpoint.data, chained),
-        ]
+        return [Put(first.subject, first.data, {**(first.headers or {}), **self._fence}), *others, chained]

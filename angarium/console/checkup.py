@@ -11,7 +11,9 @@ from angarium.connecting import installation, open_jetstream
 from angarium.settings import Settings
 from streams.errors import ApiError, ConnectError, SetupError, Unavailable
 from streams.jetstream import JetStream
+from streams.purge import journal_held
 from streams.receivers import Receivers
+from streams.repeat import stream_info
 from streams.setup import check
 from streams.survey import owners, seen_members, server_time
 from streams.topology import Settings as Installation
@@ -76,7 +78,8 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
     of = installation(settings)
     return [
         await _clock(js, of),
-        *[await _room(js, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
+        *[await _room(js, name) for name in (of.names.events, of.names.deliveries)],
+        await _journal(js, of),
         *await _fleet(js, of),
         *await _receivers(js, of),
     ]
@@ -99,6 +102,17 @@ async def _room(js: JetStream, name: str) -> Finding:
     if info.bytes > FULL * info.max_bytes:
         return _ill("storage", text, "raise max_bytes of the stream, or find who does not take their events")
     return _well("storage", text)
+
+
+async def _journal(js: JetStream, of: Installation) -> Finding:
+    """The journal is purged by the nodes, so where it is full all the same, a shard holds it."""
+    name, shards = of.names.journal, of.shards
+    found = await _room(js, name)
+    if found.ok:
+        return found
+    held = await journal_held(js, of.names, shards, await stream_info(js, name))
+    remedy = f"shard {held.shard} holds it: look for shard.refused in the logs of the nodes"
+    return _ill("storage", found.text, remedy)
 
 
 async def _fleet(js: JetStream, of: Installation) -> list[Finding]:

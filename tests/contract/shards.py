@@ -64,10 +64,16 @@ def anybody(_: Owner | None) -> bool:
 
 
 async def own(
-    js: JetStream, names: Names, node: str, *, clocks: Clocks | None = None, resumes: int = 0
+    js: JetStream,
+    names: Names,
+    node: str,
+    *,
+    shard: int = SHARD,
+    clocks: Clocks | None = None,
+    resumes: int = 0,
 ) -> Claim:
     """A claim that succeeds."""
-    claimed = await claim(js, names, SHARD, node, clocks or Clocks(), may_claim=anybody, resumes=resumes)
+    claimed = await claim(js, names, shard, node, clocks or Clocks(), may_claim=anybody, resumes=resumes)
     assert not isinstance(claimed, Lost), claimed
     return claimed
 

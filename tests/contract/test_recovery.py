@@ -275,6 +275,38 @@ class TestStreamsThatAreNotWhatTheyWere:
         with pytest.raises(StreamRemade, match=f"^{names.actors} was made anew"):
             await take_over(js, names)
 
+    @pytest.mark.parametrize("snapshotted", [False, True])
+    async def test_a_checkpoint_older_than_what_was_purged(
+        self, js: JetStream, names: Names, shard: Shard, snapshotted: bool
+    ) -> None:
+        """What is missing in between cannot be made up for, and nobody may go on as if it had never been."""
+        if snapshotted:
+            await shard.snapshot()
+        known = shard.claim.sequence if snapshotted else 0
+        await shard.record(repeated(1))
+        last = await shard.record(repeated(2))
+        await js.purge(names.journal, last)
+        with pytest.raises(StreamRemade, match=f"known up to {known}, .* at {last} follows {last - 1}"):
+            await take_over(js, names)
+
+    async def test_what_was_purged_behind_a_claim_that_is_over_is_another_owners(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        """It has snapshotted what we would read, and purged it."""
+        last = await shard.record(repeated(1))
+        claimed = await own(js, names, "b")
+        await js.publish(names.owner(SHARD), b"")
+        await js.purge(names.journal, last)
+        assert isinstance(await recover(js, names, claimed, "b"), Lost)
+
+    async def test_a_journal_that_has_aged_out(self, js: JetStream, names: Names, shard: Shard) -> None:
+        """Then what was settled since the checkpoint is delivered again."""
+        await shard.record(repeated(1))
+        await shard.snapshot()
+        last = await shard.record(repeated(2))
+        await js.purge(names.journal, last + 1)
+        assert (await taken_over(js, names)).states == {}
+
     async def test_deliveries_that_end_before_a_frontier(
         self, js: JetStream, names: Names, shard: Shard
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from actors.bucket import Unclean
 from actors.errors import NewerVersion
 from actors.state import Counters, State
-from streams.answers import Answer, Put, Refused, Stored, Unanswered
+from streams.answers import Answer, Put, Refused, Unanswered
 from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.claim import Owner
 from streams.errors import NotOurs, Unavailable
@@ -145,15 +145,18 @@ class TestLateBatches:
             assert answer.code == WRONG_LAST_SEQUENCE
         assert await snapshots.load("acme.r0") == state("acme.r0", delivered=2)
 
-    async def test_a_checkpoint_alone_stops_nothing(
+    async def test_a_checkpoint_alone_does_not_fall_back(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """It is true beside younger snapshots, and the next batch goes on from it."""
+        """It would be true still, but the journal may be purged up to the younger one."""
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
         await snapshots.write([], [], 5, Checkpoint(sequence=5))
+        await snapshots.write([], [], 6, Checkpoint(sequence=6))
         await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
-        assert isinstance(await js.publish_batch(batches[0]), Stored)
+        for late in batches:
+            assert isinstance(await js.publish_batch(late), Refused)
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
         assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
         assert await snapshots.load(RECEIVER) == state(delivered=2)
         assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=9)

@@ -24,6 +24,7 @@ from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.process import Process
 from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
+from tests.sim.storage import JournalKept
 from tests.sim.world import World
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
@@ -57,6 +58,7 @@ class Checkers:
         self._repeats: dict[tuple[str, int], int] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._letters: dict[str, list[Stored]] = {}
+        self.journal_kept = JournalKept(names, world.fail)
 
     def ledger(self, receiver: str) -> ShardLedger:
         tenant, _, name = receiver.partition(".")
@@ -162,8 +164,13 @@ class Checkers:
 
     # ---- what the server stores
 
+    def purged(self, stream: str, first: int) -> None:
+        if stream == self.names.journal:
+            self.journal_kept.purged(first)
+
     def stored(self, stream: str, message: Stored) -> None:
         names = self.names
+        self.journal_kept.stored(stream, message)
         if stream == names.deliveries:
             receiver = message.subject.split(".", 3)[3]
             at = message.at_ns / 1e9

@@ -27,9 +27,10 @@ from actors.policy import Policy
 from actors.receiver import next_step
 from actors.shell import Shell
 from actors.state import State
-from streams import claim, journal, reader, recovery
-from streams.answers import Put, StoredMessage
+from streams import claim, journal, purge, reader, recovery
+from streams.answers import Put, StoredMessage, StreamInfo
 from streams.backlog import Backlog
+from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.claim import Claim, Lost, Owner
 from streams.envelope import Flush, decode_flush
 from streams.fence import Appended, Overtaken, append
@@ -37,6 +38,7 @@ from streams.jetstream import JetStream
 from streams.lease import MARGIN_S, Lease
 from streams.members import Members
 from streams.pull import rewind
+from streams.purge import Held, lowest
 from streams.repeat import until_answered
 from streams.snapshots import Snapshots
 from streams.topology import Names
@@ -233,6 +235,21 @@ async def _page_of_any_replica(
     return (await backlog._js.read(backlog._stream, subject, after + 1, count_max)).messages
 
 
+# ---- the purge
+
+_read_checkpoint = read_checkpoint
+
+
+async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
+    found = await _read_checkpoint(js, names, shard)
+    return found and replace(found, sequence=_FAR)
+
+
+async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> Held:
+    checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
+    return lowest([each.sequence + 1 if each else 0 for each in checkpoints])
+
+
 # ---- the bucket
 
 
@@ -326,6 +343,10 @@ ALL = [
            _unhurried(facts.WindowSet),
            numbers.window_set_is_lost),
     Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
+    Mutant("purged-beyond-the-checkpoint", "the journal keeps what lies behind each checkpoint",
+           ((purge, "read_checkpoint", _checkpoint_to_the_end),)),
+    Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
+           ((purge, "journal_held", _last_is_far),)),
     Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((shell, "inherit", _inherited),),

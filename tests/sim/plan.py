@@ -8,7 +8,8 @@ from tests.sim.world import World
 
 class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
-    goes wrong. `snapshot_every_s` and `idle_s` take the place of the product's own intervals."""
+    goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
+    intervals."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -20,6 +21,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     duration_s: float = 10.0
     snapshot_every_s: float = 5.0
     idle_s: float = 60.0
+    upkeep_every_s: float = 60.0
 
 
 def drawn(world: World) -> Plan:
@@ -38,4 +40,5 @@ def drawn(world: World) -> Plan:
         duration_s=chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * chance.uniform(0.5, 1.0),
         snapshot_every_s=chance.choice((0.3, 2.0, 5.0)),
         idle_s=chance.choice((0.5, 3.0, 60.0)),
+        upkeep_every_s=chance.choice((0.3, 1.0, 3.0)),
     )

@@ -6,16 +6,17 @@ Faults happen for a bounded time; after that everything has to settle, and what 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Protocol
+from unittest.mock import patch
 
 from actors import host
 from actors.shell import Shell
-from angarium import shard
+from angarium import shard, upkeep
 from angarium.app import member
 from angarium.settings import Settings
-from streams import topology
+from streams import purge, topology
 from streams.jetstream import JetStream
 from streams.setup import setup
 from streams.topology import Names
@@ -49,6 +50,8 @@ class Telling(Replicas):
         super().changed(change)
         if isinstance(change, Stored):
             self._checkers.stored(self._stream.name, change)
+        elif isinstance(change, tuple):
+            self._checkers.purged(self._stream.name, *change)
 
 
 class Gate(Protocol):
@@ -222,13 +225,17 @@ def _reported(world: World, trace: bool) -> Iterator[None]:
 
 @contextmanager
 def _tuned(plan: Plan) -> Iterator[None]:
-    """How often snapshots are written, and how soon an actor leaves memory."""
-    before = shard.SNAPSHOT_EVERY_S, host.IDLE_S
-    shard.SNAPSHOT_EVERY_S, host.IDLE_S = plan.snapshot_every_s, plan.idle_s
-    try:
+    """How often snapshots are written and streams purged, of what, and how soon an actor leaves memory."""
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
+            (host, "IDLE_S", plan.idle_s),
+            (upkeep, "EVERY_S", plan.upkeep_every_s),
+            (upkeep, "LAG", 2),
+            (purge, "JOURNAL_SHARE", 0.0),
+        ):
+            stack.enter_context(patch.object(owner, name, value))
         yield
-    finally:
-        shard.SNAPSHOT_EVERY_S, host.IDLE_S = before
 
 
 @contextmanager

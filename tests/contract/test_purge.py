@@ -1,0 +1,192 @@
+"""Purging the journal: what every shard may still need stays, whoever purges and however late."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from streams import purge
+from streams.checkpoint import Checkpoint
+from streams.claim import release
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.purge import Held, purge_journal, surplus_end
+from streams.recovery import Recovery, recover
+from streams.repeat import stream_info
+from streams.snapshots import Snapshots
+from streams.topology import Names
+from tests.contract.installation import SHARDS, install
+from tests.contract.shards import Clocks, Listening, blank, own, repeated
+from tests.contract.waiting import until
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
+    monkeypatch.setattr(purge, "JOURNAL_SHARE", 0.0)
+    return await install(js, prefix)
+
+
+class Shard:
+    """An ownership that records, and writes checkpoints when it is told to."""
+
+    def __init__(self, js: JetStream, names: Names, number: int) -> None:
+        self.js, self.names, self.number = js, names, number
+        self.listening = Listening()
+
+    async def begin(self) -> None:
+        self.claim = await own(self.js, self.names, "a", shard=self.number)
+        recovery = await recover(self.js, self.names, self.claim, "a")
+        assert isinstance(recovery, Recovery)
+        self.created = recovery.created
+        self.journal = Journal(
+            self.js, self.names, self.claim, "a", self.listening, time=Clocks(), retention_s=3600.0
+        )
+        self.journal.start()
+
+    async def record(self, count: int = 1) -> int:
+        for _ in range(count):
+            self.journal.add(repeated(1), blank(), urgent=True)
+            await self.listening.has(self.journal.index)
+        return self.journal.sequence
+
+    async def show_life(self) -> None:
+        """A flush with nothing in it."""
+        flushes = len(self.listening.sequences)
+        self.journal.show_life()
+        await until(lambda: len(self.listening.sequences) > flushes)
+        assert not self.listening.entries
+
+    async def checkpoint(self) -> int:
+        sequence = self.journal.sequence
+        checkpoint = Checkpoint(sequence=sequence, created=self.created)
+        assert await Snapshots(self.js, self.names, self.claim).write([], [], sequence, checkpoint)
+        return sequence
+
+
+@pytest.fixture
+async def shards(js: JetStream, names: Names) -> AsyncIterator[list[Shard]]:
+    shards = [Shard(js, names, number) for number in range(SHARDS)]
+    for shard in shards:
+        await shard.begin()
+    yield shards
+    for shard in shards:
+        await shard.journal.stop()
+
+
+async def first_left(js: JetStream, names: Names) -> int:
+    return (await stream_info(js, names.journal)).first
+
+
+class TestTheJournal:
+    async def test_keeps_what_lies_behind_each_checkpoint(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        for shard in shards:
+            await shard.record()
+            await shard.checkpoint()
+        behind = [await shard.record(2) for shard in shards]
+        assert await purge_journal(js, names, SHARDS) == Held(shards[0].claim.sequence + SHARDS + 1, 0)
+        for shard in shards[1:]:
+            await shard.checkpoint()
+        held = shards[0].claim.sequence + SHARDS + 1
+        assert await first_left(js, names) == held
+        await shards[0].checkpoint()
+        assert await purge_journal(js, names, SHARDS) == Held(behind[0], 0)
+        assert await first_left(js, names) == behind[0]
+
+    async def test_keeps_the_last_message_of_each_shard(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        """The claim that follows finds the release, and who has lapsed finds that he was alone."""
+        for shard in shards:
+            await shard.checkpoint()
+        last = await shards[3].record(5)
+        await shards[3].checkpoint()
+        assert await purge_journal(js, names, SHARDS) == Held(shards[0].claim.sequence, 0)
+        assert await first_left(js, names) == shards[0].claim.sequence
+        for shard in shards[:3]:
+            await shard.show_life()
+            await shard.checkpoint()
+        assert await purge_journal(js, names, SHARDS) == Held(last, 3)
+        assert await first_left(js, names) == last
+
+        await shards[3].journal.suspend()
+        resumed = await own(js, names, "a", shard=3, resumes=shards[3].claim.epoch)
+        assert resumed.clean
+        assert shards[3].journal.reclaim(resumed)
+        await shards[2].journal.stop()
+        assert await release(js, names, shards[2].claim, "a")
+        assert (await own(js, names, "b", shard=2)).clean
+
+    async def test_stays_whole_while_a_shard_has_no_checkpoint(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        for shard in shards[1:]:
+            await shard.record(2)
+            await shard.checkpoint()
+        assert await purge_journal(js, names, SHARDS) == Held(0, 0)
+        assert await first_left(js, names) == 1
+
+    async def test_stays_whole_where_a_checkpoint_speaks_of_another_journal(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        for shard in shards:
+            await shard.record(2)
+            await shard.checkpoint()
+        shards[1].created = shards[1].created | {names.journal: "1999-12-31T00:00:00Z"}
+        await shards[1].checkpoint()
+        assert await purge_journal(js, names, SHARDS) == Held(0, 1)
+        assert await first_left(js, names) == 1
+
+    async def test_is_kept_as_long_as_there_is_room(
+        self, js: JetStream, names: Names, shards: list[Shard], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(purge, "JOURNAL_SHARE", 0.5)
+        for shard in shards:
+            await shard.record(2)
+            await shard.checkpoint()
+        assert await purge_journal(js, names, SHARDS) is None
+        assert await first_left(js, names) == 1
+
+    async def test_a_claimer_reads_all_that_it_needs_while_others_purge(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        """Between its claim and the end of its reading nobody can move its checkpoint."""
+        for shard in shards:
+            await shard.record()
+            await shard.checkpoint()
+        await shards[1].record(3)
+        claimed = await own(js, names, "b", shard=1)
+        for shard in (shards[0], shards[2], shards[3]):
+            await shard.record(9)
+            await shard.checkpoint()
+        await purge_journal(js, names, SHARDS)
+        recovery = await recover(js, names, claimed, "b")
+        assert isinstance(recovery, Recovery)
+        assert recovery.states["acme.billing"].counters.duplicates == 3
+
+    async def test_a_purge_that_comes_late_takes_no_more(
+        self, js: JetStream, names: Names, shards: list[Shard]
+    ) -> None:
+        for shard in shards:
+            await shard.checkpoint()
+        early = await purge_journal(js, names, SHARDS)
+        assert early is not None
+        for shard in shards:
+            await shard.record()
+            await shard.checkpoint()
+        later = await purge_journal(js, names, SHARDS)
+        assert later is not None
+        assert later.position > early.position
+        assert await js.purge(names.journal, early.position) == 0
+        assert await first_left(js, names) == later.position
+
+
+async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, names: Names) -> None:
+    for _ in range(10):
+        await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
+    info = await stream_info(js, names.deliveries)
+    assert surplus_end(info, 1.0) == 0
+    assert surplus_end(info, 0.0) == 11
+    assert surplus_end(info, info.bytes / info.max_bytes / 2) == 6
+    unlimited = await js.stream_update(info.config | {"max_bytes": -1})
+    assert surplus_end(unlimited, 0.0) == 0
