@@ -63,6 +63,20 @@ def next_token_at(bucket: Bucket, limit: Limit) -> float:
     return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
 
 
+def under(
+    limit: Limit | None, bucket: Bucket | None, *, at: float, epoch: int, unused: bool
+) -> Bucket | None:
+    """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once.
+
+    Where there was none, it is full only if the receiver is `unused`: nothing was ever sent to it.
+    """
+    if limit is None:
+        return None
+    if bucket is None:
+        return Bucket(float(limit.burst) if unused else 0.0, at, epoch)
+    return Bucket(min(bucket.tokens, float(limit.burst)), bucket.at, bucket.epoch)
+
+
 def inherit(
     bucket: Bucket, limit: Limit, *, epoch: int, claimed_at: float, unclean: Unclean | None, unsettled: bool
 ) -> Bucket:

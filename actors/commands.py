@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from actors.bucket import Bucket
 from actors.event import Event
 from actors.facts import Burial
+from actors.numbering import Numbered
 from actors.outcome import Answered, Failed
 
 
@@ -40,10 +41,10 @@ class OpenReceiver(Struct, frozen=True):
     window: int
 
 
-class GiveUpEvent(Struct, frozen=True):
-    """The event is not to be tried any more."""
+class GiveUpEvents(Struct, frozen=True):
+    """The events are not to be tried any more: an open one, or the next ones that had no number."""
 
-    event: Event
+    events: tuple[Numbered, ...]
     reason: str
     at: float
     bucket: Bucket | None
@@ -121,16 +122,25 @@ class RefuseEvent(Struct, frozen=True):
     at: float
 
 
-class MarkBuried(Struct, frozen=True):
-    """The dead letter of the event at `position` is stored."""
+class ForgetBacklog(Struct, frozen=True):
+    """What waits up to `position` is not wanted any more: what is open, and `waiting` beyond the frontier."""
 
+    at: float
     position: int
+    waiting: int
+    bucket: Bucket | None
+
+
+class MarkBuried(Struct, frozen=True):
+    """The dead letters of the events at these positions are stored."""
+
+    positions: tuple[int, ...]
 
 
 Command = (
-    RecordOutcome | Adopt | OpenReceiver | GiveUpEvent | DropRepeat | AcceptEvent | StartAttempt | StartPing
-    | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | MissEvents | RefuseEvent
-    | MarkBuried
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
+    | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
+    | RefuseEvent | MarkBuried
 )  # fmt: skip
 
 
@@ -154,9 +164,9 @@ class Record(Struct, frozen=True):
 
 
 class GiveUp(Struct, frozen=True):
-    """Dead-letter `event`."""
+    """Dead-letter these events, under these numbers."""
 
-    event: Event
+    events: tuple[Numbered, ...]
     reason: str
 
 
@@ -167,13 +177,19 @@ class Ignore(Struct, frozen=True):
 
 
 class Bury(Struct, frozen=True):
-    """Publish a dead letter."""
+    """Publish these dead letters."""
 
-    burial: Burial
+    burials: tuple[Burial, ...]
 
 
 class Read(Struct, frozen=True):
     """Read the receiver's backlog above position `after`."""
+
+    after: int
+
+
+class Count(Struct, frozen=True):
+    """Count what lies above position `after`: it may be more than the receiver may have waiting."""
 
     after: int
 
@@ -222,27 +238,42 @@ class Rest(Struct, frozen=True):
 
 
 Decision = Record | GiveUp | Ignore | Refuse | Begin | Reconfigure | Unpark
-Step = Post | Bury | Read | Fetch | Ask | Park | WaitUntil | Rest | Decision
+Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Decision
+
+
+class Line(Struct, frozen=True):
+    """Whatever is not settled up to the position `to` is given up, for `reason`."""
+
+    to: int
+    reason: str
 
 
 class View(Struct, frozen=True, kw_only=True):
     """What the shell holds in memory about an actor, and facts say nothing about.
 
-    `head` is the oldest event in memory that has no number yet, `held` are the open events in memory, by
-    position, `in_flight` the positions of those whose attempt is being made. `read_to`: everything of this
-    receiver up to there is in memory or settled; `seen`: the highest that is known to have been there.
-    `holding`: messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before
-    anything starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was
-    recorded and not yet made. `adopted`: the configuration in memory is the one that facts speak of.
-    `asking`: whether there is such a receiver is being asked, or nobody can tell; `absent_to`: there was none
-    when the event at that position had come.
+    `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of them;
+    `held` are the open events in memory, by position, `in_flight` the positions of those whose attempt is
+    being made. `read_to`: all events of this receiver up to there are in memory or settled; `seen`: the last
+    that is known to have been there; `left` events at least lie in the stream alone, just so many if
+    `counted`. `line`: as it was drawn; `trimmed_at`: when events were given up for `overflow`. `holding`:
+    messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before anything
+    starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was recorded and
+    not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
+    there is such a receiver is being asked, or nobody can tell; `absent_to`: there was none when the event at
+    that position had come.
     """
 
     head: Event | None = None
+    waiting: Collection[Event] = ()
     held: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
     read_to: int = 0
     seen: int = 0
+    left: int = 0
+    counted: bool = True
+    counting: bool = False
+    line: Line | None = None
+    trimmed_at: float = 0.0
     holding: bool = False
     unconfirmed: bool = False
     burying: bool = False

@@ -73,9 +73,10 @@ class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried"):
-    """The dead letter of the event at `position` is in its stream."""
+    """The dead letters of the events at `position`, or at `positions`, are in their stream."""
 
-    position: int
+    position: int = 0
+    positions: tuple[int, ...] = ()
 
 
 class Accepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
@@ -122,6 +123,16 @@ class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened")
 
 class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed"):
     """The receiver was taken away; what waited up to `position` is discarded. The numbering is kept."""
+
+    at: float
+    position: int
+    next_sequence: int
+    discarded: int = 0
+    bucket: Bucket | None = None
+
+
+class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
+    """Somebody said to discard what waited up to `position`, and to forget failures. Numbers go on."""
 
     at: float
     position: int
@@ -212,7 +223,7 @@ class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
-    | Unparked | Opened | Removed | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed | Disabled
-    | Pinged | Refused
+    | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed
+    | Disabled | Pinged | Refused
 )  # fmt: skip
 AnyFact = Fact | Claimed

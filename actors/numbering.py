@@ -23,6 +23,14 @@ class Numbered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: int = 0
 
 
+def with_number(event: Event, sequence: int) -> Numbered:
+    """The event under that number."""
+    return Numbered(
+        sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
+        again=event.again, source=event.source,
+    )  # fmt: skip
+
+
 class Frontier(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything up to `position` is numbered; `sequence` was the last number, `source` the highest source.
 

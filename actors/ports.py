@@ -4,7 +4,7 @@ Each port has a real body (in `streams` or `angarium.delivery`) and a simulated 
 them apart, and the contract tests see to it that nobody can.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -76,8 +76,8 @@ class Backlog(Protocol):
 class Graveyard(Protocol):
     """Publishes dead letters."""
 
-    async def bury(self, receiver: str, burial: Burial) -> None:
-        """Publish the dead letter, and return once it is stored. Repeating it is harmless."""
+    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+        """Publish these dead letters, and return once all are stored. Repeating it is harmless."""
         ...
 
 

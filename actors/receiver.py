@@ -17,7 +17,8 @@ Rules that the rest leans on:
 3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
    anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
 4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
-5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too.
+5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too. Facts
+   have one order, so to give up what waits, and to read on for it, needs no fact before it confirmed.
 6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
 7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
 """
@@ -30,23 +31,23 @@ from msgspec.structs import replace
 from actors import commands as c
 from actors import facts as f
 from actors.backoff import backoff_s
-from actors.bucket import Bucket, Limit, next_token_at, refill, take
+from actors.bucket import Limit, next_token_at, refill, take, under
 from actors.event import Event
+from actors.giving_up import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
 from actors.ids import fraction, stable_hash
-from actors.numbering import Numbered, is_repeat, move, number, resize
+from actors.numbering import Numbered, is_repeat, move, number, resize, with_number
 from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
-from actors.state import Open, State, fresh_entry, open_entry, with_entry
+from actors.state import Open, State, as_numbered, fresh_entry, open_entry, with_entry
 
 PARK_AFTER_S = 2.0
-BURIALS_MAX = 64
 OPEN_MAX = 256
 FAILURES_IN_A_ROW_MAX = 5
 UNHURRIED = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
-NEVER = float("inf")
+_UNBOUND = c.GiveUp | c.Read
 
 
 # ---- decide: what happens
@@ -62,10 +63,10 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return [] if policy is None else _adopt(state, policy, command)
         case c.OpenReceiver(at, position, window):
             return [f.Opened(receiver=receiver, at=at, position=position, window=window)]
-        case c.GiveUpEvent(event, reason, at, bucket):
-            known = open_entry(state, event.position)
+        case c.GiveUpEvents(events, reason, at, bucket):
+            known = open_entry(state, events[0].position)
             return [f.DeadLettered(
-                receiver=receiver, events=(numbered(state, event),), at=at, reason=reason, bucket=bucket,
+                receiver=receiver, events=events, at=at, reason=reason, bucket=bucket,
                 attempts=known.attempts if known else 0, status=known.status if known else None,
             )]  # fmt: skip
         case c.DropRepeat(event):
@@ -89,6 +90,11 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
                 receiver=receiver, at=at, position=position, bucket=bucket,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
+        case c.ForgetBacklog(at, position, waiting, bucket):
+            return [f.Forgot(
+                receiver=receiver, at=at, position=position, bucket=bucket,
+                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+            )]  # fmt: skip
         case c.MissEvents(first, last, at, bucket):
             return [f.Missing(
                 receiver=receiver, at=at, first=first, last=last, bucket=bucket,
@@ -96,8 +102,8 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             )]  # fmt: skip
         case c.RefuseEvent(position, reason, at):
             return [f.Refused(receiver=receiver, position=position, reason=reason, at=at)]
-        case c.MarkBuried(position):
-            return [f.Buried(receiver=receiver, position=position)]
+        case c.MarkBuried(positions):
+            return [f.Buried(receiver=receiver, positions=positions)]
         case _:
             assert_never(command)
 
@@ -105,9 +111,9 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
 def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> list[f.Fact]:
     event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
     entry = open_entry(state, event.position) if event else None
-    if event and entry is None and event.position <= state.frontier.position:
-        return []  # Given up while it was on its way: its number is spent, and nobody's any more.
-    events = (numbered(state, event),) if event else ()
+    # Of an event that was given up while it was on its way, the answer only tells how the receiver does.
+    over = event is not None and entry is None and event.position <= state.frontier.position
+    events = (numbered(state, event),) if event and not over else ()
     attempt = (entry.attempts if entry else 0) + 1
     common: dict[str, Any] = {
         "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
@@ -161,7 +167,8 @@ def _adopt(state: State, policy: Policy, command: c.Adopt) -> list[f.Fact]:
         facts.append(f.Resumed(receiver=receiver, at=command.at))
     limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
     if limit != state.limit:
-        bucket = _bucket_under(limit, state, command)
+        unused = state.limit is None and state.frontier.sequence == 0
+        bucket = under(limit, command.bucket, at=command.at, epoch=command.epoch, unused=unused)
         facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=bucket))
     frontier = state.frontier
     if frontier.change is None and frontier.size != policy.dedup_window:
@@ -170,27 +177,10 @@ def _adopt(state: State, policy: Policy, command: c.Adopt) -> list[f.Fact]:
     return facts
 
 
-def _bucket_under(limit: Limit | None, state: State, command: c.Adopt) -> Bucket | None:
-    """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once."""
-    if limit is None:
-        return None
-    if command.bucket is None:
-        full = state.limit is None and state.frontier.sequence == 0
-        return Bucket(float(limit.burst) if full else 0.0, command.at, command.epoch)
-    return replace(command.bucket, tokens=min(command.bucket.tokens, float(limit.burst)))
-
-
 def numbered(state: State, event: Event) -> Numbered:
     """The event with the number that it has, or, as the next in order, now gets."""
     entry = open_entry(state, event.position)
-    return Numbered(
-        sequence=entry.sequence if entry else state.frontier.sequence + 1,
-        position=event.position,
-        id=event.id,
-        stored_at=event.stored_at,
-        again=event.again,
-        source=event.source,
-    )
+    return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)
 
 
 # ---- evolve: what is
@@ -207,9 +197,9 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _with_open(state, events)
         case f.Started(events=events, bucket=bucket):
             return replace(_with_open(state, events), bucket=bucket or state.bucket)
-        case f.Buried(position=position):
-            left = tuple(each for each in state.burials if each.position != position)
-            return replace(state, burials=left)
+        case f.Buried(position=position, positions=positions):
+            done = {position, *positions}
+            return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
         case f.Repeated():
             return _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since):
@@ -223,6 +213,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, opened=True, removed_at=None, frontier=frontier)
         case f.Removed():
             return _after_removal(state, fact)
+        case f.Forgot():
+            return _after_forgetting(state, fact)
         case f.Missing(first=first, last=last, next_sequence=next_sequence, bucket=bucket):
             left_open = tuple(each for each in state.open if not first <= each.position <= last)
             frontier = move(state.frontier, last, next_sequence)
@@ -268,9 +260,7 @@ def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
     match fact:
         case f.Delivered():
             state = _count(state, delivered=len(fact.events))
-            return replace(
-                state, failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0
-            )
+            return replace(state, failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0)
         case f.Throttled():
             until = max(state.throttled_until, fact.until)
             return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
@@ -307,6 +297,14 @@ def _after_removal(state: State, fact: f.Removed) -> State:
     return _count(replace(
         _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket,
+    ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_forgetting(state: State, fact: f.Forgot) -> State:
+    """Nothing waits and nothing has failed; what the receiver asked for by itself holds all the same."""
+    return _count(replace(
+        state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
+        frontier=move(state.frontier, fact.position, fact.next_sequence), bucket=fact.bucket or state.bucket,
     ), discarded=fact.discarded)  # fmt: skip
 
 
@@ -349,14 +347,16 @@ def _count(state: State, **more: int) -> State:
 def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
     """The one thing that is owed now."""
     if state.burials and not view.burying and not view.unconfirmed:
-        return c.Bury(state.burials[0])
+        return c.Bury(state.burials)
     if policy is None:
         return _step_without_policy(state, view)
     if not state.opened:
         return c.Begin()
     if not view.adopted or _window_differs(state, policy):
         return c.Rest() if view.in_flight else c.Reconfigure()
-    if view.unconfirmed or len(view.in_flight) >= _width(state, policy):
+    if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
+        return c.Count(view.read_to)
+    if len(view.in_flight) >= _width(state, policy):
         return c.Rest()
     head = view.head
     if head and _is_over(state, head):
@@ -364,7 +364,8 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
     if state.parked and all_read and all(each.position > view.seen for each in state.open):
         return c.Unpark()
-    return _first(_step_for(state, policy, view, now, entry) for entry in _candidates(state, policy, view))
+    step = _first(_step_for(state, policy, view, now, entry) for entry in _candidates(state, policy, view))
+    return c.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
 
 
 def _width(state: State, policy: Policy) -> int:
@@ -385,7 +386,7 @@ def _candidates(state: State, policy: Policy, view: c.View) -> Iterator[Open | N
         return
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
-        first = min(idle, key=lambda each: (not _hopeless(each, policy), each.next_at))
+        first = min(idle, key=lambda each: (not hopeless(each, policy), each.next_at))
         yield first
         if idle[0] is not first:
             yield idle[0]
@@ -438,33 +439,29 @@ def _is_over(state: State, head: Event) -> bool:
 def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Open | None) -> c.Step:
     """What is owed to an open event, or to the next one that has no number."""
     event = view.held.get(entry.position) if entry else view.head
-    stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since
     if entry is None and event is None and not (state.parked and view.read_to < view.seen):
         return c.Rest()
-    expires_at = NEVER if stored_at is None else stored_at + policy.retry.max_age_s
-    reason = _hopeless(entry, policy) or ("expired" if now >= expires_at else "")
-    if event and event.malformed:
-        reason = "malformed"
+    ends_at, reason = given_up_at(state, policy, view, entry, event)
+    if now >= ends_at:
+        return _give_up(state, policy, view, now, entry, reason)
     ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
     if policy.paused or state.disabled:
         ready_at = NEVER
-    if not reason and now < ready_at:
+    if now < ready_at:
         # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
         # relaxed order an event that waits holds nobody back.
         alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
         drops = not alone and (view.holding or event is not None)
-        return _wait(now, min(ready_at, expires_at), drops=drops)
+        return _wait(now, min(ready_at, ends_at), drops=drops)
     if event is None:
         return c.Fetch(entry.position) if entry else c.Read(view.read_to)
-    if reason:
-        return c.Rest() if len(state.burials) >= BURIALS_MAX else c.GiveUp(event, reason)
     if not view.may_start:
         return c.Rest()
     free = state.limit is None or view.granted == event.position
     if not free and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch)
         if take(filled) is None:
-            return _wait(now, min(next_token_at(filled, state.limit), expires_at), drops=view.holding)
+            return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
         if state.limit.slow:
             return c.Record(event)
     if entry is None:
@@ -472,12 +469,15 @@ def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Ope
     return c.Post(event, entry.sequence, entry.attempts + 1, free)
 
 
-def _hopeless(entry: Open | None, policy: Policy) -> str:
-    if entry is None:
-        return ""
-    if entry.rejections >= policy.retry.rejected_attempts:
-        return "rejected"
-    return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
+def _give_up(
+    state: State, policy: Policy, view: c.View, now: float, entry: Open | None, reason: str
+) -> c.Step:
+    if entry is None and view.head is None:
+        return c.Read(view.read_to)
+    if len(state.burials) >= BURIALS_MAX:
+        return c.Rest()
+    events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
+    return c.GiveUp(events, reason)
 
 
 def _wait(now: float, until: float, *, drops: bool) -> c.Step:

@@ -9,45 +9,40 @@ import asyncio
 from typing import assert_never
 
 from actors import commands as c
-from actors.bindings import Binding
-from actors.bucket import Bucket, inherit, refill, take
+from actors.alarm import Alarm
+from actors.bucket import inherit, take
 from actors.event import Event
 from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
+from actors.memory import Memory
+from actors.numbering import Numbered
 from actors.outcome import Answered, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
-from actors.reading import sift
-from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
+from actors.receiver import OPEN_MAX, PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
 from actors.state import State, open_entry
-from actors.waiting import MAILBOX_MAX, Mailbox
+from actors.waiting import MAILBOX_MAX
 
 UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5
 
 
-class Shell:
-    """One receiver in memory. `state` is live; `confirmed` is what the confirmed journal says."""
+class Shell(Memory):
+    """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
     def __init__(self, receiver: str, host: Home) -> None:
-        self.receiver = receiver
-        self.host = host
-        self.state = self.confirmed = State(receiver=receiver)
+        super().__init__(receiver, host)
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
-        self.mailbox = Mailbox()
-        self.bound: dict[int, Binding] = {}
-        self.held: dict[int, Event] = {}
-        self.in_flight: dict[int, Event] = {}
-        self.bucket: Bucket | None = None
         self.granted = 0
-        self.read_to = self.seen = self.known = 0
-        self.parked_mark = 0
+        self.still = 0
+        self.line: c.Line | None = None
+        self.trimmed_at = 0.0
         self.barrier = 0
         self.unconfirmed = 0
-        self.busy_reading = False
+        self.counting = False
         self.burying = False
         self.pinging = 0
         self.asking = False
@@ -55,8 +50,8 @@ class Shell:
         self.absent_to = 0
         self.last_answer: Answered | None = None
         self.touched_at = host.clock.now()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._alarm = Alarm(self.poke)
+        self._landing: asyncio.Future[None] | None = None
 
     # ---- coming into memory
 
@@ -68,22 +63,22 @@ class Shell:
         self.policy = policy
         self.read_to = state.frontier.position
         self.seen = max(host.bindings.received, self.read_to) if state.parked else self.read_to
+        self.counted = not state.parked
         if state.limit and state.bucket:
             self.bucket = inherit(
                 state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
                 unsettled=host.may_have_posted(state, min(self.bound, default=0)),
             )  # fmt: skip
         early = self.mailbox.clear()
-        overflowed = len(early) < len(self.bound)
+        late = [position for position in self.bound if not early or position > early[-1].position]
         for event in early:
             self._take(event)
-        if overflowed:
+        if late:
+            self.left += sum(position > self.seen for position in late)
             self.park()
         if not self.ready.done():
             self.ready.set_result(None)
         self.poke()
-
-    # ---- messages
 
     def arrive(self, event: Event, reply: str) -> None:
         """The consumer handed out a message of this receiver."""
@@ -98,51 +93,6 @@ class Shell:
             self.poke()
         elif self.mailbox.fits(event):
             self.mailbox.append(event)
-
-    def _take(self, event: Event) -> None:
-        """Queue it, or recognise it, or leave it to the stream."""
-        position, parked = event.position, self.state.parked
-        all_read = self.read_to >= self.seen and not self.busy_reading
-        if position <= self.state.frontier.position:
-            self._take_numbered(event)
-        elif position <= self.read_to:
-            self._take_known(position)
-        elif self.mailbox.fits(event) and (all_read or not parked):
-            self.mailbox.append(event)
-            self.read_to = position
-        elif parked:
-            self._leave(position)
-        else:
-            self.park()
-
-    def _take_numbered(self, event: Event) -> None:
-        position = event.position
-        if open_entry(self.state, position) is None:
-            self._release(position, self.host.recorder.index)
-        elif not self._has(position):
-            if self.state.parked:
-                self._leave(position)
-            else:
-                self.held[position] = event
-
-    def _take_known(self, position: int) -> None:
-        """It waits in memory, and stays bound; or it was a repeat: all before it is settled, and so is it."""
-        if not self._has(position):
-            self._release(position, self.host.recorder.index)
-
-    def _has(self, position: int) -> bool:
-        return position in self.in_flight or position in self.held or self.mailbox.holds(position)
-
-    def _leave(self, position: int) -> None:
-        """It lies in the stream, and its turn comes when it is read from there."""
-        self.seen = max(self.seen, position)
-        self.known = max(self.known, position)
-        self._release(position, self.parked_mark)
-
-    def _release(self, position: int, mark: int) -> None:
-        binding = self.bound.pop(position, None)
-        if binding is not None:
-            self.host.bindings.release(binding, mark)
 
     # ---- facts
 
@@ -178,12 +128,18 @@ class Shell:
         host = self.host
         return c.View(
             head=self.mailbox.head,
+            waiting=self.mailbox.events,
             held=self.held,
             in_flight=self.in_flight,
             read_to=self.read_to,
             seen=self.seen,
+            left=self.left,
+            counted=self.counted,
+            counting=self.counting,
+            line=self.line,
+            trimmed_at=self.trimmed_at,
             holding=bool(self.bound),
-            unconfirmed=self.barrier > host.recorder.confirmed_index,
+            unconfirmed=self.still > 0 or self.barrier > host.recorder.confirmed_index,
             burying=self.burying,
             may_start=self.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
             granted=self.granted,
@@ -212,14 +168,17 @@ class Shell:
                     if not view.unconfirmed:
                         self.granted = 0  # Held up after all: the token was for a start at once.
                     if isinstance(step, c.WaitUntil):
-                        self._wake_at(step.at, now)
+                        self._alarm.set(step.at, now)
                     return None
                 case c.Read() | c.Fetch():
                     self._begin_reading(step)
                     return None
-                case c.Bury(burial):
+                case c.Bury(burials):
                     self.burying = True
-                    self.host.spawn(self._bury(burial))
+                    self.host.spawn(self._bury(burials))
+                case c.Count(after):
+                    self.counting = True
+                    self.host.spawn(self._count(after, self.left))
                 case c.Ask():
                     self.asking = True
                     self.host.spawn(self._ask())
@@ -230,8 +189,8 @@ class Shell:
 
     def _decide_step(self, step: c.Decision, now: float) -> None:
         match step:
-            case c.GiveUp(event, reason):
-                self._let_go(event, c.GiveUpEvent(event, reason, now, self.bucket_at(now)))
+            case c.GiveUp(events, reason):
+                self.give_up(events, reason)
             case c.Ignore(event):
                 self._let_go(event, c.DropRepeat(event))
             case c.Refuse(event, reason):
@@ -251,25 +210,33 @@ class Shell:
                 if self.state.limit != limit:
                     self.bucket = self.state.bucket
             case c.Unpark():
+                self.left, self.counted = 0, True
                 self.record(c.UnparkReceiver(now))
             case _:
                 assert_never(step)
 
-    def _let_go(self, event: Event, command: c.GiveUpEvent | c.DropRepeat | c.RefuseEvent) -> None:
+    def give_up(self, events: tuple[Numbered, ...], reason: str) -> None:
+        """These events become dead letters, be they in memory or not."""
+        now = self.host.clock.now()
+        self.record(c.GiveUpEvents(events, reason, now, self.bucket_at(now)))
+        if reason == "overflow":
+            self.trimmed_at = now
+        for each in events:
+            if self.held.pop(each.position, None) is None:
+                self.mailbox.drop_to(each.position)
+            self._release(each.position, self.host.recorder.index)
+
+    def give_up_to(self, position: int, reason: str) -> None:
+        """Whatever is not settled up to `position` becomes a dead letter."""
+        if self.line is None or self.line.to < position:
+            self.line = c.Line(position, reason)
+        self.poke()
+
+    def _let_go(self, event: Event, command: c.DropRepeat | c.RefuseEvent) -> None:
         """The event gets no attempt."""
         self.record(command)
         self._take_out(event)
         self._release(event.position, self.host.recorder.index)
-
-    def _take_out(self, event: Event) -> None:
-        if self.held.pop(event.position, None) is None:
-            self.mailbox.pop()
-
-    @property
-    def _taken_to(self) -> int:
-        """No event beyond this position can have been posted, by whichever owner."""
-        host = self.host
-        return max(host.claim_position, host.bindings.received, self.read_to, self.seen)
 
     # ---- attempts
 
@@ -289,11 +256,14 @@ class Shell:
         now = self.touched_at = self.host.clock.now()
         del self.in_flight[event.position]
         self.host.landed()
+        if self._landing is not None:
+            self._landing.set_result(None)
+            self._landing = None
         if isinstance(outcome, NotSent):
-            if open_entry(self.state, event.position) is None:
-                self.mailbox.put_back(event)
-            else:
+            if open_entry(self.state, event.position) is not None:
                 self.held[event.position] = event
+            elif event.position > self.state.frontier.position:
+                self.mailbox.put_back(event)
             return
         if isinstance(outcome, Answered):
             self.last_answer = outcome
@@ -304,45 +274,15 @@ class Shell:
         elif entry.next_at - now <= PARK_AFTER_S:
             self.held[event.position] = event
 
-    def bucket_at(self, now: float) -> Bucket | None:
-        """The bucket, filled up to now; None where there is no limit."""
-        if self.bucket is None or self.state.limit is None:
-            return None
-        self.bucket = refill(self.bucket, self.state.limit, now, self.host.epoch)
-        return self.bucket
-
     def _take_token(self, now: float, free: bool) -> None:
         if not free and (bucket := self.bucket_at(now)) is not None:
             self.bucket = take(bucket)
 
-    # ---- waiting
-
-    def _wake_at(self, at: float, now: float) -> None:
-        if self._timer is not None:
-            if self._timer_at == at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self._woken)
-
-    def _woken(self) -> None:
-        self._timer = None
-        self.poke()
-
-    def park(self) -> None:
-        """Drop the waiting events from memory, on record; they lie in the stream."""
-        now = self.host.clock.now()
-        waiting = [each.stored_at for each in self.state.open]
-        waiting += [each.stored_at for each in (*self.in_flight.values(), self.mailbox.head) if each]
-        parked = self.state.parked
-        self.record(c.ParkReceiver(now, min(waiting, default=None)))
-        if not parked:
-            self.parked_mark = self.host.recorder.index
-        for position in list(self.bound):
-            self._leave(position)
-        self.mailbox.clear()
-        self.held.clear()
-        self.read_to = max(self.state.frontier.position, *self.in_flight, 0)
+    async def landing(self) -> None:
+        """Return when an attempt is over. Cancelled if the shard stops before."""
+        if self._landing is None:
+            self._landing = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._landing)
 
     # ---- reading the backlog
 
@@ -372,36 +312,31 @@ class Shell:
             self._take_fetched(step, found)
         self.poke()
 
-    def _take_fetched(self, step: c.Step, event: Event | None) -> None:
-        position = step.position if isinstance(step, c.Fetch) else 0
-        if self._has(position) or open_entry(self.state, position) is None:
-            return
-        if event is not None:
-            self.held[position] = event
-        else:
-            now = self.host.clock.now()
-            self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
-            self._release(position, self.host.recorder.index)
+    async def _count(self, after: int, before: int) -> None:
+        """Learn how much lies in the stream alone; `before` is what was known of it when this was asked.
 
-    def _take_batch(self, batch: Batch, reach: int, known: int) -> None:
-        """Queue what was found, up to an event that was there and is gone: that is recorded first."""
-        found = sift(batch, reach=reach, read_to=self.read_to, known=known)
-        for event in found.events:
-            self.mailbox.append(event)
-        self.read_to = found.read_to
-        if found.gone and not self.mailbox:
-            first, last = found.gone
-            now = self.host.clock.now()
-            self.record(c.MissEvents(first, last, now, self.bucket_at(now)))
-            self.read_to = last
+        What comes between the two questions is counted out: rather too little is given up than too much.
+        """
+        host, reach = self.host, self.host.bindings.received
+        try:
+            found = await host.backlog.count(self.receiver, after)
+            found -= await host.backlog.count(self.receiver, reach)
+        except Unavailable:
+            self.counting = False
+            self._ask_again()
+            return
+        self.counting = False
+        if not host.stopped:
+            self.left, self.counted = max(0, self.left + found - before), True
+            self.poke()
 
     # ---- burials
 
-    async def _bury(self, burial: Burial) -> None:
-        await self.host.graveyard.bury(self.receiver, burial)
+    async def _bury(self, burials: tuple[Burial, ...]) -> None:
+        await self.host.graveyard.bury(self.receiver, burials)
         self.burying = False
         if not self.host.stopped:
-            self.record(c.MarkBuried(burial.position))
+            self.record(c.MarkBuried(tuple(each.position for each in burials)))
             self.poke()
 
     # ---- configuration
@@ -419,7 +354,7 @@ class Shell:
         try:
             answer = await host.policies.confirm(self.receiver)
             if isinstance(answer, Absent) and self.state.opened:
-                waiting = await host.backlog.count(self.receiver, self.state.frontier.position)
+                waiting = await self._waiting(taken_to)
         except Unavailable:
             self.asking = False
             self._ask_again()
@@ -445,18 +380,44 @@ class Shell:
     def _ask_again(self) -> None:
         if not self.host.stopped:
             now = self.host.clock.now()
-            self._wake_at(now + ASK_AGAIN_S, now)
+            self._alarm.set(now + ASK_AGAIN_S, now)
 
     def _remove(self, position: int, waiting: int) -> None:
         """Discard what waits up to `position`, on record. What came since waits for the next answer."""
         now = self.host.clock.now()
-        self.record(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
-        for bound in [each for each in self.bound if each <= position]:
-            self._release(bound, self.host.recorder.index)
-        self.mailbox.drop_to(position)
-        self.held.clear()
-        self.read_to = max(self.read_to, position)
-        self.seen = max(self.seen, position)
+        self.discard(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
+
+    async def _waiting(self, to: int) -> int:
+        """How many numbers to leave for what waits up to the position `to`.
+
+        A replica that lags counts less; whatever an owner that vanished may have posted must not get lost.
+        """
+        host, after = self.host, self.state.frontier.position
+        posted_max = min(host.claim_position - after, UNCONFIRMED_MAX + OPEN_MAX)
+        posted = posted_max if host.may_have_posted(self.state, min(self.bound, default=0)) else 0
+        beyond = await host.backlog.count(self.receiver, to)
+        return max(0, posted, await host.backlog.count(self.receiver, after) - beyond)
+
+    async def forget(self) -> int:
+        """Discard what waits and clear failures, on record; returns how many events that were.
+
+        Meanwhile nothing starts, so that nothing can be posted beyond the position up to which it counts.
+        """
+        position, before = self._taken_to, self.state.frontier.sequence
+        self.still += 1
+        try:
+            waiting = await self._waiting(position)
+        finally:
+            self.still -= 1
+            self.poke()
+        now = self.host.clock.now()
+        left = max(0, before + waiting - self.state.frontier.sequence)
+        discarded = left + len(self.state.open)
+        self.discard(c.ForgetBacklog(now, position, left, self.bucket_at(now)))
+        index = self.host.recorder.index
+        self.poke()
+        await self.host.confirmed_to(index)
+        return discarded
 
     async def resume(self) -> None:
         """End disablement, backoff and throttling; returns once that is on record."""
@@ -476,11 +437,11 @@ class Shell:
             and not (self.mailbox or self.held or self.bound or self.in_flight or self.pinging)
             and not (self.busy_reading or self.asking or self.burying)
             and not (self.state.burials or self.state.parked)
-            and self._timer is None
+            and not self._alarm.is_set
         )
 
     def close(self) -> None:
         """Stop waiting; the host forgets this shell."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
+        if self._landing is not None:
+            self._landing.cancel()

@@ -98,6 +98,14 @@ def open_entry(state: State, position: int) -> Open | None:
     return None
 
 
+def as_numbered(entry: Open) -> Numbered:
+    """The open event as facts name it."""
+    return Numbered(
+        sequence=entry.sequence, position=entry.position, id=entry.id, stored_at=entry.stored_at,
+        again=entry.again, source=entry.source,
+    )  # fmt: skip
+
+
 def fresh_entry(event: Numbered) -> Open:
     """An open event that was not tried yet."""
     return Open(

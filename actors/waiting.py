@@ -1,6 +1,7 @@
 """The events of one receiver that are in memory: in stream order, bounded in number and bytes."""
 
 from collections import deque
+from collections.abc import Collection
 
 from actors.event import Event
 
@@ -24,6 +25,11 @@ class Mailbox:
     def head(self) -> Event | None:
         """The oldest event, whose turn it is."""
         return self._events[0] if self._events else None
+
+    @property
+    def events(self) -> Collection[Event]:
+        """All of them, the oldest first."""
+        return self._events
 
     def fits(self, event: Event) -> bool:
         """Whether there is room for it. One event always fits, however large it is."""

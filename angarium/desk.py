@@ -1,4 +1,4 @@
-"""Where requests about one receiver are dealt with: inspect, ping, pause, resume.
+"""Where requests about one receiver are dealt with: inspect, ping, pause, resume, skip, forget.
 
 The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
 after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
@@ -15,6 +15,7 @@ from actors.ping import Refusal, ping
 from actors.policy import Policy
 from actors.ports import Absent, Invalid, Unavailable
 from actors.shell import Shell
+from actors.skipping import skip
 from angarium.node import Node
 from streams.control import Denied, Done, Request
 from streams.receivers import Receivers
@@ -50,8 +51,12 @@ class ReceiverDesk:
                     return await self._pause(shell, paused=True)
                 case "resume":
                     return await self._pause(shell, paused=False)
+                case "skip":
+                    return await self._skip(shell)
+                case "forget":
+                    return await self._forget(shell)
                 case verb:
-                    known = "inspect, ping, pause, resume"
+                    known = "inspect, ping, pause, resume, skip, forget"
                     return Denied("unknown_verb", f"{verb[:32]}: there is no such verb; there are {known}")
         except Refusal as refusal:
             return Denied(refusal.code, str(refusal))
@@ -78,6 +83,18 @@ class ReceiverDesk:
         if not isinstance(outcome, Answered):
             members["error"] = f"{outcome.error}: {outcome.detail}"
         return Done(members)
+
+    async def _skip(self, shell: Shell) -> Done | Denied:
+        if shell.policy is None and not self._receivers.known(shell.receiver):
+            return _unknown(shell.receiver)
+        event = await skip(shell)
+        return Done({"sequence": event.sequence, "event_id": event.id})
+
+    async def _forget(self, shell: Shell) -> Done | Denied:
+        if shell.policy is None and not self._receivers.known(shell.receiver):
+            return _unknown(shell.receiver)
+        discarded = await shell.forget()
+        return Done({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
 
     async def _pause(self, shell: Shell, *, paused: bool) -> Done | Denied:
         """Edit the configuration, take it up at once, and end what held the receiver back on a resume."""

@@ -8,6 +8,8 @@ duplicate window, and after it a second letter that says the same.
 
 import logging
 import re
+from asyncio import gather
+from collections.abc import Sequence
 
 from actors.facts import Burial
 from streams import messages
@@ -29,6 +31,7 @@ BODY = "Angarium-Body"
 BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
 
+PAGE_BYTES_MAX = 1 << 20
 _SERVERS = "nats-"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
@@ -40,23 +43,46 @@ class Graveyard:
         self._js = js
         self._names = names
 
-    async def bury(self, receiver: str, burial: Burial) -> None:
+    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+        """Page by page, as the messages lie in their stream: so a thousand cost little more than one."""
+        left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
         pauses, said = Pauses(), ""
-        while (why := await self._try(receiver, burial)) is not None:
+        while left:
+            why = await self._try(receiver, left)
+            if why is None:
+                continue
             if why != said:
-                place = {"receiver": receiver, "position": burial.position}
+                place = {"receiver": receiver, "position": next(iter(left))}
                 log.warning("dead_letter.waiting", extra=place | {"why": why})
                 said = why
             await pauses.wait()
 
-    async def _try(self, receiver: str, burial: Burial) -> str | None:
-        """None once it is stored, else why it is not."""
+    async def _try(self, receiver: str, left: dict[int, Burial]) -> str | None:
+        """Bury those that one page holds, and take them out of `left`; says why not all of them are."""
         try:
-            message = await self._js.message(self._names.deliveries, burial.position)
+            page = await self._page(receiver, left)
         except (Unavailable, ApiError) as error:
             return str(error)
-        if message is not None and not message.subject.endswith(f".{receiver}"):
-            message = None
+        buried = await gather(*(self._publish(receiver, left[at], message) for at, message in page.items()))
+        for position, why in zip(page, buried, strict=True):
+            if why is None:
+                del left[position]
+        return next((why for why in buried if why is not None), None)
+
+    async def _page(self, receiver: str, left: dict[int, Burial]) -> dict[int, StoredMessage | None]:
+        """The first message in `left`, or None if that is gone, by the leader; and what is read with it."""
+        first, stream = next(iter(left)), self._names.deliveries
+        message = await self._js.message(stream, first)
+        if message is None or not message.subject.endswith(f".{receiver}"):
+            return {first: None}
+        found: dict[int, StoredMessage | None] = {first: message}
+        if len(left) > 1:
+            page = await self._js.read(stream, message.subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
+            found |= {each.sequence: each for each in page.messages if each.sequence in left}
+        return found
+
+    async def _publish(self, receiver: str, burial: Burial, message: StoredMessage | None) -> str | None:
+        """None once it is stored, else why it is not."""
         headers = _headers(receiver, burial, message)
         answer = await self._js.publish(self._names.dead(receiver), message.data if message else b"", headers)
         match answer:

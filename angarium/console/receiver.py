@@ -8,8 +8,8 @@ import click
 from angarium.console import flags, members, output
 from angarium.console.looping import run
 
-PING_S = 75.0
-"""A ping waits for its token, then for the receiver's own time-out of at most a minute."""
+ATTEMPT_S = 75.0
+"""What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
 
 
 @click.group(short_help="Configure receivers, and ask things of one.")
@@ -126,8 +126,8 @@ def resume(name: str, **given: Any) -> None:
 @flags.takes(*flags.CONNECTION)
 def skip(name: str, **given: Any) -> None:
     """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
-    _ask("skip", name, given)
-    output.say(f"the event at the head of {name} is a dead letter now")
+    skipped = _ask("skip", name, given, timeout_s=ATTEMPT_S)
+    output.say(f"number {skipped['sequence']} of {name} ({skipped['event_id']}) is a dead letter now")
 
 
 @receiver.command(short_help="Discard what waits for a receiver.")
@@ -155,7 +155,7 @@ def forget(name: str, yes: bool, **given: Any) -> None:
 @flags.takes(*flags.CONNECTION)
 def ping(name: str, as_json: bool, **given: Any) -> None:
     """Post a ping to a receiver, paused or not, and show what it answers. Ends with 1 unless it is a 2xx."""
-    answer = _ask("ping", name, given, timeout_s=PING_S)
+    answer = _ask("ping", name, given, timeout_s=ATTEMPT_S)
     status, error = answer.get("status"), answer.get("error")
     if as_json:
         output.say_json(answer)

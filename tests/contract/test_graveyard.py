@@ -29,7 +29,7 @@ async def test_a_dead_letter_is_what_was_published_and_why_it_is_here(js: JetStr
     headers = {"Nats-Msg-Id": "order-1", "Content-Type": "text/plain", "X-Own": "kept", "Angarium-Type": "a"}
     position = await publish(js, names, RECEIVER, body, headers)
     burial = Burial(position=position, reason="attempts", sequence=7, attempts=3, status=500)
-    await Graveyard(js, names).bury(RECEIVER, burial)
+    await Graveyard(js, names).bury(RECEIVER, [burial])
     (letter,) = await letters(js, names)
     assert letter.subject == names.dead(RECEIVER)
     assert letter.data == body
@@ -50,13 +50,13 @@ async def test_burying_again_adds_nothing(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER)
     graveyard = Graveyard(js, names)
     for _ in range(2):
-        await graveyard.bury(RECEIVER, Burial(position=position, reason="expired", sequence=1))
+        await graveyard.bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
     assert len(await letters(js, names)) == 1
 
 
 async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER)
-    await Graveyard(js, names).bury(RECEIVER, Burial(position=position, reason="expired", sequence=1))
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
     (letter,) = await letters(js, names)
     assert letter.headers["Angarium-Id"].startswith(f"evt_{position}_")
 
@@ -64,7 +64,7 @@ async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStre
 async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
     forged = {"Angarium-Reason": "x", "Angarium-Status": "200", "Angarium-Sequence": "9", "Angarium-Body": ""}
     position = await publish(js, names, RECEIVER, b"", forged)
-    await Graveyard(js, names).bury(RECEIVER, Burial(position=position, reason="unknown_receiver"))
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="unknown_receiver")])
     (letter,) = await letters(js, names)
     assert {name: value for name, value in letter.headers.items() if name != "Angarium-Id"} == {
         "Nats-Msg-Id": f"acme.billing:p{position}",
@@ -76,7 +76,7 @@ async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
 async def test_what_was_meant_for_the_server_does_not_act_again(js: JetStream, names: Names) -> None:
     expectations = {"Nats-Expected-Stream": names.deliveries, "nats-own": "x"}
     position = await publish(js, names, RECEIVER, b"", expectations)
-    await Graveyard(js, names).bury(RECEIVER, Burial(position=position, reason="expired", sequence=1))
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
     (letter,) = await letters(js, names)
     assert [name for name in letter.headers if name.lower().startswith("nats-")] == ["Nats-Msg-Id"]
 
@@ -85,8 +85,8 @@ async def test_a_malformed_event_says_what_is_wrong_with_it(js: JetStream, names
     first = await publish(js, names, RECEIVER, b"", {"Angarium-Type": "a b"})
     second = await publish(js, names, "1st.x", b"")
     graveyard = Graveyard(js, names)
-    await graveyard.bury(RECEIVER, Burial(position=first, reason="malformed", sequence=1))
-    await graveyard.bury("1st.x", Burial(position=second, reason="unknown_receiver"))
+    await graveyard.bury(RECEIVER, [Burial(position=first, reason="malformed", sequence=1)])
+    await graveyard.bury("1st.x", [Burial(position=second, reason="unknown_receiver")])
     (typed,) = await letters(js, names)
     (named,) = await letters(js, names, "1st.x")
     assert typed.headers["Angarium-Problem"].startswith("Angarium-Type: event type 'a b'")
@@ -98,10 +98,30 @@ async def test_what_is_gone_is_buried_without_its_body(js: JetStream, names: Nam
     await publish(js, names, "acme.other", b"not mine")
     await js.purge(names.deliveries, position + 1)
     graveyard = Graveyard(js, names)
-    await graveyard.bury(RECEIVER, Burial(position=position, reason="evicted", sequence=1))
-    await graveyard.bury(RECEIVER, Burial(position=position + 1, reason="evicted", sequence=2))
+    await graveyard.bury(RECEIVER, [Burial(position=position, reason="evicted", sequence=1)])
+    await graveyard.bury(RECEIVER, [Burial(position=position + 1, reason="evicted", sequence=2)])
     found = await letters(js, names)
     assert [(letter.data, letter.headers["Angarium-Body"]) for letter in found] == [(b"", "gone")] * 2
+
+
+async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, names: Names) -> None:
+    positions = []
+    for number in range(1, 101):
+        await publish(js, names, "acme.other")
+        positions.append(await publish(js, names, RECEIVER, b"%d" % number * (1 + 5000 * (number % 7))))
+    await js.delete(names.deliveries, positions[0])
+    await js.delete(names.deliveries, positions[40])
+    burials = [
+        Burial(position=position, reason="expired", sequence=number)
+        for number, position in enumerate(positions, start=1)
+    ]
+    graveyard = Graveyard(js, names)
+    await graveyard.bury(RECEIVER, burials[:30])
+    await graveyard.bury(RECEIVER, burials)
+    found = {int(letter.headers["Angarium-Sequence"]): letter for letter in await letters(js, names)}
+    assert sorted(found) == list(range(1, 101))
+    assert [number for number, letter in found.items() if "Angarium-Body" in letter.headers] == [1, 41]
+    assert all(letter.data.startswith(b"%d" % number) for number, letter in found.items() if letter.data)
 
 
 async def test_a_full_stream_only_delays_it(
@@ -113,7 +133,7 @@ async def test_a_full_stream_only_delays_it(
     assert isinstance(await js.publish(names.dead("acme.other"), b""), Stored)
     position = await publish(js, names, RECEIVER)
     burial = Burial(position=position, reason="expired", sequence=1)
-    burying = asyncio.ensure_future(Graveyard(js, names).bury(RECEIVER, burial))
+    burying = asyncio.ensure_future(Graveyard(js, names).bury(RECEIVER, [burial]))
     await until(lambda: any(record.message == "dead_letter.waiting" for record in caplog.records))
     assert not burying.done()
     await js.purge(names.dead_letters, 2)

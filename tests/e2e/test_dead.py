@@ -275,8 +275,8 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
         return done.returncode, done.stdout + done.stderr
 
     assert await typed("skip", "own.er") == (1, "angarium: nothing waits\n")
-    answers["skip"] = b'{"ok": true}'
-    assert await typed("skip", "own.er") == (0, "the event at the head of own.er is a dead letter now\n")
+    answers["skip"] = b'{"ok": true, "sequence": 7, "event_id": "order-7"}'
+    assert await typed("skip", "own.er") == (0, "number 7 of own.er (order-7) is a dead letter now\n")
     status, said = await typed("forget", "own.er")
     assert (status, "own.er has 3 events waiting, to be discarded; say --yes" in said) == (2, True)
     assert await typed("forget", "own.er", "--yes") == (0, "own.er has nothing waiting any more\n")

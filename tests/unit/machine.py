@@ -6,6 +6,7 @@ from actors import commands as c
 from actors import facts as f
 from actors.bucket import Bucket
 from actors.event import Event
+from actors.numbering import with_number
 from actors.outcome import Answered, Failed
 from actors.policy import Policy, Rate, Retry
 from actors.receiver import decide, evolve, next_step
@@ -29,6 +30,11 @@ def limited(limit: float, burst: int = 1) -> Policy:
 
 def event(position: int, *, name: str = "", at: float = NOW, **members: Any) -> Event:
     return Event(position=position, id=name or f"e{position}", stored_at=at, body=b"{}", **members)
+
+
+def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUp:
+    """The step that gives up these events, with numbers from `first` on."""
+    return c.GiveUp(tuple(with_number(each, first + i) for i, each in enumerate(events)), reason)
 
 
 def answer(status: int, *, retry_after: str | None = None) -> Answered:
@@ -80,4 +86,6 @@ class Actor:
         if head is not None and open_entry(self.state, head.position):
             view["held"] = {head.position: head, **view.get("held", {})}
             head = None
+        if head is not None:
+            view.setdefault("waiting", (head,))
         return next_step(self.state, self.policy, c.View(head=head, **view), now)

@@ -19,7 +19,7 @@ from actors.bucket import CLOCK_SKEW_S, Bucket, Limit, Unclean, inherit, refill,
 from actors.commands import (
     Adopt,
     Command,
-    GiveUpEvent,
+    GiveUpEvents,
     OpenReceiver,
     RecordOutcome,
     RemoveReceiver,
@@ -30,7 +30,7 @@ from actors.event import Event
 from actors.facts import Fact, RateSet
 from actors.outcome import Answered
 from actors.policy import Policy, Rate
-from actors.receiver import decide, evolve
+from actors.receiver import decide, evolve, numbered
 from actors.state import State
 
 LEASE_S = 10.0
@@ -228,7 +228,9 @@ class RateWorld:
     def give_up(self, owner: Owner) -> None:
         now, bucket = self.clock(owner), None if self.off == "settle" else self.filled(owner)
         for position in sorted(owner.waiting):
-            self.record(owner, GiveUpEvent(self.event(position), "skipped", now, bucket), at_once=False)
+            assert owner.state is not None
+            events = (numbered(owner.state, self.event(position)),)
+            self.record(owner, GiveUpEvents(events, "skipped", now, bucket), at_once=False)
         owner.waiting.clear()
         self.flush(owner)
 

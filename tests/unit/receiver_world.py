@@ -38,6 +38,7 @@ POLICIES = (
     policy(url="https://other.example"), policy(paused=True),
     policy(retry=Retry(max_attempts=2, rejected_attempts=1, max_age_s=60)),
     policy(rate=Rate(limit=1, burst=2)), policy(rate=Rate(limit=1, per="hour", burst=1)),
+    policy(backlog_max=2),
 )  # fmt: skip
 OUTCOMES = (200, 200, 200, 200, 500, 429, 410, 400, 0)
 """0: no answer."""
@@ -78,15 +79,16 @@ class ReceiverWorld:
         self.in_flight: Event | None = None
         self.adopted: Policy | None = None
         self.granted = self.absent_to = 0
+        self.line: c.Line | None = None
         self.bucket = self.state.bucket
         if self.bucket and self.state.limit:
             self.bucket = inherit(
                 self.bucket, self.state.limit, epoch=self.epoch, claimed_at=self.now, unclean=None,
                 unsettled=True,
             )  # fmt: skip
-        self.forget()
+        self.drop()
 
-    def forget(self) -> None:
+    def drop(self) -> None:
         self.mailbox: list[Event] = []
         self.read_to = max(self.state.frontier.position, self.in_flight.position if self.in_flight else 0)
 
@@ -112,12 +114,15 @@ class ReceiverWorld:
     def view(self) -> c.View:
         hurried = [fact for fact in self.journal[self.confirmed :] if not isinstance(fact, self.unhurried)]
         held = {each.position: each for each in self.mailbox if open_entry(self.state, each.position)}
+        waiting = [each for each in self.mailbox if each.position not in held]
         return c.View(
-            head=next((each for each in self.mailbox if each.position not in held), None),
+            head=waiting[0] if waiting else None,
+            waiting=waiting,
             held=held,
             in_flight=(self.in_flight.position,) if self.in_flight else (),
             read_to=self.read_to,
             seen=0 if self.off == "seen" else self.received,
+            line=self.line,
             holding=not self.state.parked and bool(self.mailbox),
             unconfirmed=bool(hurried),
             granted=self.granted,
@@ -151,7 +156,11 @@ class ReceiverWorld:
                 self.ping()
             case draw if draw < 0.44:
                 self.lose_an_event()
-            case draw if draw < 0.52:
+            case draw if draw < 0.45:
+                self.line = c.Line(random.randint(0, len(self.stream)), "evicted")
+            case draw if draw < 0.46:
+                self.forget_backlog()
+            case draw if draw < 0.54:
                 self.now += random.choice((0.1, 1.0, 5.0, 90.0))
             case draw if draw < 0.72 and self.in_flight:
                 self.end(random.choice(OUTCOMES))
@@ -205,6 +214,19 @@ class ReceiverWorld:
         if entry and not self.in_flight and all(each.position != entry.position for each in self.mailbox):
             self.record(c.MissEvents(entry.position, entry.position, self.now, self.full()))
 
+    def forget_backlog(self) -> None:
+        """Somebody says that what waits is not wanted."""
+        waiting, position = self.waiting
+        self.record(c.ForgetBacklog(self.now, position, waiting, self.full()))
+        self.mailbox = [each for each in self.mailbox if each.position > position]
+        self.read_to = max(self.read_to, position)
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How much lies beyond the frontier, as far as anybody can have posted, and how far that is."""
+        position = max(self.claim_position, self.received, self.read_to)
+        return sum(self.state.frontier.position < each.position <= position for each in self.stream), position
+
     # ---- what the shell does
 
     def perform(self, step: c.Step) -> None:
@@ -216,21 +238,26 @@ class ReceiverWorld:
                 self.mailbox.remove(given_event)
                 self.in_flight = given_event
                 self.check_number(given_event.position, sequence)
+                self.check_turn(sequence)
             case c.Record(given_event):
                 self.granted = given_event.position
                 self.record(c.StartAttempt(given_event, self.now, self.spend()))
-            case c.GiveUp(given_event, reason):
-                self.mailbox.remove(given_event)
-                self.record(c.GiveUpEvent(given_event, reason, self.now, self.full()))
+            case c.GiveUp(events, reason):
+                gone = {each.position for each in events}
+                self.mailbox = [each for each in self.mailbox if each.position not in gone]
+                self.record(c.GiveUpEvents(events, reason, self.now, self.full()))
             case c.Ignore(given_event):
                 self.mailbox.remove(given_event)
                 self.record(c.DropRepeat(given_event))
             case c.Refuse(given_event, reason):
                 self.mailbox.remove(given_event)
                 self.record(c.RefuseEvent(given_event.position, reason, self.now))
-            case c.Bury(burial):
-                assert any(each.position == burial.position for each in self.fold(self.confirmed).burials)
-                self.record(c.MarkBuried(burial.position))
+            case c.Bury(burials):
+                assert set(burials) <= set(self.fold(self.confirmed).burials)
+                for each in burials:
+                    if each.sequence is not None:
+                        self.check_number(each.position, each.sequence)
+                self.record(c.MarkBuried(tuple(each.position for each in burials)))
             case c.Read():
                 self.read(2)
             case c.Fetch(position):
@@ -243,7 +270,7 @@ class ReceiverWorld:
                 self.reconfigure()
             case c.Park():
                 self.record(c.ParkReceiver(self.now, self.mailbox[0].stored_at if self.mailbox else None))
-                self.forget()
+                self.drop()
             case c.Unpark():
                 self.record(c.UnparkReceiver(self.now))
             case c.WaitUntil(at):
@@ -254,8 +281,7 @@ class ReceiverWorld:
         if not self.state.opened:
             self.absent_to = self.read_to
             return
-        position = max(self.claim_position, self.received, self.read_to)
-        waiting = sum(self.state.frontier.position < each.position <= position for each in self.stream)
+        waiting, position = self.waiting
         self.record(c.RemoveReceiver(self.now, position, 0 if self.off == "gap" else waiting, self.full()))
         self.mailbox = [each for each in self.mailbox if each.position > position]
         self.read_to = max(self.read_to, position)
@@ -273,6 +299,8 @@ class ReceiverWorld:
     def check_number(self, position: int, sequence: int) -> None:
         assert self.number_of.setdefault(position, sequence) == sequence
         assert self.position_of.setdefault(sequence, position) == position
+
+    def check_turn(self, sequence: int) -> None:
         if sequence - 1 in self.position_of and sequence - 1 not in self.taken:
             assert self.fold(self.confirmed).settled_sequence >= sequence - 1
 
@@ -314,6 +342,6 @@ class ReceiverWorld:
                     settled.add(position)
                 case f.Missing(first=first, last=last):
                     settled |= set(range(first, last + 1))
-                case f.Removed(position=position):
+                case f.Removed(position=position) | f.Forgot(position=position):
                     settled |= set(range(1, position + 1))
         assert {each.position for each in self.stream} <= settled

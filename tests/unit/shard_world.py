@@ -8,7 +8,7 @@ buried only when it is confirmed, and a message is acked only when the confirmed
 import asyncio
 import functools
 import selectors
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from actors.bucket import Unclean
@@ -226,10 +226,10 @@ class Graveyard:
         self.buried: list[Burial] = []
         self._world = world
 
-    async def bury(self, receiver: str, burial: Burial) -> None:
-        assert burial in self._world.journal.folded[receiver].burials
+    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+        assert set(burials) <= set(self._world.journal.folded[receiver].burials)
         await asyncio.sleep(0.001)
-        self.buried.append(burial)
+        self.buried += burials
 
 
 class Policies:

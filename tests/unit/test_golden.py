@@ -21,6 +21,7 @@ from actors.facts import (
     DeadLettered,
     Delivered,
     Disabled,
+    Forgot,
     Missing,
     Opened,
     Parked,
@@ -80,6 +81,8 @@ FACTS: tuple[AnyFact, ...] = (
     Pinged(receiver=WHO, at=AT, bucket=BUCKET),
     Removed(receiver=WHO, at=AT, position=44, next_sequence=7, discarded=1, bucket=BUCKET),
     Refused(receiver="acme.nobody", position=45, reason="unknown_receiver", at=AT),
+    Buried(receiver=WHO, positions=(46, 47)),
+    Forgot(receiver=WHO, at=AT, position=48, next_sequence=9, discarded=2, bucket=BUCKET),
 )
 
 FLUSH = Flush(v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS)

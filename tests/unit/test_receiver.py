@@ -11,11 +11,11 @@ from actors import commands as c
 from actors import facts as f
 from actors.bucket import Bucket, Limit
 from actors.ids import stable_hash
-from actors.numbering import Numbered
+from actors.numbering import Numbered, with_number
 from actors.outcome import Answered, Failed
 from actors.policy import Offline, Policy, Rate, Retry
 from actors.state import Counters
-from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, policy, retrying
+from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6
 """What a sum with an instant of our days may be off."""
@@ -120,7 +120,7 @@ def test_a_rejected_event_is_given_up_after_so_many_such_answers_in_all(status: 
     actor.ends(event(5), answer(500))
     assert not isinstance(actor.step(NOW + 9, head=event(5)), c.GiveUp)
     actor.ends(event(5), answer(status))
-    assert actor.step(NOW, head=event(5)) == c.GiveUp(event(5), "rejected")
+    assert actor.step(NOW, head=event(5)) == given_up("rejected", event(5))
 
 
 @pytest.mark.parametrize(
@@ -234,12 +234,15 @@ def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
     assert actor.state.frontier == before.frontier
 
 
-def test_an_outcome_of_an_event_that_was_given_up_meanwhile_changes_nothing() -> None:
+def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receiver_alone() -> None:
     """Or it would come back to life under a number that another event will bear."""
     actor = Actor()
-    actor.do(c.RemoveReceiver(NOW, 9, 1, None))
-    assert actor.ends(event(5), answer(500)) == []
-    assert actor.ends(event(5), answer(200)) == []
+    actor.do(c.ForgetBacklog(NOW, 9, 1, None))
+    frontier = actor.state.frontier
+    assert only(actor.ends(event(5), answer(429, retry_after="60"))).events == ()
+    assert (actor.state.throttled_until, actor.state.open) == (NOW + 60, ())
+    assert only(actor.ends(event(5), answer(200))).events == ()
+    assert (actor.state.frontier, actor.state.counters.delivered) == (frontier, 0)
 
 
 def test_what_is_gone_from_the_stream_leaves_a_gap() -> None:
@@ -268,7 +271,7 @@ def test_a_dead_letter_keeps_its_number_and_owes_a_burial(tried: int) -> None:
     actor, bucket = Actor(), Bucket(1.0, NOW, 1)
     for _ in range(tried):
         actor.ends(event(5), answer(503))
-    fact = only(actor.do(c.GiveUpEvent(event(5), "expired", NOW, bucket)))
+    fact = only(actor.do(c.GiveUpEvents((with_number(event(5), 1),), "expired", NOW, bucket)))
     assert (fact.reason, fact.events[0].sequence, fact.attempts) == ("expired", 1, tried)
     assert fact.bucket == bucket
     state = actor.state
@@ -277,7 +280,7 @@ def test_a_dead_letter_keeps_its_number_and_owes_a_burial(tried: int) -> None:
     )
     assert (state.open, state.frontier.sequence, state.counters.dead) == ((), 1, 1)
     assert state.needed_position == 5
-    actor.do(c.MarkBuried(5))
+    actor.do(c.MarkBuried((5,)))
     assert (actor.state.burials, actor.state.needed_position) == ((), None)
 
 
@@ -447,7 +450,8 @@ def test_a_ping_on_record_spends_a_token() -> None:
 def test_every_fact_that_settles_skips_or_forgets_carries_the_bucket() -> None:
     bucket = Bucket(7.0, NOW + 1, 2)
     settling: list[c.Command] = [
-        c.RecordOutcome(event(5), answer(200), NOW, bucket), c.GiveUpEvent(event(5), "expired", NOW, bucket),
+        c.RecordOutcome(event(5), answer(200), NOW, bucket), c.ForgetBacklog(NOW, 9, 1, bucket),
+        c.GiveUpEvents((with_number(event(5), 1),), "expired", NOW, bucket),
         c.RemoveReceiver(NOW, 9, 1, bucket), c.MissEvents(5, 5, NOW, bucket), c.StartPing(NOW, bucket),
         c.StartAttempt(event(5), NOW, bucket), c.RecordOutcome(event(5), answer(500), NOW, bucket),
         c.RecordOutcome(event(5), answer(429), NOW, bucket), c.RecordOutcome(None, answer(200), NOW, bucket),
@@ -465,4 +469,4 @@ def test_retry_and_offline_are_the_policies_of_now() -> None:
         actor.ends(event(5), answer(500))
     assert isinstance(actor.step(NOW, head=event(5)), c.WaitUntil)
     actor.policy = Policy(url=policy().url, retry=Retry(max_attempts=3))
-    assert actor.step(NOW, head=event(5)) == c.GiveUp(event(5), "attempts")
+    assert actor.step(NOW, head=event(5)) == given_up("attempts", event(5))

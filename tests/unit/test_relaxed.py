@@ -16,7 +16,7 @@ from actors.outcome import Outcome
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from actors.receiver import FAILURES_IN_A_ROW_MAX, OPEN_MAX
-from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, policy
+from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed
 
 SOON = Retry(base_s=0.05, cap_s=0.05)
@@ -117,7 +117,7 @@ def test_each_event_counts_its_own_attempts() -> None:
     actor.ends(event(1), answer(500))
     actor.ends(event(1), answer(500))
     assert [(each.position, each.attempts) for each in actor.state.open] == [(1, 2)]
-    assert actor.step(held={1: event(1)}) == c.GiveUp(event(1), "attempts")
+    assert actor.step(held={1: event(1)}) == given_up("attempts", event(1))
 
 
 def test_the_oldest_expires_also_while_another_is_due_first() -> None:
@@ -127,7 +127,7 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
     ))  # fmt: skip
     held = {position: event(position) for position in (1, 2)}
     assert actor.step(NOW + 59, held=held) == c.WaitUntil(NOW + 60)
-    assert actor.step(NOW + 60, held=held) == c.GiveUp(event(1), "expired")
+    assert actor.step(NOW + 60, held=held) == given_up("expired", event(1))
 
 
 def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from actors import commands as c
 from actors import facts as f
 from actors.bucket import Bucket
+from actors.giving_up import BURIALS_MAX
+from actors.numbering import with_number
 from actors.policy import Policy, Rate
-from actors.receiver import BURIALS_MAX, PARK_AFTER_S
-from tests.unit.machine import NOW, URL, Actor, answer, event, policy, retrying
+from actors.receiver import PARK_AFTER_S
+from tests.unit.machine import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
 EVENT = event(5)
 MAX_AGE_S = 172800
@@ -66,7 +68,7 @@ def test_what_is_to_be_confirmed_first_holds_everything_up() -> None:
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
     assert actor.step(head=EVENT, may_start=False) == c.Rest()
-    assert actor.step(NOW + 60, head=EVENT, may_start=False) == c.GiveUp(EVENT, "expired")
+    assert actor.step(NOW + 60, head=EVENT, may_start=False) == given_up("expired", EVENT)
 
 
 def test_repeats_are_dropped_by_id_by_source_and_where_they_are_settled() -> None:
@@ -146,7 +148,7 @@ def test_backoff_and_throttling_both_have_to_end() -> None:
 @pytest.mark.parametrize("given", [policy(), PAUSED], ids=["active", "paused"])
 def test_what_is_too_old_is_given_up_also_while_paused(given: Policy) -> None:
     actor = Actor(given)
-    assert actor.step(NOW + MAX_AGE_S, head=EVENT) == c.GiveUp(EVENT, "expired")
+    assert actor.step(NOW + MAX_AGE_S, head=EVENT) == given_up("expired", EVENT)
     assert not isinstance(actor.step(NOW + MAX_AGE_S - 1, head=EVENT), c.GiveUp)
 
 
@@ -154,21 +156,21 @@ def test_what_comes_of_age_in_the_stream_is_read_to_be_given_up() -> None:
     actor = changed(Actor(PAUSED), parked=True, waiting_since=NOW)
     assert actor.step(NOW + MAX_AGE_S, read_to=4, seen=9) == c.Read(4)
     actor = changed(failed(PAUSED), parked=True)
-    assert actor.step(NOW + MAX_AGE_S, seen=9) == c.Fetch(5)
+    assert actor.step(NOW + MAX_AGE_S, seen=9) == given_up("expired", EVENT)
 
 
 def test_attempts_are_limited_where_the_policy_says_so() -> None:
     actor = failed(retrying(max_attempts=2))
     assert isinstance(actor.step(head=EVENT), c.Post)
     actor.ends(EVENT, answer(500))
-    assert actor.step(head=EVENT) == c.GiveUp(EVENT, "attempts")
+    assert actor.step(head=EVENT) == given_up("attempts", EVENT)
     actor.policy = retrying(max_attempts=0)
     assert not isinstance(actor.step(head=EVENT), c.GiveUp)
 
 
 def test_a_malformed_event_is_given_up_when_its_turn_comes() -> None:
     broken = event(9, malformed="Angarium-Type: wrong")
-    assert Actor().step(head=broken) == c.GiveUp(broken, "malformed")
+    assert Actor().step(head=broken) == given_up("malformed", broken)
     assert failed().step(head=broken) == c.Fetch(5)
 
 
@@ -179,17 +181,17 @@ def test_dead_letters_wait_for_those_before_them() -> None:
     late = event(99)
     assert actor.step(NOW + 60, head=late, burying=True) == c.Rest()
     changed(actor, burials=burials[1:])
-    assert actor.step(NOW + 60, head=late, burying=True) == c.GiveUp(late, "expired")
+    assert actor.step(NOW + 60, head=late, burying=True) == given_up("expired", late)
 
 
 def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_configuration() -> None:
     actor = Actor()
-    actor.do(c.GiveUpEvent(EVENT, "expired", NOW, None))
+    actor.do(c.GiveUpEvents((with_number(EVENT, 1),), "expired", NOW, None))
     (burial,) = actor.state.burials
     for given in (policy(), None):
         actor.policy = given
         assert actor.step(unconfirmed=True) in (c.Rest(), c.Ask())
-        assert actor.step() == c.Bury(burial)
+        assert actor.step() == c.Bury((burial,))
         assert not isinstance(actor.step(burying=True), c.Bury)
 
 

@@ -1,0 +1,39 @@
+"""The alarm clock of one actor: it rings once, at the instant that was set last."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls `ring` when it is time."""
+
+    __slots__ = ("_at", "_handle", "_ring")
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._handle: asyncio.TimerHandle | None = None
+        self._at = 0.0
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ring."""
+        return self._handle is not None
+
+    def set(self, at: float, now: float) -> None:
+        """Ring at the instant `at`, and at no other."""
+        if self._handle is not None:
+            if self._at == at:
+                return
+            self._handle.cancel()
+        self._at = at
+        self._handle = asyncio.get_running_loop().call_later(max(0.0, at - now), self._due)
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _due(self) -> None:
+        self._handle = None
+        self._ring()
