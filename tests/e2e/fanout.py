@@ -28,6 +28,9 @@ SLOW = tuple(receiver for receiver, pattern in SUBSCRIPTIONS.items() if pattern 
 PRODUCERS = 4
 EVERY_S = 0.05
 
+COPY_BYTES = 180
+"""What the stream takes for a copy, near enough."""
+
 
 class Fanout(Load):
     """From four producers to twenty receivers of one tenant, who want one to four types of four."""
@@ -71,6 +74,16 @@ class Fanout(Load):
             self._types[event_id] = event_type
             number += 1
             await asyncio.sleep(EVERY_S)
+
+
+@asynccontextmanager
+async def nearly_full(fleet: Fleet, room: int) -> AsyncIterator[None]:
+    """Some `room` copies are taken, all others refused, for as long as the block lasts."""
+    info = await fleet.js.stream_info(names.deliveries)
+    assert info is not None
+    await fleet.js.stream_update(info.config | {"max_bytes": info.bytes + room * COPY_BYTES})
+    yield
+    await fleet.js.stream_update(info.config)
 
 
 async def fanout(fleet: Fleet) -> Fanout:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.e2e.fanout import announce, fanout
+from tests.e2e.fanout import announce, fanout, nearly_full
 from tests.e2e.fleet import SHARDS, Fleet, names, open_fleet
 from tests.e2e.nodes import needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
@@ -58,6 +58,48 @@ async def test_every_subscriber_gets_every_event_once_over_kills_of_nats(
             if number % 2 == 0:
                 await fleet.hears(node, "lease.lapsed", node.times("lease.lapsed") + 1)
             await fleet.server.start()
+    await load.tell_repeats()
+    load.check()
+
+
+async def test_copies_that_are_refused_half_way_arrive_in_order_when_there_is_room(
+    fleet: Fleet, rng: random.Random
+) -> None:
+    """Some copies of an event are stored, others refused, and whoever was about it is killed."""
+    load = await fanout(fleet)
+    node = await fleet.start_ready()
+    crashes_at = []
+    async with load.flowing():
+        await load.pass_some(rng)
+        async with nearly_full(fleet, room=rng.randint(1, 50)):
+            await fleet.hears(node, "routing.waiting")
+            await node.kill()
+            crashes_at.append(time.monotonic())
+            await node.start()
+            await fleet.hears(node, "routing.waiting")
+        await load.pass_some(rng)
+    await load.tell_repeats()
+    load.check(crashes_at)
+
+
+@pytest.mark.parametrize("away_s", [0.0, pytest.param(180.0, marks=pytest.mark.soak)])
+async def test_events_that_nobody_acked_are_routed_once_however_long_nats_was_away(
+    durable_fleet: Fleet, rng: random.Random, away_s: float
+) -> None:
+    """At least until the lease is over. Some of their copies are stored, of others nobody knows it."""
+    fleet = durable_fleet
+    load = await fanout(fleet)
+    node = await fleet.start_ready()
+    async with load.flowing():
+        await load.pass_some(rng)
+        async with nearly_full(fleet, room=rng.randint(1, 50)):
+            await fleet.hears(node, "routing.waiting")
+            await fleet.server.kill()
+            await fleet.hears(node, "lease.lapsed")
+            await asyncio.sleep(away_s)
+            await fleet.server.start()
+            await fleet.until(lambda: fleet.js.wire.connected, "we are connected again")
+        await load.pass_some(rng)
     await load.tell_repeats()
     load.check()
 
