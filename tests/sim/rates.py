@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from actors.bucket import Limit
 
-EXCESS = 1e-6
-"""What rounding may add up to."""
+EXCESS = 1e-5
+"""What rounding may add up to: an instant since the epoch is exact to 2.4e-7 s, and ten come in one."""
 
 
 class Rates:
