@@ -20,6 +20,7 @@ from streams.messages import event_of
 from streams.partitions import shard_of
 from streams.snapshots import Snapshot
 from streams.topology import Names
+from tests.sim.fanout import Fanout
 from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.process import Process
 from tests.sim.rates import Rates
@@ -43,6 +44,7 @@ class Checkers:
         self.shards = shards
         self.nodes: dict[str, Node] = {}
         self.deliveries = Deliveries()
+        self.fanout = Fanout(world, names)
         self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
         self.rates: dict[str, Rates] = {}
         self.starts = 0
@@ -171,6 +173,7 @@ class Checkers:
     def stored(self, stream: str, message: Stored) -> None:
         names = self.names
         self.journal_kept.stored(stream, message)
+        self.fanout.stored(stream, message)
         if stream == names.deliveries:
             receiver = message.subject.split(".", 3)[3]
             at = message.at_ns / 1e9
@@ -295,7 +298,7 @@ class Checkers:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
             if not ledger.is_settled(receiver, positions[-1], state):
                 return f"{receiver}: the event at {positions[-1]} waits behind {state.frontier.position}"
-        return ""
+        return self.fanout.unsettled()
 
     def check_end(self) -> None:
         """All is quiet: every event is settled on record, and every record is true."""

@@ -43,6 +43,7 @@ class Numbering:
         self.receiver = receiver
         self.position = 0
         self.sequence = 0
+        self.source = 0
         self._keys: list[tuple[str, str]] = []
         self._size = 256
         self._change: tuple[int, int] | None = None
@@ -52,7 +53,8 @@ class Numbering:
     def is_repeat(self, position: int) -> bool:
         """Whether the event there must not be given to the receiver, being the next one."""
         size = self._change[1] if self._change and position > self._change[0] else self._size
-        return _key(self._deliveries.event(position)) in self._keys[-size:]
+        event = self._deliveries.event(position)
+        return 0 < event.source <= self.source or _key(event) in self._keys[-size:]
 
     def take(self, fact: f.Fact) -> None:
         match fact:
@@ -88,7 +90,7 @@ class Numbering:
             if not self.is_repeat(passed):
                 self._fail(f"{who} got number {sequence}, but the one at {passed} before it got none")
         if self.is_repeat(position):
-            self._fail(f"{who} got number {sequence}, but is a repeat of one in the dedup window")
+            self._fail(f"{who} got number {sequence}, but is a repeat, by its id or its source")
         if sequence != self.sequence + 1:
             self._fail(f"{who} got number {sequence} after {self.sequence}")
         if event.id != id_:
@@ -96,6 +98,7 @@ class Numbering:
         if self._change and position > self._change[0]:
             self._size, self._change = self._change[1], None
         self.position, self.sequence = position, sequence
+        self.source = max(self.source, event.source)
         self._keys = [*self._keys, _key(event)][-self._size :]
 
 

@@ -27,6 +27,7 @@ from actors.policy import Policy
 from actors.receiver import next_step
 from actors.shell import Shell
 from actors.state import State
+from angarium.shard import Shard
 from streams import claim, journal, purge, reader, recovery
 from streams.answers import Put, StoredMessage, StreamInfo
 from streams.backlog import Backlog
@@ -34,16 +35,19 @@ from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.claim import Claim, Lost, Owner
 from streams.envelope import Flush, decode_flush
 from streams.fence import Appended, Overtaken, append
+from streams.freshness import Freshness
 from streams.jetstream import JetStream
+from streams.lanes import Lanes
 from streams.lease import MARGIN_S, Lease
 from streams.members import Members
 from streams.pull import rewind
 from streams.purge import Held, lowest
 from streams.repeat import until_answered
+from streams.router import Router
 from streams.snapshots import Snapshots
 from streams.topology import Names
 from tests.sim.scenarios import numbering as numbers
-from tests.sim.scenarios import ownership, rates, reading
+from tests.sim.scenarios import ownership, rates, reading, routing
 
 
 class Mutant(Struct, frozen=True):
@@ -277,6 +281,36 @@ def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **m
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
+# ---- the router
+
+_send_copy, _tell_lane, _new_router = Router._send, Lanes._tell, Shard._new_router
+
+
+def _close_at_first(router: Router, opened: Any) -> None:
+    if opened.event.position in router._open:
+        router._close(opened)
+
+
+def _let_the_next_go(lanes: Lanes[Any], lane: str, why: str) -> None:
+    _tell_lane(lanes, lane, why)
+    lanes._lanes[lane].append(lanes._lanes[lane].pop(0))
+
+
+async def _send_once(router: Router, receiver: str, opened: Any) -> str:
+    await _send_copy(router, receiver, opened)
+    return ""
+
+
+def _new_router_with_old_memory(shard: Shard) -> Router:
+    router, before = _new_router(shard), getattr(shard, "_router", None)
+    router._highest = before._highest if before else 0
+    return router
+
+
+def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
+    return is_repeat(frontier, replace(event, source=0))
+
+
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
     return ((shell, "UNHURRIED", (*receiver.UNHURRIED, *kinds)),)
 
@@ -359,5 +393,18 @@ ALL = [
            ((Members, "_lapse", lambda members: None),), ownership.first_heartbeat_slept_through),
     Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),),
            rates.ping_before_a_crash),
+    Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
+           ((Router, "_confirmed", _close_at_first),)),
+    Mutant("sent-once", "a copy is repeated until it is confirmed",
+           ((Router, "_send", _send_once),)),
+    Mutant("lane-goes-on", "a lane waits for its head", ((Lanes, "_tell", _let_the_next_go),)),
+    Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
+           ((receiver, "is_repeat", _number_by_id_alone),),
+           routing.routed_again_beyond_the_window),
+    Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
+           ((Freshness, "covers", lambda freshness, came_at: True),),
+           routing.subscription_that_no_replica_shows),
+    Mutant("router-remembers", "a new ownership forgets what was seen",
+           ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

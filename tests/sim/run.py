@@ -20,6 +20,7 @@ from streams import purge, topology
 from streams.jetstream import JetStream
 from streams.setup import setup
 from streams.topology import Names
+from tests.sim.announcing import Announcing
 from tests.sim.checkers import Checkers
 from tests.sim.mishaps import Mishaps
 from tests.sim.network import Network
@@ -76,6 +77,8 @@ class WatchedServer(FakeServer):
     def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
         if self.checkers is not None and stream == self.checkers.names.deliveries:
             self.checkers.acked(int(name.removeprefix("shard-")), sequence)
+        elif self.checkers is not None and stream == self.checkers.names.events:
+            self.checkers.fanout.acked(sequence)
         return super()._ack(stream, name, sequence, number, message)  # type: ignore[arg-type]
 
 
@@ -116,6 +119,7 @@ class Run:
         self.server = WatchedServer(world, clustered=plan.clustered, max_payload=plan.max_payload)
         self.network = Network(world, self.server)
         self.checkers = Checkers(world, self.names, plan.shards, plan.ttl_s)
+        self.announcing = Announcing(self)
         self.workload = Workload(self)
         self.receivers = Receivers(world, plan.receivers, self.checkers)
         self.mishaps = Mishaps(self)
@@ -169,6 +173,7 @@ class Run:
             for _ in range(self.mishaps.nodes):
                 self.start_node()
             self.workload.start()
+            self.announcing.start()
             self.mishaps.start()
             self.server.gate = self.mishaps
             self.checkers.on_start = self.mishaps.started
@@ -192,6 +197,7 @@ class Run:
         self.receivers.calm()
         self.mishaps.calm()
         self.workload.calm()
+        self.announcing.calm()
 
     def settle(self, limit_s: float, look_every_s: float) -> None:
         """Until everything is settled. Raises `RunFailed`, which says what is not."""

@@ -94,6 +94,17 @@ class Stage:
 
         self.do(publish)
 
+    def announce(self, *ids: str) -> None:
+        """Publish to all who subscribe."""
+
+        async def announce(js: JetStream) -> None:
+            for each in ids:
+                headers = {"Angarium-Id": each}
+                subject = self.run.names.publish_event("acme", "order")
+                assert isinstance(await js.publish(subject, each.encode(), headers), Stored)
+
+        self.do(announce)
+
     def ask(self, verb: str, receiver: str = R) -> None:
         """A control request, until it is granted."""
 
@@ -159,6 +170,11 @@ class Stage:
         standing = self.run.server.streams[stream]
         standing.replicas = _Standing(standing, self.checkers)
         self.run.network.begin(Faults(lag=1.0))
+
+    def let_replicas_go_on(self, stream: str) -> None:
+        """They know again what is stored."""
+        self.run.server.streams[stream].replicas = Telling(self.run.server.streams[stream], self.checkers)
+        self.run.network.calm()
 
     # ---- time
 

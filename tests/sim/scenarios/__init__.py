@@ -4,7 +4,7 @@ Seeds may take long to come across them. Each passes with the product as it is, 
 out (`tests.sim.mutants` says which).
 """
 
-from tests.sim.scenarios import numbering, ownership, rates, reading
+from tests.sim.scenarios import numbering, ownership, rates, reading, routing
 
 ALL = (
     ownership.zombie_with_a_renewed_lease, ownership.first_heartbeat_slept_through,
@@ -13,5 +13,6 @@ ALL = (
     ownership.burial_owed_at_a_takeover, ownership.tail_of_a_lagging_replica,
     reading.acked_beyond_the_floor, reading.backlog_of_a_lagging_replica,
     numbering.window_shrinks_between_owners, numbering.window_set_is_lost, numbering.opening_is_lost,
+    routing.routed_again_beyond_the_window, routing.subscription_that_no_replica_shows,
     rates.ping_before_a_crash, rates.burst_before_a_crash, rates.owner_key_is_deleted,
 )  # fmt: skip
