@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from actors import facts as f
+from actors.outcome import Answered, Outcome
 from actors.ports import Attempt
 from actors.shell import UNCONFIRMED_MAX, Shell
+from actors.state import State
 from actors.waiting import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from angarium.node import Node
 from streams.checkpoint import Checkpoint
@@ -26,6 +28,7 @@ from tests.sim.process import Process
 from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
 from tests.sim.storage import JournalKept
+from tests.sim.widths import Widths
 from tests.sim.world import World
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
@@ -49,7 +52,8 @@ class Checkers:
         self.rates: dict[str, Rates] = {}
         self.starts = 0
         self.on_start: Callable[[Process], None] = lambda process: None
-        self.taken_at: dict[tuple[str, str], float] = {}
+        self._taken_at: dict[tuple[str, int], float] = {}
+        self._widths: dict[tuple[str, str], Widths] = {}
         self._ttl_s = ttl_s
         self._beats: dict[str, float] = {}
         self._numbers: dict[tuple[str, int], int] = {}
@@ -68,9 +72,9 @@ class Checkers:
 
     # ---- what happens between nodes and receivers
 
-    def token_taken(self, process: Process, receiver: str) -> None:
-        """An attempt took its token; it counts once it has started."""
-        self.taken_at[process.name, receiver] = self.world.now
+    def token_taken(self, process: Process, position: int) -> None:
+        """An attempt of the event there took its token; it counts once it has started."""
+        self._taken_at[process.name, position] = self.world.now
 
     def started(self, process: Process, attempt: Attempt) -> None:
         self.starts += 1
@@ -88,22 +92,35 @@ class Checkers:
             skew_s = host.clock.now() - self.world.now if host else 0.0
             rates.takes.append(event.stored_at - skew_s)
             return
-        rates.takes.append(self.taken_at[process.name, receiver])
+        decided_at = self._taken_at[process.name, event.position]
+        rates.takes.append(decided_at)
         self._check_number(receiver, event.position, sequence)
         known = self.deliveries.event(event.position)
         if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
             self.world.fail(f"{receiver}: {event} is not what was published, {known}")
-        self._check_strict(receiver, sequence)
+        if attempt.policy.order == "strict":
+            self._check_strict(receiver, sequence)
         self._check_repeat(process, receiver, event.position)
         self._check_memory(process, receiver)
+        widths = self._widths_of(process, receiver)
+        if wrong := widths.started(event.position, attempt.policy, self.world.now, decided_at):
+            self.world.fail(f"{receiver}: {wrong}")
+
+    def _widths_of(self, process: Process, receiver: str) -> Widths:
+        return self._widths.setdefault((process.name, receiver), Widths())
 
     def taken(self, receiver: str, position: int) -> None:
         self._given.add((receiver, position))
 
-    def answered(self, process: Process, attempt: Attempt) -> None:
-        if process.alive and attempt.sequence is not None:
-            epoch = self.ledger(attempt.receiver).claims[process.name].epoch
-            self._heard[attempt.receiver, attempt.event.position] = epoch
+    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        if not process.alive:
+            return
+        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
+        process.say("END %s #%s: %s", receiver, sequence, outcome)
+        position = None if sequence is None else event.position
+        self._widths_of(process, receiver).ended(position, outcome, self.world.now)
+        if sequence is not None and isinstance(outcome, Answered) and outcome.status < 300:
+            self._heard[receiver, event.position] = self.ledger(receiver).claims[process.name].epoch
 
     def _check_owner(self, process: Process, receiver: str) -> None:
         ledger, now = self.ledger(receiver), self.world.now
@@ -128,14 +145,13 @@ class Checkers:
             self.world.fail(f"{receiver}: number {sequence} names the events at {named} and {position}")
 
     def _check_strict(self, receiver: str, sequence: int) -> None:
-        """Of the number before: a 2xx has come back, or the journal says that it is settled."""
-        before = self._named.get((receiver, sequence - 1))
-        if sequence == 1 or (before is not None and (receiver, before) in self._heard):
-            return
-        state = self.ledger(receiver).states.get(receiver)
-        settled = state.settled_sequence if state else 0
-        if settled < sequence - 1:
-            self.world.fail(f"{receiver}: {sequence} starts, but only up to {settled} all is settled")
+        """Of each number before: a 2xx has come back, or the journal says that it is settled."""
+        state = self.ledger(receiver).states.get(receiver) or State(receiver=receiver)
+        unrecorded = range(state.frontier.sequence + 1, sequence)
+        for before in (*(each.sequence for each in state.open if each.sequence < sequence), *unrecorded):
+            position = self._named.get((receiver, before))
+            if position is None or (receiver, position) not in self._heard:
+                self.world.fail(f"{receiver}: {sequence} starts, and {before} is not settled")
 
     def _check_repeat(self, process: Process, receiver: str, position: int) -> None:
         """What has succeeded is only repeated after a crash, and not often."""
@@ -200,6 +216,8 @@ class Checkers:
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
             match fact:
+                case f.Resumed() | f.Retargeted() | f.Removed():
+                    self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):
                     for position in ledger.unsettled(receiver):
                         self._check_released(ledger, position, "the floor has passed")
@@ -210,6 +228,11 @@ class Checkers:
                     for each in events:
                         if (receiver, each.position) not in self._given:
                             self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
+
+    def _let_go(self, receiver: str) -> None:
+        for (_, whose), widths in self._widths.items():
+            if whose == receiver:
+                widths.let_go(self.world.now)
 
     def _true_time(self, node: str, shard: int, at: float) -> float:
         """When it was `at` by the clock of the shard's owner; now, where he is gone."""

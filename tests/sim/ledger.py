@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 from actors import facts as f
 from actors.event import Event
-from actors.receiver import evolve
+from actors.numbering import Numbered
+from actors.receiver import OPEN_MAX, evolve
 from actors.state import State
 from streams.envelope import Flush
 
@@ -58,10 +59,10 @@ class Numbering:
 
     def take(self, fact: f.Fact) -> None:
         match fact:
-            case f.Delivered() | f.AttemptFailed() | f.Throttled() | f.DeadLettered() | f.Started():
-                for each in fact.events:
-                    if each.position > self.position:
-                        self._number(each.position, each.sequence, each.id)
+            case f.Delivered(events=events) | f.AttemptFailed(events=events) | f.Throttled(events=events):
+                self._number_all(events)
+            case f.Accepted(events=events) | f.Started(events=events) | f.DeadLettered(events=events):
+                self._number_all(events)
             case f.Opened(position=position, window=window):
                 self._move(position, self.sequence + 1)
                 if not self.sequence and not self._keys:
@@ -83,6 +84,11 @@ class Numbering:
     def _move(self, position: int, next_sequence: int) -> None:
         self.position = max(self.position, position)
         self.sequence = max(self.sequence, next_sequence - 1)
+
+    def _number_all(self, events: tuple[Numbered, ...]) -> None:
+        for each in events:
+            if each.position > self.position:
+                self._number(each.position, each.sequence, each.id)
 
     def _number(self, position: int, sequence: int, id_: str) -> None:
         event, who = self._deliveries.event(position), f"{self.receiver}: the event at {position}"
@@ -118,6 +124,7 @@ class ShardLedger:
         self.numberings: dict[str, Numbering] = {}
         self.claims: dict[str, f.Claimed] = {}
         self.epoch = 0
+        self.attempts: dict[int, int] = {}
         self.dead: dict[str, set[int]] = {}
         self.delivered: dict[str, set[int]] = {}
         self._deliveries = deliveries
@@ -158,8 +165,9 @@ class ShardLedger:
         before = self.states.get(receiver) or State(receiver=receiver)
         self.states[receiver] = state = evolve(before, fact)
         self.numbering(receiver).take(fact)
-        if len(state.open) > 1:
-            self._fail(f"{receiver}: {len(state.open)} events are open, in strict order")
+        self._count_attempts(fact)
+        if len(state.open) > OPEN_MAX:
+            self._fail(f"{receiver}: {len(state.open)} events are open")
         match fact:
             case f.Delivered(kind="event"):
                 self.delivered.setdefault(receiver, set()).update(each.position for each in fact.events)
@@ -167,6 +175,19 @@ class ShardLedger:
                 self.dead.setdefault(receiver, set()).update(each.position for each in fact.events)
             case f.Refused(position=position):
                 self.dead.setdefault(receiver, set()).add(position)
+
+    def _count_attempts(self, fact: f.Fact) -> None:
+        """Each event has its own: 1, 2, 3 and so on."""
+        match fact:
+            case f.Delivered() | f.AttemptFailed() | f.Throttled():
+                for position in (each.position for each in fact.events):
+                    self.attempts[position] = count = self.attempts.get(position, 0) + 1
+                    if fact.attempt != count:
+                        self._fail(f"{fact.receiver}: attempt {count} at {position} is called {fact.attempt}")
+            case f.DeadLettered(receiver=receiver, attempts=attempts):
+                for position in (each.position for each in fact.events):
+                    if attempts != (made := self.attempts.get(position, 0)):
+                        self._fail(f"{receiver}: {position} is dead after {made} attempts, not {attempts}")
 
     def numbering(self, receiver: str) -> Numbering:
         if receiver not in self.numberings:

@@ -24,9 +24,9 @@ from actors.host import Host
 from actors.ids import dedup_key
 from actors.numbering import is_repeat
 from actors.policy import Policy
-from actors.receiver import next_step
+from actors.receiver import OPEN_MAX, next_step
 from actors.shell import Shell
-from actors.state import State
+from actors.state import Open, State
 from angarium.shard import Shard
 from streams import claim, journal, purge, reader, recovery
 from streams.answers import Put, StoredMessage, StreamInfo
@@ -47,7 +47,7 @@ from streams.router import Router
 from streams.snapshots import Snapshots
 from streams.topology import Names
 from tests.sim.scenarios import numbering as numbers
-from tests.sim.scenarios import ownership, rates, reading, routing
+from tests.sim.scenarios import ownership, rates, reading, routing, width
 
 
 class Mutant(Struct, frozen=True):
@@ -223,6 +223,40 @@ def _key_without_again(id_: str, again: str) -> bytes:
     return dedup_key(id_, "")
 
 
+# ---- relaxed order
+
+_record_fact = Shell._record
+
+
+def _record_no_acceptance(actor: Shell, fact: facts.Fact) -> None:
+    """The number is known, and on no record before the first fact about the event."""
+    if isinstance(fact, facts.Accepted):
+        actor.state = receiver.evolve(actor.state, fact)
+    else:
+        _record_fact(actor, fact)
+
+
+def _oldest_or_next(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
+    """Whatever waits for its next attempt goes before what is new."""
+    yield next((each for each in state.open if each.position not in view.in_flight), None)
+
+
+def _width_of_config(state: State, policy: Policy) -> int:
+    return 1 if policy.order == "strict" else policy.concurrency
+
+
+_after_outcome = receiver._after_outcome
+
+
+def _attempts_shared(state: State, fact: facts.OutcomeFact) -> State:
+    """What fails counts for all that is open."""
+    after = _after_outcome(state, fact)
+    if not isinstance(fact, facts.AttemptFailed):
+        return after
+    shared = {"attempts": fact.attempt, "next_at": fact.next_at}
+    return replace(after, open=tuple(replace(each, **shared) for each in after.open))
+
+
 # ---- parking
 
 
@@ -363,6 +397,18 @@ ALL = [
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
+    Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
+           ((Shell, "_record", _record_no_acceptance),)),
+    Mutant("width-unbounded", "up to `concurrency` in flight",
+           ((receiver, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+    Mutant("width-while-down", "after five failures in a row, back through a single attempt",
+           ((receiver, "_width", _width_of_config),), width.receiver_is_down),
+    Mutant("open-unbounded", "at most 256 events are open",
+           ((receiver, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
+    Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
+           ((receiver, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
+    Mutant("attempts-shared", "each event has its own attempts",
+           ((receiver, "_after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
            ((shell, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",

@@ -38,6 +38,7 @@ class Manner(StrEnum):
     IS_GONE = "is gone"
 
 
+POISON = "poison"
 TAKEN = frozenset({Manner.TAKES, Manner.TAKES_SLOWLY, Manner.TAKES_AND_IS_LOST})
 GOOD = {Manner.TAKES: 1.0}
 
@@ -51,12 +52,12 @@ class Watcher(Protocol):
     def taken(self, receiver: str, position: int) -> None:
         """The receiver answers 2xx, be it heard or not."""
 
-    def answered(self, process: Process, attempt: Attempt) -> None:
-        """A 2xx has come back to the node."""
+    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        """Something has come back to the node, or nothing in time."""
 
 
 class Receivers:
-    """All receivers of a world; `calm` makes good ones of them."""
+    """All receivers of a world; `calm` makes good ones of them. What begins with `POISON` they all reject."""
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
         self.world = world
@@ -72,9 +73,14 @@ class Receivers:
         """Another temper."""
         self._tempers[name] = _temper(self.chance)
 
-    def manner(self, name: str) -> Manner:
+    def set_on(self, name: str, manner: Manner) -> None:
+        """From now on it does nothing else."""
+        self._tempers[name] = {manner: 1.0}
+
+    def manner(self, name: str, event: str) -> Manner:
         temper = self._tempers[name]
-        return self.chance.choices(list(temper), list(temper.values()))[0]
+        manner = self.chance.choices(list(temper), list(temper.values()))[0]
+        return Manner.REJECTS if event.startswith(POISON) and manner is Manner.TAKES else manner
 
     def pause_s(self, name: str) -> float:
         """How long one that throttles wants to be left alone."""
@@ -101,8 +107,13 @@ class SimSender:
         self._receivers = receivers
 
     async def send(self, attempt: Attempt) -> Outcome:
+        outcome = await self._send(attempt)
+        self._receivers.watcher.ended(self._process, attempt, outcome)
+        return outcome
+
+    async def _send(self, attempt: Attempt) -> Outcome:
         receivers, receiver, began_at = self._receivers, attempt.receiver, self._process.monotonic()
-        chance, manner = receivers.chance, receivers.manner(receiver)
+        chance, manner = receivers.chance, receivers.manner(receiver, attempt.event.id)
         if chance.random() < 0.5:
             await asyncio.sleep(chance.random() * TOKEN_HELD_MAX_S)
         if manner is Manner.IS_AWAY:
@@ -117,10 +128,7 @@ class SimSender:
         if self._process.monotonic() >= deadline or manner in (Manner.HANGS, Manner.TAKES_AND_IS_LOST):
             await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
             return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)
-        outcome = self._outcome(manner, receiver)
-        if isinstance(outcome, Answered) and outcome.status < 300:
-            receivers.watcher.answered(self._process, attempt)
-        return outcome
+        return self._outcome(manner, receiver)
 
     def _answer_after_s(self, manner: Manner, deadline: float) -> float:
         chance = self._receivers.chance

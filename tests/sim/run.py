@@ -11,8 +11,10 @@ from functools import partial
 from typing import Protocol
 from unittest.mock import patch
 
-from actors import host
-from actors.shell import Shell
+from actors import host, shell
+from actors.commands import Post, Record, Step, View
+from actors.policy import Policy
+from actors.state import State
 from angarium import shard, upkeep
 from angarium.app import member
 from angarium.settings import Settings
@@ -247,16 +249,17 @@ def _tuned(plan: Plan) -> Iterator[None]:
 @contextmanager
 def _tokens_watched(run: Run) -> Iterator[None]:
     """The one look into the product: when an attempt takes its token, since promise 4 counts there."""
-    take_token = Shell._take_token
+    next_step = vars(shell)["next_step"]
 
-    def watched(shell: Shell, now: float, free: bool) -> None:
-        take_token(shell, now, free)
+    def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
+        step: Step = next_step(state, policy, view, now)
         process = run.world._stepping
-        if process is not None and (not free or shell.state.limit is None):
-            run.checkers.token_taken(process, shell.receiver)
+        match step:
+            case Record(event=event) | Post(event=event, free=False) if process is not None:
+                run.checkers.token_taken(process, event.position)
+            case Post(event=event) if process is not None and state.limit is None:
+                run.checkers.token_taken(process, event.position)
+        return step
 
-    Shell._take_token = watched  # type: ignore[method-assign, assignment]
-    try:
+    with patch.object(shell, "next_step", watched):
         yield
-    finally:
-        Shell._take_token = take_token  # type: ignore[method-assign]

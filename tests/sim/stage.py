@@ -15,11 +15,13 @@ from tests.sim.checkers import Checkers
 from tests.sim.faults import Faults
 from tests.sim.plan import Plan
 from tests.sim.process import Process
+from tests.sim.receivers import Manner
 from tests.sim.run import Run, Telling
 from tests.sim.server.replica import Replica
 from tests.sim.server.sessions import Frame
 from tests.sim.server.store import Store
 from tests.sim.server.stream import Stream
+from tests.sim.world import RunFailed
 
 LIMIT_S = 120.0
 R = "acme.r0"
@@ -59,7 +61,7 @@ class Stage:
         self.run = run
         self.world = run.world
         self.checkers = run.checkers
-        run.receivers.calm()
+        self.receivers_are_good()
 
     # ---- what people do
 
@@ -176,6 +178,19 @@ class Stage:
         self.run.server.streams[stream].replicas = Telling(self.run.server.streams[stream], self.checkers)
         self.run.network.calm()
 
+    # ---- what receivers do
+
+    def receiver_is(self, manner: Manner, receiver: str = R) -> None:
+        """Set on one thing; `receivers_are_good` ends that."""
+        self.run.receivers.set_on(receiver, manner)
+
+    def receivers_are_good(self) -> None:
+        self.run.receivers.calm()
+
+    def delivered(self, receiver: str = R) -> set[int]:
+        """The positions that were delivered, on record."""
+        return self.checkers.ledger(receiver).delivered.get(receiver, set())
+
     # ---- time
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -183,6 +198,10 @@ class Stage:
 
     def wait(self, time_s: float) -> None:
         self.world.run_for(time_s)
+
+    def expect(self, truth: bool, otherwise: str) -> None:
+        if not truth:
+            raise RunFailed(otherwise)
 
     def settle(self) -> None:
         """Until everything is settled; then it is judged."""

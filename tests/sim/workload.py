@@ -17,6 +17,7 @@ from streams.jetstream import JetStream
 from streams.receivers import Receivers
 from streams.wire import Wire
 from tests.sim.process import Process
+from tests.sim.receivers import POISON
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -41,6 +42,8 @@ class Workload:
         self.receivers = run.plan.receivers
         hot = run.plan.hot
         self.done = False
+        self._orders = run.world.random("orders")
+        self._poison = self._orders.choice((0.0, 0.0, 0.05))
         self._calm = asyncio.Event()
         self._events = 0
         self._events_max = chance.choice((30, 100, 300, 300, 1000))
@@ -82,6 +85,8 @@ class Workload:
             headers["Angarium-Id"] = f"e{max(1, self._events - chance.choice((1, 2, 5, 20, 40, 100)))}"
             if chance.random() < 0.1:
                 headers["Angarium-Again"] = f"again{chance.randint(1, 3)}"
+        elif self._orders.random() < self._poison:
+            headers["Angarium-Id"] = f"{POISON}{self._events}"
         elif chance.random() < 0.9:
             headers[chance.choice(("Angarium-Id", "Nats-Msg-Id"))] = f"e{self._events}"
         if chance.random() < self._malformed:
@@ -163,6 +168,9 @@ class Workload:
         chance = self.chance
         if (rate := chance.choice(RATES)) is not None:
             yield "rate", rate
+        if self._orders.random() < 0.4:
+            yield "order", "relaxed"
+            yield "concurrency", self._orders.choice((1, 2, 4, 8, 64))
         yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
         if chance.random() < 0.1:
             yield "paused", True
