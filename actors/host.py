@@ -14,6 +14,7 @@ from typing import Any
 from actors.bindings import Bindings
 from actors.bucket import Unclean
 from actors.event import Event
+from actors.needs import Needed, Needs
 from actors.policy import Policy
 from actors.ports import (
     Backlog,
@@ -75,6 +76,7 @@ class Host:
         self.policies = policies
         self.ack = ack
         self.bindings = Bindings(floor)
+        self.needs = Needs()
         self.shells: dict[str, Shell] = {}
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
@@ -88,7 +90,7 @@ class Host:
         self._landed = asyncio.Event()
         self._cut = (0, floor)
         self._confirmed_floor = floor
-        self._needed = 0
+        self._needed = Needed(0)
 
     # ---- beginning and end
 
@@ -302,15 +304,15 @@ class Host:
         """The snapshots may not hold what was taken."""
         self.changed, self.writing = self.writing | self.changed, {}
 
-    def needed_position(self) -> int:
+    def needed(self) -> Needed:
         """The lowest stream position that this shard still needs.
 
-        As long as one of those that have to come back is not there, nothing is known to be dispensable.
+        As long as one of those that have to come back is not there, nothing more is known to be dispensable.
         """
         shells = self.shells
         if all(receiver in shells and shells[receiver].loaded for receiver in self.parked):
-            needed = [shell.confirmed.needed_position for shell in shells.values()]
-            self._needed = min([self._confirmed_floor + 1, *(each for each in needed if each is not None)])
+            states = (shell.confirmed for shell in shells.values())
+            self._needed = self.needs.lowest(self._confirmed_floor, states)
         return self._needed
 
     async def _sweep(self) -> None:

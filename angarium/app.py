@@ -86,7 +86,8 @@ async def member(
     routing = Routing(subscriptions_of(receivers).match, freshness, copies, Tally())
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing, drain_s=settings.drain_s,
+        sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing,
+        drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
     control = Control(wire, names, ReceiverDesk(node))

@@ -78,6 +78,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     drain_s: Annotated[
         float, Meta(ge=0, le=300, description="time for attempts in flight when a node stops")
     ] = 10.0
+    replay_keep_s: Annotated[
+        float, Meta(ge=0, le=604_800, description="how long settled events are kept for replays")
+    ] = 86_400.0
     allow_http: Annotated[bool, Meta(description="let receivers have http:// URLs")] = False
     allow_networks: Annotated[
         tuple[str, ...], Meta(description="non-public network that receivers may lie in, such as 10.0.0.0/8")

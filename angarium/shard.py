@@ -14,6 +14,7 @@ from msgspec import Struct
 from actors.event import Event
 from actors.host import Host
 from actors.ids import event_id
+from actors.needs import Needed
 from actors.ports import Sender, Unavailable
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
@@ -47,6 +48,7 @@ class Surroundings(Struct, frozen=True):
     readers: asyncio.Semaphore
     routing: Routing
     drain_s: float
+    replay_keep_s: float
 
 
 class OwnershipClock:
@@ -82,7 +84,7 @@ class Shard:
             js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S
         )
         self._snapshots = Snapshots(js, names, claimed)
-        self._snapshot_sequence = 0
+        self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
         self.host = Host(
             epoch=claimed.epoch,
@@ -235,13 +237,15 @@ class Shard:
 
     async def _write_snapshots(self) -> None:
         host, journal, snapshots = self.host, self.journal, self._snapshots
-        if journal.sequence == self._snapshot_sequence:
+        needed = host.needed()
+        if (journal.sequence, needed) == self._snapshotted:
             return
         states = host.take_changed()
         checkpoint = Checkpoint(
             sequence=journal.sequence,
             floor=journal.floor,
-            needed=host.needed_position(),
+            needed=needed.position,
+            holder=needed.receiver,
             parked=dict(host.parked),
             unclean=self.claim.unclean,
             created=self._recovery.created,
@@ -253,7 +257,7 @@ class Shard:
             written = None
         if written:
             host.written()
-            self._snapshot_sequence = checkpoint.sequence
+            self._snapshotted = checkpoint.sequence, needed
             return
         host.give_back()
         if written is False and snapshots is self._snapshots and not self.suspended:

@@ -1,25 +1,48 @@
 """What a node does every now and then so that no stream fills up with what nobody needs any more.
 
-The owner of shard 0 purges, for all. Every node sees to it that a quiet shard of its own does not hold the
-journal: where the journal has gone on without a shard, that one appends an empty flush, and with it goes its
-checkpoint. So the signs of life of quiet shards are paid by the traffic of the others, one for every `LAG`
-messages of theirs and shard, and an installation that rests writes nothing.
+The owner of shard 0 purges, for all. Every node sees to it that its shards hold no more than they need:
+
+- a quiet shard would hold the journal by its last message. Where the journal has gone on without it, it
+  appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
+  the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
+- a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
+  looked up where its oldest waiting event really lies.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 
 from actors.errors import AngariumError
 from angarium.shard import Shard, Surroundings
 from streams.errors import ApiError, Unavailable
-from streams.purge import purge_journal
+from streams.purge import purge_deliveries, purge_events, purge_journal
 from streams.repeat import stream_info
 
-EVERY_S = 60.0
+EVERY_S = 10.0
 LAG = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
+LOOKS_MAX = 16
+"""Receivers of a shard that are looked up in one round."""
+SETTLED_S = 15.0
+"""Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
+
+
+class Ends:
+    """Where a stream ended when it was looked at; `settled` is an end that every leader knows of by now."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def settled(self, now: float, last: int) -> int:
+        """Note the end that the stream has now; returns the one that it had for certain, 0 for none."""
+        self._seen.append((now, last))
+        while len(self._seen) > 1 and self._seen[1][0] <= now - SETTLED_S:
+            self._seen.popleft()
+        at, end = self._seen[0]
+        return end if at <= now - SETTLED_S else 0
 
 
 class Upkeep:
@@ -29,25 +52,53 @@ class Upkeep:
         self._around = around
         self._shards = shards
         self._owned = owned
+        self._deliveries = Ends()
+        self._events = Ends()
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                await self._look_after_the_journal()
+                await self._look_after_shards()
+                if self._keeps_the_house():
+                    await self._purge()
             except (Unavailable, ApiError, AngariumError) as error:
                 log.warning("upkeep.failed", extra={"why": str(error)})
 
-    async def _look_after_the_journal(self) -> None:
-        js, names = self._around.js, self._around.names
-        end = (await stream_info(js, names.journal)).last
-        for shard in list(self._owned.values()):
-            if end - shard.journal.sequence > LAG * self._shards:
-                shard.journal.show_life()
-        if self._keeps_the_house():
-            await purge_journal(js, names, self._shards)
+    def _working(self) -> list[Shard]:
+        return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
 
     def _keeps_the_house(self) -> bool:
-        first = self._owned.get(0)
-        return first is not None and not (first.ended.is_set() or first.suspended)
+        return any(shard.number == 0 for shard in self._working())
+
+    async def _look_after_shards(self) -> None:
+        around = self._around
+        end = (await stream_info(around.js, around.names.journal)).last
+        for shard in self._working():
+            if end - shard.journal.sequence > LAG * self._shards:
+                shard.journal.show_life()
+            await self._find_oldest(shard)
+
+    async def _find_oldest(self, shard: Shard) -> None:
+        js, names, host = self._around.js, self._around.names, shard.host
+        for _ in range(LOOKS_MAX):
+            needed = host.needed()
+            if needed.exact:
+                return
+            subject = names.delivery(shard.number, needed.receiver)
+            message = await js.next_message(names.deliveries, subject, needed.position)
+            if message is None:
+                return
+            host.needs.found(needed.receiver, message.sequence)
+
+    async def _purge(self) -> None:
+        around, now = self._around, asyncio.get_running_loop().time()
+        js, names, keep_since = around.js, around.names, around.time.wall() - around.replay_keep_s
+        await purge_journal(js, names, self._shards)
+        deliveries = await stream_info(js, names.deliveries)
+        settled_end = self._deliveries.settled(now, deliveries.last)
+        await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)
+        events = await stream_info(js, names.events)
+        settled_end = self._events.settled(now, events.last)
+        await purge_events(js, names, self._shards, events, keep_since, settled_end)

@@ -19,16 +19,18 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     """What a new owner starts from.
 
     Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
-    released. `needed`: the lowest position of the deliveries that an actor still needs. `parked`: the
-    actors whose events lie in the stream alone, or who owe a burial, so that no message of the inbox brings
-    them back, with the time at which they wake, if known. `unclean`: the last claim that did not follow a
-    release. `created`: when each stream and bucket was created, by its name.
+    released. `needed`: the lowest position of the deliveries that an actor still needs, and `holder` whose it
+    is, nobody's where messages are only not released yet. `parked`: the actors whose events lie in the stream
+    alone, or who owe a burial, so that no message of the inbox brings them back, with the time at which they
+    wake, if known. `unclean`: the last claim that did not follow a release. `created`: when each stream and
+    bucket was created, by its name.
     """
 
     v: int = VERSION
     sequence: int = 0
     floor: int = 0
     needed: int = 0
+    holder: str = ""
     parked: dict[str, float | None] = field(default_factory=dict)
     unclean: Unclean | None = None
     created: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,6 @@ does, so that it is one.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,14 +21,22 @@ ASKED_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
 """The journal is kept up to this part of its room, for those who want to read what was decided."""
 
-T = TypeVar("T")
+WINDOW_SHARE = 0.8
+"""Deliveries and events that nobody needs are kept for replays, up to this part of the room."""
+
+PURGED_PART = 100
+"""A purge takes one part of so many at least."""
 
 
 class Held(Struct, frozen=True):
-    """Who needs the stream from `position` on, and from nowhere below. Nothing is known where it is 0."""
+    """Who needs the stream from `position` on, and from nowhere below: a shard, in it maybe a receiver.
+
+    Nothing is known of what the shard needs where it is 0.
+    """
 
     position: int
-    shard: int
+    shard: int = 0
+    receiver: str = ""
 
 
 async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None:
@@ -44,9 +51,7 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
     if enough <= info.first:
         return None
     held = await journal_held(js, names, shards, info)
-    below = min(held.position, enough)
-    if below > info.first:
-        await js.purge(names.journal, below)
+    await _purge(js, info, min(held.position, enough))
     return held
 
 
@@ -57,14 +62,96 @@ async def journal_held(js: JetStream, names: Names, shards: int, journal: Stream
     nothing is known of what it needs.
     """
 
-    async def needs(shard: int) -> int:
+    async def needs(shard: int) -> Held:
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
-        if checkpoint.created.get(names.journal) != journal.created:
-            return 0
         last = await until_answered(lambda: js.last_message(names.journal, names.journal_of(shard)))
-        return 0 if last is None else min(checkpoint.sequence + 1, last.sequence)
+        if last is None or checkpoint.created.get(names.journal) != journal.created:
+            return Held(0, shard)
+        return Held(min(checkpoint.sequence + 1, last.sequence), shard)
 
-    return lowest(await for_each_shard(shards, needs))
+    return await lowest(shards, needs)
+
+
+async def purge_deliveries(
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, settled_end: int
+) -> None:
+    """Purge what is settled: what was stored before the instant `keep_since`, and more where room is short.
+
+    `settled_end` is an end that the stream had some time ago; see `_first`.
+    """
+    enough = await _dispensable_end(js, deliveries, keep_since)
+    if enough > deliveries.first:
+        held = await deliveries_held(js, names, shards, deliveries, settled_end)
+        await _purge(js, deliveries, min(held.position, enough))
+
+
+async def purge_events(
+    js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, settled_end: int
+) -> None:
+    """The same of the events, which nobody needs once they are routed.
+
+    Here the server's own ack floor tells, since an ack by anyone follows the confirmation of every copy.
+    """
+    enough = await _dispensable_end(js, events, keep_since)
+    if enough > events.first:
+        held = await events_held(js, names, shards, settled_end)
+        await _purge(js, events, min(held.position, enough))
+
+
+async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
+    """Up to where no router needs the events any more; `shard` is the partition of the one that does."""
+
+    async def needs(partition: int) -> Held:
+        consumer = names.route_consumer(partition)
+        found = await until_answered(lambda: js.consumer_info(names.events, consumer))
+        if found is None:
+            return Held(0, partition)
+        subject = names.events_of(partition)
+        return Held(await _first(js, names.events, subject, found.ack_floor + 1, settled_end), partition)
+
+    return await lowest(partitions, needs)
+
+
+async def deliveries_held(
+    js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
+) -> Held:
+    """Up to where no shard needs the deliveries any more, by the checkpoints."""
+
+    async def needs(shard: int) -> Held:
+        checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
+        if checkpoint.created.get(deliveries.name) != deliveries.created:
+            return Held(0, shard)
+        subject = names.deliveries_of(shard)
+        first = await _first(js, deliveries.name, subject, checkpoint.needed, settled_end)
+        return Held(first, shard, checkpoint.holder)
+
+    return await lowest(shards, needs)
+
+
+async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:
+    """Where the first message lies that may be needed: of the subject, and not below `needed`.
+
+    If the leader has none, none is needed of what was stored when it was asked. How far that is it does not
+    say, and another question may be answered by another leader, which was deposed and does not know it yet;
+    so an end of some time ago has to do, longer than a leader believes in itself alone.
+    """
+    message = await until_answered(lambda: js.next_message(stream, subject, needed))
+    return max(needed, settled_end + 1) if message is None else message.sequence
+
+
+async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -> int:
+    """The place below which nothing is kept for those who do not need it."""
+    if not info.messages:
+        return 0
+    kept = await until_answered(lambda: js.first_since(info.name, ">", keep_since))
+    return max(info.last + 1 if kept is None else kept.sequence, surplus_end(info, WINDOW_SHARE))
+
+
+async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
+    """Purge, if it is worth it: that is a part of the stream, or anything where room is short."""
+    short = surplus_end(info, WINDOW_SHARE) > info.first
+    if below - info.first > (0 if short else (info.last - info.first) // PURGED_PART):
+        await js.purge(info.name, below)
 
 
 def surplus_end(info: StreamInfo, share: float) -> int:
@@ -78,18 +165,13 @@ def surplus_end(info: StreamInfo, share: float) -> int:
     return info.first + round((info.last + 1 - info.first) * surplus / info.bytes)
 
 
-def lowest(positions: list[int]) -> Held:
-    """Who holds the stream, of the shards in their order."""
-    position = min(positions)
-    return Held(position, positions.index(position))
-
-
-async def for_each_shard(shards: int, ask: Callable[[int], Awaitable[T]]) -> list[T]:
-    """The same question about each shard, some at a time."""
+async def lowest(shards: int, needs: Callable[[int], Awaitable[Held]]) -> Held:
+    """What the shard needs that needs most, asking for some at a time."""
     turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(shard: int) -> T:
+    async def one(shard: int) -> Held:
         async with turn:
-            return await ask(shard)
+            return await needs(shard)
 
-    return await asyncio.gather(*(one(shard) for shard in range(shards)))
+    held = await asyncio.gather(*(one(shard) for shard in range(shards)))
+    return min(held, key=lambda each: each.position)

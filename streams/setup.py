@@ -19,6 +19,12 @@ from streams.topology import STAMP_VERSION, Settings, consumers, streams
 OLDEST_SERVER = (2, 14)
 """The first that resets consumers, on which every takeover rests."""
 
+STORAGE_EXCEEDED = 10047
+NO_ROOM = (
+    ": it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or nats-server a larger "
+    "disk or max_file_store"
+)
+
 
 class _Stream(Struct):
     wanted: dict[str, Any]
@@ -148,4 +154,5 @@ async def _made(what: str, making: Awaitable[object]) -> None:
     try:
         await making
     except ApiError as error:
-        raise SetupError(f"nats-server refuses to make {what}: {error}") from error
+        remedy = NO_ROOM if error.code == STORAGE_EXCEEDED else ""
+        raise SetupError(f"nats-server refuses to make {what}: {error}{remedy}") from error

@@ -129,6 +129,14 @@ class Names(Struct, frozen=True):
         """Where all deliveries to a receiver are stored, for those who do not know the number of shards."""
         return f"{self.prefix}.deliver.*.{receiver}"
 
+    def deliveries_of(self, shard: int) -> str:
+        """All deliveries of a shard."""
+        return f"{self.prefix}.deliver.{shard}.*.*"
+
+    def events_of(self, partition: int) -> str:
+        """All events of a partition."""
+        return f"{self.prefix}.events.{partition}.>"
+
     def journal_of(self, shard: int) -> str:
         return f"{self.prefix}.journal.{shard}"
 
@@ -190,11 +198,11 @@ def consumers(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
 
 
 def shard_consumer(names: Names, shard: int) -> dict[str, Any]:
-    return _consumer(names.shard_consumer(shard), f"{names.prefix}.deliver.{shard}.*.*")
+    return _consumer(names.shard_consumer(shard), names.deliveries_of(shard))
 
 
 def route_consumer(names: Names, partition: int) -> dict[str, Any]:
-    return _consumer(names.route_consumer(partition), f"{names.prefix}.events.{partition}.>")
+    return _consumer(names.route_consumer(partition), names.events_of(partition))
 
 
 def _events(settings: Settings) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from actors.errors import InvalidPolicy
 from actors.policy import parse
 from angarium import house, quantities
 from angarium.connecting import installation, open_jetstream
+from angarium.console import sizing
 from angarium.settings import Settings
 from streams.errors import ApiError, ConnectError, SetupError, Unavailable
 from streams.jetstream import JetStream
-from streams.purge import journal_held
 from streams.receivers import Receivers
 from streams.repeat import stream_info
 from streams.setup import check
@@ -20,7 +20,6 @@ from streams.topology import Settings as Installation
 
 CLOCK_OFF_MAX_S = 2.0
 """Verifiers allow five minutes, so seconds do no harm; but they say that nobody keeps the clocks."""
-FULL = 0.8
 SHOWN_MAX = 8
 
 
@@ -78,8 +77,7 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
     of = installation(settings)
     return [
         await _clock(js, of),
-        *[await _room(js, name) for name in (of.names.events, of.names.deliveries)],
-        await _journal(js, of),
+        *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
         *await _fleet(js, of),
         *await _receivers(js, of),
     ]
@@ -94,25 +92,17 @@ async def _clock(js: JetStream, of: Installation) -> Finding:
     return _well("clock", "this machine and the NATS server agree")
 
 
-async def _room(js: JetStream, name: str) -> Finding:
-    info = await js.stream_info(name)
-    if info is None or info.max_bytes <= 0:
-        return _well("storage", f"{name} has no limit of its own")
-    text = f"{name} holds {quantities.bytes_text(info.bytes)} of {quantities.bytes_text(info.max_bytes)}"
-    if info.bytes > FULL * info.max_bytes:
-        return _ill("storage", text, "raise max_bytes of the stream, or find who does not take their events")
+async def _room(js: JetStream, of: Installation, name: str) -> Finding:
+    """Nodes purge what nobody needs, so where a stream stays full, somebody holds it."""
+    info = await stream_info(js, name)
+    text = f"{name} holds {quantities.bytes_text(info.bytes)}"
+    if info.max_bytes > 0:
+        text += f" of {quantities.bytes_text(info.max_bytes)}"
+    if info.messages:
+        text += f"; {await sizing.holder(js, of, info)}"
+    if sizing.is_full(info):
+        return _ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
     return _well("storage", text)
-
-
-async def _journal(js: JetStream, of: Installation) -> Finding:
-    """The journal is purged by the nodes, so where it is full all the same, a shard holds it."""
-    name, shards = of.names.journal, of.shards
-    found = await _room(js, name)
-    if found.ok:
-        return found
-    held = await journal_held(js, of.names, shards, await stream_info(js, name))
-    remedy = f"shard {held.shard} holds it: look for shard.refused in the logs of the nodes"
-    return _ill("storage", found.text, remedy)
 
 
 async def _fleet(js: JetStream, of: Installation) -> list[Finding]:

@@ -13,25 +13,31 @@ from angarium.settings import Settings
 @click.option("--json", "as_json", is_flag=True, help="What was made, in JSON.")
 @flags.takes(*flags.CONNECTION, *flags.INSTALLATION)
 def setup(as_json: bool, **given: Any) -> None:
-    """Make the streams, buckets and consumers that are missing, and print what was made.
+    """Make the streams, buckets and consumers that are missing, and print what was made and their room.
 
     It may run any number of times: it only adds, and refuses where what is there contradicts the settings.
     The number of shards is fixed for the life of the installation.
     """
     settings = flags.settings_of(given)
-    made = run(_setup(settings))
+    from msgspec import to_builtins
+
+    from angarium.console import sizing
+
+    made, rooms = run(_setup(settings))
     if as_json:
-        output.say_json({"made": made})
+        output.say_json({"made": made, "rooms": to_builtins(rooms)})
         return
-    for line in made:
+    for line in made or ["everything was there already"]:
         output.say(line)
-    if not made:
-        output.say("everything was there already")
+    for line in ("", *sizing.lines(rooms)):
+        output.say(line)
 
 
-async def _setup(settings: Settings) -> list[str]:
+async def _setup(settings: Settings) -> tuple[list[str], list[Any]]:
     from angarium.connecting import installation, open_jetstream
+    from angarium.console import sizing
     from streams.setup import setup as set_up
 
     async with open_jetstream(settings) as js:
-        return await set_up(js, installation(settings))
+        made = await set_up(js, installation(settings))
+        return made, await sizing.rooms(js, installation(settings))

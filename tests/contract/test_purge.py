@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from streams import purge
@@ -9,12 +10,21 @@ from streams.checkpoint import Checkpoint
 from streams.claim import release
 from streams.jetstream import JetStream
 from streams.journal import Journal
-from streams.purge import Held, purge_journal, surplus_end
+from streams.partitions import partition_of
+from streams.purge import (
+    Held,
+    deliveries_held,
+    purge_deliveries,
+    purge_events,
+    purge_journal,
+    surplus_end,
+)
 from streams.recovery import Recovery, recover
 from streams.repeat import stream_info
 from streams.snapshots import Snapshots
-from streams.topology import Names
-from tests.contract.installation import SHARDS, install
+from streams.topology import GROUP, Names
+from tests.contract.installation import SHARDS, install, publish
+from tests.contract.installation import shard as shard_of
 from tests.contract.shards import Clocks, Listening, blank, own, repeated
 from tests.contract.waiting import until
 
@@ -55,9 +65,9 @@ class Shard:
         await until(lambda: len(self.listening.sequences) > flushes)
         assert not self.listening.entries
 
-    async def checkpoint(self) -> int:
+    async def checkpoint(self, needed: int = 1, holder: str = "") -> int:
         sequence = self.journal.sequence
-        checkpoint = Checkpoint(sequence=sequence, created=self.created)
+        checkpoint = Checkpoint(sequence=sequence, needed=needed, holder=holder, created=self.created)
         assert await Snapshots(self.js, self.names, self.claim).write([], [], sequence, checkpoint)
         return sequence
 
@@ -179,6 +189,116 @@ class TestTheJournal:
         assert later.position > early.position
         assert await js.purge(names.journal, early.position) == 0
         assert await first_left(js, names) == later.position
+
+
+EVER = 4e9
+"""An instant that nothing was stored since: nothing is kept for its age."""
+
+
+class TestTheDeliveries:
+    """Two receivers of each shard have an event each. Which shard needs what, the checkpoints say."""
+
+    @pytest.fixture
+    async def positions(self, js: JetStream, names: Names, shards: list[Shard]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {number: [] for number in range(SHARDS)}
+        number = 0
+        while any(len(each) < 2 for each in found.values()):
+            receiver, number = f"acme.r{number}", number + 1
+            if len(found[shard_of(receiver)]) < 2:
+                found[shard_of(receiver)].append(await publish(js, names, receiver))
+        return found
+
+    async def purge(self, js: JetStream, names: Names, since: float = EVER, settled_end: int = 0) -> int:
+        info = await stream_info(js, names.deliveries)
+        await purge_deliveries(js, names, SHARDS, info, since, settled_end)
+        return (await stream_info(js, names.deliveries)).first
+
+    async def test_keep_what_a_shard_needs(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
+    ) -> None:
+        for shard in shards:
+            await shard.checkpoint(positions[shard.number][-1], f"acme.of{shard.number}")
+        held = await deliveries_held(js, names, SHARDS, await stream_info(js, names.deliveries))
+        assert held.position == min(each[-1] for each in positions.values())
+        assert held.receiver == f"acme.of{held.shard}"
+        assert await self.purge(js, names) == held.position
+
+    async def test_what_lies_between_for_others_is_not_needed(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
+    ) -> None:
+        """A quiet shard needs its first message beyond the floor, however many of others lie before it."""
+        for shard in shards:
+            await shard.checkpoint(positions[shard.number][0] + 1)
+        assert await self.purge(js, names) == min(each[1] for each in positions.values())
+
+    async def test_where_nothing_waits_all_up_to_an_end_of_some_time_ago_goes(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
+    ) -> None:
+        for shard in shards:
+            await shard.checkpoint(positions[shard.number][-1] + 1)
+        first = min(each[-1] for each in positions.values()) + 1
+        assert await self.purge(js, names) == first
+        assert await self.purge(js, names, settled_end=first + 1) == first + 2
+
+    async def test_stay_whole_while_a_shard_has_no_checkpoint(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
+    ) -> None:
+        for shard in shards[1:]:
+            await shard.checkpoint(100)
+        assert await self.purge(js, names, settled_end=100) == 1
+
+    async def test_are_kept_for_replays_while_there_is_room(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]]
+    ) -> None:
+        for shard in shards:
+            await shard.checkpoint(100)
+        assert await self.purge(js, names, since=0.0, settled_end=100) == 1
+        third = await js.message(names.deliveries, 3)
+        assert third is not None
+        assert await self.purge(js, names, since=third.stored_at, settled_end=100) == 3
+
+    async def test_the_window_shrinks_where_room_is_short(
+        self, js: JetStream, names: Names, shards: list[Shard], positions: dict[int, list[int]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        for shard in shards:
+            await shard.checkpoint(100)
+        info = await stream_info(js, names.deliveries)
+        monkeypatch.setattr(purge, "WINDOW_SHARE", info.bytes / info.max_bytes / 2)
+        assert await self.purge(js, names, since=0.0, settled_end=100) == 1 + info.last // 2
+
+
+class TestTheEvents:
+    async def test_keep_what_is_not_routed(self, js: JetStream, names: Names) -> None:
+        tenants = ["a", "b", "c", "d"]
+        for tenant in tenants * 2:
+            await js.publish(names.publish_event(tenant, "x"), b"{}")
+
+        async def purge(settled_end: int) -> int:
+            events = await stream_info(js, names.events)
+            await purge_events(js, names, SHARDS, events, EVER, settled_end)
+            return (await stream_info(js, names.events)).first
+
+        assert await purge(100) == 1
+        for tenant in tenants:
+            await self.route(js, names, partition_of(tenant, SHARDS))
+        assert await purge(0) == 6
+        assert await purge(8) == 9
+
+    async def route(self, js: JetStream, names: Names, partition: int) -> None:
+        """Take and ack all that there is."""
+        consumer = names.route_consumer(partition)
+        inbox = js.wire.new_inbox()
+        taken: list[str] = []
+        await js.wire.subscribe(inbox, lambda message: taken.append(message.reply) if message.reply else None)
+        body = msgspec.json.encode({"batch": 10, "group": GROUP, "no_wait": True})
+        await js.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{names.events}.{consumer}", body, reply=inbox)
+        info = await js.consumer_info(names.events, consumer)
+        assert info is not None
+        count = info.pending + info.unacked
+        await until(lambda: len(taken) >= count)
+        for reply in taken:
+            await js.request(reply, b"+ACK")
 
 
 async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, names: Names) -> None:

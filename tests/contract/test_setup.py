@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from streams.answers import Refused, Stored, StreamInfo
-from streams.errors import SetupError, Unavailable
+from streams.errors import ApiError, SetupError, Unavailable
 from streams.jetstream import JetStream
 from streams.partitions import partition_of, shard_of
 from streams.setup import check, setup
@@ -236,6 +236,17 @@ async def test_a_consumer_that_would_break_a_promise_is_refused(
 async def test_what_the_server_refuses_is_said(js: JetStream, settings: Settings) -> None:
     await js.stream_create({"name": f"{settings.prefix}thief", "subjects": [f"{settings.prefix}.journal.1"]})
     with pytest.raises(SetupError, match=f"refuses to make stream {settings.names.journal}: .*overlap"):
+        await setup(js, settings)
+
+
+async def test_a_disk_too_small_is_told_with_the_remedy(
+    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(config: dict[str, Any]) -> None:
+        raise ApiError(10047, "insufficient storage resources available")
+
+    monkeypatch.setattr(js, "stream_create", refuse)
+    with pytest.raises(SetupError, match=r"insufficient .*10047\): .* smaller --max-bytes"):
         await setup(js, settings)
 
 

@@ -46,8 +46,15 @@ async def js(nats_url: str) -> AsyncIterator[JetStream]:
 
 
 def test_setup_again_changes_nothing(terminal: Terminal) -> None:
-    assert terminal.done("setup") == "everything was there already\n"
-    assert terminal.json("setup") == {"made": []}
+    said = terminal.done("setup").splitlines()
+    assert said[0] == "everything was there already"
+    assert "ANGARIUM_DELIVERIES     4 GiB  what waits" in said[3]
+    assert "takes 3,579,139 events of 1 KiB: 41 a second for a day" in said[-1]
+    told = terminal.json("setup")
+    assert told["made"] == []
+    assert {each["stream"]: each["max_bytes"] >> 30 for each in told["rooms"]} == {
+        "ANGARIUM_EVENTS": 4, "ANGARIUM_DELIVERIES": 4, "ANGARIUM_JOURNAL": 2, "ANGARIUM_DEAD": 1
+    }  # fmt: skip
 
 
 def test_setup_never_changes_the_number_of_shards(terminal: Terminal) -> None:

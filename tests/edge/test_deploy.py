@@ -158,6 +158,7 @@ async def test_a_node_may_do_its_work_and_not_change_the_streams(connect: Connec
             (f"CONSUMER.UNPIN.{deliveries}.shard-0", {"group": "shard"}),
             (f"CONSUMER.RESET.{deliveries}.shard-0", {"seq": 1}),
             (f"STREAM.PURGE.{deliveries}", {"seq": 1}),
+            ("STREAM.PURGE.ANGARIUM_JOURNAL", {"seq": 1}),
         ):
             await node.ask(f"$JS.API.{api}", body)
         inbox = node.client.new_inbox()

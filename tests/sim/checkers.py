@@ -27,7 +27,7 @@ from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.process import Process
 from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
-from tests.sim.storage import JournalKept
+from tests.sim.storage import DeliveriesKept, JournalKept
 from tests.sim.widths import Widths
 from tests.sim.world import World
 
@@ -65,6 +65,7 @@ class Checkers:
         self._snapshots: dict[str, Snapshot] = {}
         self._letters: dict[str, list[Stored]] = {}
         self.journal_kept = JournalKept(names, world.fail)
+        self.deliveries_kept = DeliveriesKept(self.deliveries, self.ledger, world.fail)
 
     def ledger(self, receiver: str) -> ShardLedger:
         tenant, _, name = receiver.partition(".")
@@ -185,6 +186,8 @@ class Checkers:
     def purged(self, stream: str, first: int) -> None:
         if stream == self.names.journal:
             self.journal_kept.purged(first)
+        elif stream == self.names.deliveries:
+            self.deliveries_kept.purged(first)
 
     def stored(self, stream: str, message: Stored) -> None:
         names = self.names
@@ -305,7 +308,8 @@ class Checkers:
             state = ledger.state_at(receiver, at)
             if (state.parked or state.burials) and receiver not in checkpoint.parked:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
-            if (needed := state.needed_position) is not None and needed < checkpoint.needed:
+            needed = self.deliveries_kept.needed(state)
+            if needed is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 
     # ---- the end

@@ -5,7 +5,7 @@ survives means that a checker is blind, or that a rule is not needed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -22,6 +22,7 @@ from actors.event import Event
 from actors.facts import Claimed
 from actors.host import Host
 from actors.ids import dedup_key
+from actors.needs import Needed, Needs
 from actors.numbering import is_repeat
 from actors.policy import Policy
 from actors.receiver import OPEN_MAX, next_step
@@ -41,7 +42,7 @@ from streams.lanes import Lanes
 from streams.lease import MARGIN_S, Lease
 from streams.members import Members
 from streams.pull import rewind
-from streams.purge import Held, lowest
+from streams.purge import Held
 from streams.repeat import until_answered
 from streams.router import Router
 from streams.snapshots import Snapshots
@@ -285,7 +286,22 @@ async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Che
 
 async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> Held:
     checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
-    return lowest([each.sequence + 1 if each else 0 for each in checkpoints])
+    return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
+
+
+_lowest = Needs.lowest
+
+
+def _needed_but_parked(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
+    return _lowest(needs, floor, [replace(state, parked=False) for state in states])
+
+
+def _needed_but_burials(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
+    return _lowest(needs, floor, [replace(state, burials=()) for state in states])
+
+
+def _needed_live(host: Host) -> Needed:
+    return _lowest(host.needs, host.bindings.received, [shell.state for shell in host.shells.values()])
 
 
 # ---- the bucket
@@ -427,6 +443,12 @@ ALL = [
            ((purge, "read_checkpoint", _checkpoint_to_the_end),)),
     Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
            ((purge, "journal_held", _last_is_far),)),
+    Mutant("parked-not-needed", "what parked actors wait for is needed",
+           ((Needs, "lowest", _needed_but_parked),)),
+    Mutant("burials-not-needed", "what is owed a burial is needed",
+           ((Needs, "lowest", _needed_but_burials),)),
+    Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
+           ((Host, "needed", _needed_live),)),
     Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((shell, "inherit", _inherited),),

@@ -148,7 +148,8 @@ class Run:
     async def _node(self, process: Process) -> None:
         stop = self.stops[process.name] = asyncio.Event()
         wire = await self.network.connect(process)
-        settings = Settings(node=process.name, shards=self.plan.shards, ttl_s=self.plan.ttl_s)
+        plan = self.plan
+        settings = Settings(node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=0.0)
         sender = SimSender(process, self.receivers)
         async with member(wire, settings, ProcessTime(process), sender) as node:
             self.checkers.nodes[process.name] = node
@@ -240,6 +241,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (host, "IDLE_S", plan.idle_s),
             (upkeep, "EVERY_S", plan.upkeep_every_s),
             (upkeep, "LAG", 2),
+            (upkeep, "SETTLED_S", plan.upkeep_every_s),
             (purge, "JOURNAL_SHARE", 0.0),
         ):
             stack.enter_context(patch.object(owner, name, value))

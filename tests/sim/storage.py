@@ -1,11 +1,14 @@
 """What a purge may take: nothing that an owner, now or later, will ask for."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 import msgspec
 
+from actors.state import State
 from streams.checkpoint import Checkpoint
 from streams.topology import Names
+from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.server.store import Stored
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
@@ -41,3 +44,36 @@ class JournalKept:
                 self._fail(f"the journal at {gone[-1]} is purged, shard {shard} is snapshotted to {reaches}")
             if not sequences:
                 self._fail(f"the last message of shard {shard} is purged, {gone[-1]}")
+
+
+class DeliveriesKept:
+    """What is not settled yet, by the journals as they are stored. `purges` counts those that took some."""
+
+    def __init__(
+        self, deliveries: Deliveries, ledger: Callable[[str], ShardLedger], fail: Callable[[str], None]
+    ) -> None:
+        self.purges = 0
+        self._deliveries = deliveries
+        self._ledger = ledger
+        self._fail = fail
+        self._first = 1
+
+    def needed(self, state: State) -> int | None:
+        """The lowest position that an actor in this state needs, of those that there are."""
+        needed = [each.position for each in state.open] + [each.position for each in state.burials]
+        if state.parked:
+            needed += self._deliveries.between(state.receiver, state.frontier.position, 1 << 60)[:1]
+        return min(needed, default=None)
+
+    def purged(self, first: int) -> None:
+        """The deliveries have nothing below `first` any more."""
+        before, self._first = self._first, max(first, self._first)
+        for receiver, positions in self._deliveries.positions.items():
+            gone = positions[bisect_left(positions, before) : bisect_left(positions, first)]
+            self.purges += bool(gone)
+            ledger = self._ledger(receiver)
+            state = ledger.states.get(receiver) or State(receiver=receiver)
+            owed = {each.position for each in state.burials}
+            for position in gone:
+                if position in owed or not ledger.is_settled(receiver, position, state):
+                    self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

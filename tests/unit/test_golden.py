@@ -121,6 +121,7 @@ CHECKPOINT = Checkpoint(
     sequence=99,
     floor=39,
     needed=41,
+    holder=WHO,
     parked={WHO: AT + 30, "acme.crm": None},
     unclean=Unclean(7, 40, AT),
     created={"ANGARIUM_JOURNAL": "2027-01-15T08:00:00.123456789Z"},

@@ -176,10 +176,10 @@ async def test_what_waits_in_memory_is_needed_though_no_fact_names_it() -> None:
     world.sender.latency_s = 1
     world.publish(5)
     await world.until(lambda: len(world.sender.made) == 3)
-    assert world.host.needed_position() == world.journal.floor + 1
+    assert world.host.needed().position == world.journal.floor + 1
     assert world.journal.floor in (1, 2)
     await world.until_settled(5)
-    assert world.host.needed_position() == 6
+    assert world.host.needed().position == 6
 
 
 @in_virtual_time
@@ -188,7 +188,7 @@ async def test_what_is_parked_open_or_to_be_buried_is_needed() -> None:
     world.sender.answers(answer(429, retry_after="60"))
     world.publish(3)
     await world.until(lambda: world.journal.floor == 3)
-    assert world.host.needed_position() == 1
+    assert world.host.needed().position == 1
 
 
 @in_virtual_time
