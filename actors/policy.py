@@ -1,13 +1,15 @@
 """A receiver's configuration: what its owner asked for, decoded, bounded and complete.
 
 `parse` is the only way in. The command line and the REST API are strict (unknown members are refused); nodes
-are lenient (unknown members are reported and ignored), since a newer tool may have written the bucket.
+are lenient (unknown members, and headers that are never sent, are reported and ignored), since a newer tool
+may have written the bucket.
 """
 
 import base64
 import binascii
 import math
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -26,6 +28,12 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OURS = ("webhook-", "angarium-")
 _HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
+_CONTENT = frozenset({"content-type", "traceparent", "tracestate", "user-agent"})
+# RFC 9110, 7.6.1: they speak of the connection, which is ours. `expect` would make us wait for a 100.
+_CONNECTION = frozenset({
+    "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer",
+    "upgrade",
+})  # fmt: skip
 _WILDCARD = re.compile(r"(?:(?:[A-Za-z0-9_-]+|\*)(?:\.(?:[A-Za-z0-9_-]+|\*)){0,15}(?:\.>)?|>)\Z")
 
 
@@ -96,13 +104,14 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
         raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
     if not isinstance(members, dict):
         raise InvalidPolicy(["configuration: must be a JSON object"])
-    unknown = [_unknown(path) for path in _unknown_members(members)]
-    problems = list(unknown) if strict else []
+    ignored = [_unknown(path) for path in _unknown_members(members)]
+    problems: list[str] = []
     policy = _convert(members, problems)
-    problems += _further_problems(policy)
+    ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy.headers)]
+    problems = [*(ignored if strict else ()), *problems, *_further_problems(policy)]
     if problems:
         raise InvalidPolicy(problems)
-    return policy, unknown
+    return policy, ignored
 
 
 def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
@@ -179,6 +188,21 @@ def _secret_problems(secret: str) -> list[str]:
     except (binascii.Error, ValueError):
         return ["not valid base64 after whsec_"]
     return [] if 24 <= len(key) <= 64 else [f"must hold 24 to 64 bytes, has {len(key)}"]
+
+
+def is_sent(header: str) -> bool:
+    """Whether a receiver's own header goes out with its requests: not where it would double or undo ours."""
+    name = header.lower()
+    return not name.startswith(_OURS) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
+
+
+def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Headers that no request would bear, and why."""
+    for name in headers:
+        if name.lower() in _CONTENT:
+            yield name, "is the event's or Angarium's own, and would not be sent; leave it out"
+        elif name.lower() in _CONNECTION:
+            yield name, "speaks of the connection, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:

@@ -6,6 +6,7 @@ busy receiver costs one task, and a resting one costs none.
 """
 
 import asyncio
+import logging
 from typing import assert_never
 
 from actors import commands as c
@@ -16,7 +17,7 @@ from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
 from actors.memory import Memory
 from actors.numbering import Numbered
-from actors.outcome import Answered, NotSent, Outcome
+from actors.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.receiver import OPEN_MAX, PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
@@ -25,6 +26,7 @@ from actors.waiting import MAILBOX_MAX
 
 UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5
+log = logging.getLogger(__name__)
 
 
 class Shell(Memory):
@@ -243,14 +245,23 @@ class Shell(Memory):
     async def _attempt(self, post: c.Post | None, policy: Policy | None) -> None:
         """Make an attempt, under the configuration that it was decided by, and whatever follows at once."""
         while post is not None and policy is not None:
-            outcome = await self.host.sender.send(Attempt(
+            attempt = Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                 number=post.attempt, may_start=self.host.within_lease,
-            ))  # fmt: skip
+            )  # fmt: skip
+            outcome = await self._send(attempt)
             if self.host.stopped:
                 return
             self._ended(post.event, outcome)
             post, policy = self._advance(), self.policy
+
+    async def _send(self, attempt: Attempt) -> Outcome:
+        """Whatever breaks in there is a defect, but no reason for an event to be on its way for ever."""
+        try:
+            return await self.host.sender.send(attempt)
+        except Exception as error:
+            log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
+            return Failed(error="internal", detail=type(error).__name__, latency_ms=0.0)
 
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()

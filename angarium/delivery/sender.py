@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from actors.event import Event
 from actors.outcome import Answered, Failed, NotSent, Outcome
-from actors.policy import Policy
+from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.signing import InvalidSecret, Secret, parse_secret, sign
@@ -25,13 +25,6 @@ Header = tuple[bytes, bytes]
 PREPARED_MAX = 8192
 """Receivers whose preparation is kept, some 2 kB each; what was prepared first goes first."""
 
-_OWN_PREFIXES = ("webhook-", "angarium-")
-_OWN = frozenset({"content-type", "user-agent", "traceparent", "tracestate", "host", "content-length"})
-# RFC 9110, 7.6.1: they speak of the connection, which is ours. `expect` would make us wait for a 100.
-_HOP_BY_HOP = frozenset({
-    "connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-    "te", "trailer", "transfer-encoding", "upgrade",
-})  # fmt: skip
 _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 
 
@@ -132,7 +125,7 @@ def _own_headers(headers: dict[str, str]) -> list[Header]:
     return [
         (name.lower().encode("ascii"), value.strip(" \t").encode("latin-1"))
         for name, value in headers.items()
-        if name.lower() not in _OWN | _HOP_BY_HOP and not name.lower().startswith(_OWN_PREFIXES)
+        if is_sent(name)
     ]
 
 

@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.errors import InvalidPolicy
-from actors.policy import RESERVED, Offline, Policy, Rate, Retry, parse
+from actors.policy import RESERVED, Offline, Policy, Rate, Retry, is_sent, parse
 
 URL = "https://example.com/hook"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -172,6 +173,19 @@ def test_good_secrets_padded_or_not() -> None:
 )
 def test_headers_that_are_ours(name: str) -> None:
     assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("user-agent", "Angarium's own"), ("Content-Type", "Angarium's own"), ("traceparent", "Angarium's own"),
+    ("Upgrade", "connection"), ("keep-alive", "connection"), ("expect", "connection"),
+])  # fmt: skip
+def test_headers_that_would_not_be_sent_are_refused_and_by_nodes_left_out(name: str, words: str) -> None:
+    (problem,) = problems(headers={name: "x"})
+    assert problem.startswith(f"headers.{name}: ")
+    assert words in problem
+    raw = msgspec.json.encode({"url": URL, "headers": {name: "x"}})
+    assert parse(raw, strict=False)[1] == [problem]
+    assert not is_sent(name)
 
 
 @pytest.mark.parametrize(

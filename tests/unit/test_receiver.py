@@ -65,6 +65,7 @@ def test_a_named_time_is_kept_to_the_second_and_apart_from_backoff() -> None:
 
 def test_503_throttles_only_with_a_valid_time() -> None:
     assert only(Actor().ends(event(5), answer(503, retry_after="30"))).until == NOW + 30
+    assert NOW < only(Actor().ends(event(5), answer(503, retry_after="0"))).until <= NOW + 2
     assert isinstance(only(Actor().ends(event(5), answer(503, retry_after="soon"))), f.AttemptFailed)
     assert isinstance(only(Actor().ends(event(5), answer(503))), f.AttemptFailed)
 

@@ -3,7 +3,9 @@
 import pytest
 
 from actors import facts as f
+from actors.outcome import Outcome
 from actors.policy import Rate, Retry
+from actors.ports import Attempt
 from actors.waiting import MAILBOX_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
@@ -340,3 +342,23 @@ async def test_resume_is_on_record_when_it_returns() -> None:
     assert len(world.journal.of(f.Resumed)) == 1
     await world.until_settled(2)
     assert world.sender.numbers == [1, 1, 2]
+
+
+@in_virtual_time
+async def test_a_sender_that_breaks_leaves_nothing_on_its_way_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = strict(retry=Retry(base_s=0.05, cap_s=0.05))
+    broken = [True, True, False]
+
+    def reply(_: Attempt) -> Outcome:
+        if broken.pop(0):
+            raise ZeroDivisionError
+        return answer(200)
+
+    world.sender.reply = reply
+    world.publish()
+    await world.until_settled(1)
+    failed = world.journal.of(f.AttemptFailed)
+    assert [each.error for each in failed] == ["internal: ZeroDivisionError"] * 2
+    assert [record.message for record in caplog.records] == ["attempt.broken"] * 2
