@@ -34,11 +34,12 @@ class Adopt(Struct, frozen=True):
 
 
 class OpenReceiver(Struct, frozen=True):
-    """The receiver exists and begins with the events beyond `position`."""
+    """The receiver exists and begins with the events beyond `position`; `removal` was its last, if any."""
 
     at: float
     position: int
     window: int
+    removal: int = 0
 
 
 class GiveUpEvents(Struct, frozen=True):
@@ -103,6 +104,7 @@ class RemoveReceiver(Struct, frozen=True):
     position: int
     waiting: int
     bucket: Bucket | None
+    removal: int = 0
 
 
 class MissEvents(Struct, frozen=True):
@@ -260,7 +262,7 @@ class View(Struct, frozen=True, kw_only=True):
     starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was recorded and
     not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
     there is such a receiver is being asked, or nobody can tell; `absent_to`: there was none when the event at
-    that position had come.
+    that position had come; `removal`: the last one of its configuration.
     """
 
     head: Event | None = None
@@ -282,4 +284,5 @@ class View(Struct, frozen=True, kw_only=True):
     adopted: bool = True
     asking: bool = False
     absent_to: int = 0
+    removal: int = 0
     bucket: Bucket | None = None

@@ -114,11 +114,15 @@ class Unparked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="unpark
 
 
 class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened"):
-    """The receiver exists (again) and gets the events beyond `position`; its numbers go on."""
+    """The receiver exists (again) and gets the events beyond `position`; its numbers go on.
+
+    `removal` is the revision of the last removal of its configuration: a higher one has yet to be obeyed.
+    """
 
     at: float
     position: int
     window: int = 256
+    removal: int = 0
 
 
 class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed"):
@@ -129,6 +133,7 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
     next_sequence: int
     discarded: int = 0
     bucket: Bucket | None = None
+    removal: int = 0
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):

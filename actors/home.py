@@ -25,6 +25,11 @@ class Home(Protocol):
     unclean: Unclean | None
     stopped: bool
 
+    @property
+    def released_to(self) -> int:
+        """All messages up to there are released by the confirmed journal."""
+        ...
+
     def may_start(self) -> bool:
         """Whether an attempt may take its token now."""
         ...

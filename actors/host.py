@@ -198,11 +198,11 @@ class Host:
             self._park_largest()
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
-        """A configuration changed. Only an actor that waits, or one that is gone, must come into memory."""
+        """A configuration changed. Only who waits, or was removed, must come into memory for it."""
         shell = self.shells.get(receiver)
         if shell is not None:
             shell.configure(policy)
-        elif policy is None or receiver in self.parked:
+        elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.activate(receiver)
 
     def poke_all(self) -> None:
@@ -211,6 +211,11 @@ class Host:
             shell.poke()
 
     # ---- what shells ask
+
+    @property
+    def released_to(self) -> int:
+        """All messages up to there are released by the confirmed journal."""
+        return self._confirmed_floor
 
     def within_lease(self) -> bool:
         """Whether a first byte may leave now."""

@@ -68,6 +68,10 @@ class Backlog(Protocol):
         """The event at `position`, from the leader; None when it is gone."""
         ...
 
+    async def first_since(self, receiver: str, at: float) -> int | None:
+        """The position of the first event that was stored since the instant `at`, from the leader."""
+        ...
+
     async def count(self, receiver: str, after: int) -> int:
         """How many messages of the receiver lie above position `after`."""
         ...
@@ -91,11 +95,22 @@ class Invalid(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
+class Removal(Struct, frozen=True):
+    """A configuration was taken away at the instant `at`. A later removal has a higher `revision`."""
+
+    revision: int
+    at: float
+
+
 class Policies(Protocol):
     """The configurations of receivers, as this node knows them."""
 
     def policy(self, receiver: str) -> Policy | None:
         """The last valid configuration, with the installation's defaults filled in; None if none is known."""
+        ...
+
+    def removal(self, receiver: str) -> Removal | None:
+        """The last removal that is known of; a configuration may have been put since."""
         ...
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:

@@ -21,6 +21,7 @@ Rules that the rest leans on:
    have one order, so to give up what waits, and to read on for it, needs no fact before it confirmed.
 6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
 7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
+   One that was put again is removed first, however quickly it came.
 """
 
 from collections.abc import Iterator
@@ -61,8 +62,8 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return _outcome(state, policy, command)
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command)
-        case c.OpenReceiver(at, position, window):
-            return [f.Opened(receiver=receiver, at=at, position=position, window=window)]
+        case c.OpenReceiver(at, position, window, removal):
+            return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
         case c.GiveUpEvents(events, reason, at, bucket):
             known = open_entry(state, events[0].position)
             return [f.DeadLettered(
@@ -85,9 +86,9 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(at):
             return [f.Resumed(receiver=receiver, at=at)]
-        case c.RemoveReceiver(at, position, waiting, bucket):
+        case c.RemoveReceiver(at, position, waiting, bucket, removal):
             return [f.Removed(
-                receiver=receiver, at=at, position=position, bucket=bucket,
+                receiver=receiver, at=at, position=position, bucket=bucket, removal=removal,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
         case c.ForgetBacklog(at, position, waiting, bucket):
@@ -206,11 +207,12 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, parked=True, waiting_since=waiting_since)
         case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
-        case f.Opened(position=position, window=window):
+        case f.Opened(position=position, window=window, removal=removal):
             frontier = move(state.frontier, position, state.frontier.sequence + 1)
             if not frontier.sequence and not frontier.window:
                 frontier = resize(frontier, window, 0)
-            return replace(state, opened=True, removed_at=None, frontier=frontier)
+            removal = max(state.removal, removal)
+            return replace(state, opened=True, removed_at=None, frontier=frontier, removal=removal)
         case f.Removed():
             return _after_removal(state, fact)
         case f.Forgot():
@@ -296,7 +298,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
     frontier = move(state.frontier, fact.position, fact.next_sequence)
     return _count(replace(
         _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
-        frontier=frontier, bucket=fact.bucket or state.bucket,
+        frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
     ), discarded=fact.discarded)  # fmt: skip
 
 
@@ -352,6 +354,8 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
         return _step_without_policy(state, view)
     if not state.opened:
         return c.Begin()
+    if view.removal > state.removal:
+        return c.Rest() if view.in_flight or view.asking else c.Ask()
     if not view.adopted or _window_differs(state, policy):
         return c.Rest() if view.in_flight else c.Reconfigure()
     if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:

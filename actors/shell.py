@@ -148,6 +148,7 @@ class Shell(Memory):
             adopted=self.adopted is self.policy,
             asking=self.asking or self.invalid,
             absent_to=self.absent_to,
+            removal=self._removal,
             bucket=self.bucket,
         )
 
@@ -203,8 +204,10 @@ class Shell(Memory):
                 self.held[event.position], self.granted = event, event.position
                 self.record(c.StartAttempt(event, now, self.bucket))
             case c.Begin():
-                window = self.policy.dedup_window if self.policy else 0
-                self.record(c.OpenReceiver(now, self.state.frontier.position, window))
+                window, frontier = self.policy.dedup_window if self.policy else 0, self.state.frontier
+                # What an owner released and no state speaks of any more was an unknown receiver's.
+                position = max(frontier.position, 0 if self.state.parked else self.host.released_to)
+                self.record(c.OpenReceiver(now, position, window, self._removal))
             case c.Reconfigure():
                 limit = self.state.limit
                 self.record(c.Adopt(now, self._taken_to, self.host.epoch, self.bucket_at(now)))
@@ -359,13 +362,15 @@ class Shell(Memory):
             self.poke()
 
     async def _ask(self) -> None:
-        """Nothing is known of this receiver: only the leader's answer decides."""
-        host, reach, taken_to = self.host, self.read_to, self._taken_to
-        waiting = 0
+        """Nothing is known of this receiver, or that it was removed: only the leader's answer decides."""
+        host, reach = self.host, self.read_to
+        position = waiting = 0
         try:
             answer = await host.policies.confirm(self.receiver)
-            if isinstance(answer, Absent) and self.state.opened:
-                waiting = await self._waiting(taken_to)
+            removed = self.state.opened and (isinstance(answer, Absent) or self._removal > self.state.removal)
+            if removed:
+                position = await self._removed_to()
+                waiting = await self._waiting(position)
         except Unavailable:
             self.asking = False
             self._ask_again()
@@ -373,6 +378,10 @@ class Shell(Memory):
         self.asking = False
         if host.stopped:
             return
+        if removed:
+            now = host.clock.now()
+            bucket, removal = self.bucket_at(now), self._removal
+            self.discard(c.RemoveReceiver(now, position, waiting, bucket, removal))
         match answer:
             case _ if self.policy is not None:
                 pass
@@ -380,23 +389,39 @@ class Shell(Memory):
                 self.policy = answer
             case Invalid():
                 self.invalid = True
-            case Absent() if self.state.opened:
-                self._remove(taken_to, waiting)
-            case Absent():
+            case Absent() if not removed:
                 self.absent_to = reach
+            case Absent():
+                pass
             case _:
                 assert_never(answer)
         self.poke()
+
+    @property
+    def _removal(self) -> int:
+        """The last removal of the configuration that the node knows of."""
+        removal = self.host.policies.removal(self.receiver)
+        return 0 if removal is None else removal.revision
+
+    async def _removed_to(self) -> int:
+        """Up to where events were the removed receiver's: what was stored since may be for who was put again.
+
+        What an owner that vanished may have posted was the removed one's in any case.
+        """
+        host, taken_to, frontier = self.host, self._taken_to, self.state.frontier
+        removal = host.policies.removal(self.receiver)
+        if removal is None or removal.revision <= self.state.removal:
+            return taken_to
+        first = await host.backlog.first_since(self.receiver, removal.at)
+        if first is None:
+            return taken_to
+        posted = host.claim_position if host.may_have_posted(self.state, min(self.bound, default=0)) else 0
+        return max(frontier.position, posted, min(taken_to, first - 1))
 
     def _ask_again(self) -> None:
         if not self.host.stopped:
             now = self.host.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
-
-    def _remove(self, position: int, waiting: int) -> None:
-        """Discard what waits up to `position`, on record. What came since waits for the next answer."""
-        now = self.host.clock.now()
-        self.discard(c.RemoveReceiver(now, position, waiting, self.bucket_at(now)))
 
     async def _waiting(self, to: int) -> int:
         """How many numbers to leave for what waits up to the position `to`.

@@ -55,6 +55,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     open: tuple[Open, ...] = ()
     burials: tuple[Burial, ...] = ()
     opened: bool = False
+    removal: int = 0
     removed_at: float | None = None
     limit: Limit | None = None
     bucket: Bucket | None = None

@@ -46,6 +46,11 @@ class Backlog:
             return None
         return stored_event(message)
 
+    async def first_since(self, receiver: str, at: float) -> int | None:
+        subject = self._names.delivery(self._shard, receiver)
+        message = await _answer(self._js.first_since(self._stream, subject, at))
+        return None if message is None else message.sequence
+
     async def count(self, receiver: str, after: int) -> int:
         subject = self._names.delivery(self._shard, receiver)
         page = await self._js.read(self._stream, subject, after + 1, batch=1, max_bytes=1)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from actors.policy import Policy, Rate, parse
-from actors.ports import Absent, Invalid
+from actors.ports import Absent, Invalid, Removal
 from actors.routing import Subscriptions
 from streams.answers import Answer, Refused, StoredMessage, Unanswered
 from streams.errors import ApiError, Unavailable
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 OPERATION = "KV-Operation"
 MARKER = "Nats-Marker-Reason"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+REMOVED = "Angarium-Removed"
+"""With a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""
 ROLLUP = {"Nats-Rollup": "sub"}
 """Drops the older values of the key: what is known to be valid needs none, and they may hold old secrets."""
 WRONG_LAST_SEQUENCE = 10071
@@ -66,6 +68,7 @@ class Receivers:
         self._prefix = names.receiver("")
         self._default_rate = default_rate
         self._known: dict[str, _Known] = {}
+        self._removals: dict[str, Removal] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._follower = Follower(js, self._stream, f"{self._prefix}>", self._follow)
 
@@ -102,12 +105,18 @@ class Receivers:
         known = self._known.get(receiver)
         return known.problems if known else ()
 
+    def removal(self, receiver: str) -> Removal | None:
+        """The last removal that is known of, from the bucket itself or from what was put since."""
+        return self._removals.get(receiver)
+
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
         """What the leader of the bucket says now, which is then known here, too. Raises `Unavailable`."""
         before = self._known.get(receiver)
         revision = before.revision if before else 0
         message = await self._last(receiver)
         if message is not None:
+            if message.sequence != revision:
+                self._note(receiver, await self._removal_before(receiver, message))
             self._learn(receiver, message)
         elif before and before.exists and before.revision == revision:
             # The key was wiped out together with its marker.
@@ -187,8 +196,39 @@ class Receivers:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def _store(self, receiver: str, raw: bytes, revision: int | None) -> Answer:
-        headers = ROLLUP if revision is None else ROLLUP | {EXPECTED: str(revision)}
-        return await self._js.publish(self._prefix + receiver, raw, headers)
+        """In the place of what lies there now, whose removal must not be overlooked when it is gone."""
+        while True:
+            try:
+                last = await self._last(receiver)
+                removal = await self._removal_before(receiver, last)
+            except Unavailable as error:
+                return Unanswered(str(error))
+            expected = revision if revision is not None else last.sequence if last else 0
+            headers = ROLLUP | {EXPECTED: str(expected)}
+            if removal is not None:
+                headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
+            answer = await self._js.publish(self._prefix + receiver, raw, headers)
+            taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
+            if revision is not None or not taken:
+                return answer
+
+    async def _removal_before(self, receiver: str, newest: StoredMessage | None) -> Removal | None:
+        """The last removal that the newest revision knows of: by its own word, else by its history."""
+        if newest is None:
+            return None
+        if (found := _removal_told(newest)) is not None:
+            return found
+        older = await self._at(receiver, 1)
+        while older is not None and older.sequence < newest.sequence:
+            found = _removal_told(older) or found
+            older = await self._at(receiver, older.sequence + 1)
+        return found
+
+    async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
+        try:
+            return await self._js.next_message(self._stream, self._prefix + receiver, revision)
+        except ApiError as error:
+            raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     def _follow(self, message: StoredMessage) -> None:
         receiver = message.subject.removeprefix(self._prefix)
@@ -201,9 +241,12 @@ class Receivers:
 
     def _learn(self, receiver: str, message: StoredMessage) -> None:
         """Take what a revision says, as far as nothing newer is known."""
+        changed = self._note(receiver, _removal_told(message))
         known = self._known.setdefault(receiver, _Known())
         revision = message.sequence
         if revision <= known.policy_revision or revision == known.revision:
+            if changed:
+                self._tell(receiver)
             return
         before = (known.exists, known.policy, known.problems)
         exists = not _is_removal(message)
@@ -214,8 +257,16 @@ class Receivers:
             known.policy = known.policy if policy == known.policy else policy
         if revision > known.revision:
             known.revision, known.exists, known.problems = revision, exists, problems
-        if (known.exists, known.policy, known.problems) != before:
+        if changed or (known.exists, known.policy, known.problems) != before:
             self._tell(receiver)
+
+    def _note(self, receiver: str, removal: Removal | None) -> bool:
+        """Whether that removal is news."""
+        known = self._removals.get(receiver)
+        if removal is None or (known is not None and removal.revision <= known.revision):
+            return False
+        self._removals[receiver] = removal
+        return True
 
     def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...]]:
         """The policy, or what is wrong with it."""
@@ -251,6 +302,17 @@ def subscriptions_of(receivers: Receivers) -> Subscriptions:
 
     receivers.on_change(keep)
     return subscriptions
+
+
+def _removal_told(message: StoredMessage) -> Removal | None:
+    """The last removal, as far as this revision tells by itself."""
+    if _is_removal(message):
+        return Removal(message.sequence, message.stored_at)
+    revision, _, at = message.headers.get(REMOVED, "").partition(" ")
+    try:
+        return Removal(int(revision), float(at))
+    except ValueError:
+        return None
 
 
 def _is_removal(message: StoredMessage) -> bool:

@@ -17,6 +17,14 @@ PASSING = "unavailable"
 PAUSE_S = 0.25
 
 
+class Refused(click.ClickException):
+    """The owner says no; `code` is one token."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 async def ask(
     js: JetStream, names: Names, verb: str, receiver: str, *, timeout_s: float = 5.0
 ) -> dict[str, Any]:
@@ -32,7 +40,7 @@ async def ask(
             return answer
         error = answer["error"]
         if error["code"] != PASSING or left_s <= PAUSE_S:
-            raise click.ClickException(error["message"])
+            raise Refused(error["code"], error["message"])
         await asyncio.sleep(PAUSE_S)
 
 
@@ -66,6 +74,20 @@ async def waiting(js: JetStream, names: Names, receiver: str) -> str:
         count = sum((await js.subjects(names.deliveries, names.deliveries_to(receiver))).values())
         return f"up to {count} events" if count else ""
     return f"{count} events" if count else ""
+
+
+async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: float = 5.0) -> bool:
+    """Return once the owner has discarded what waited, on record. False where it has not said so in time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+        try:
+            await ask(js, names, "inspect", receiver, timeout_s=left_s)
+        except Refused as refused:
+            return refused.code == "unknown_receiver"
+        except click.ClickException:
+            return False
+        await asyncio.sleep(PAUSE_S)
+    return False
 
 
 async def forget(settings: Settings, receiver: str, agreed: Callable[[str], bool]) -> bool:

@@ -246,4 +246,6 @@ async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -
         if waiting and not agreed(waiting):
             return False
         _stored(name, await receivers.delete(name))
+        if waiting and not await asking.until_gone(js, names, name):
+            output.note("note: no node has discarded yet what waits; the one that owns the receiver will")
         return True

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from actors.errors import InvalidName, InvalidPolicy
 from actors.policy import Policy, Rate
-from actors.ports import Absent, Invalid, Unavailable
+from actors.ports import Absent, Invalid, Removal, Unavailable
 from streams.answers import Answer, Refused, Stored
 from streams.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
@@ -168,6 +169,71 @@ async def test_a_removed_one_is_absent_and_may_come_back(
     await put(js, names, raw())
     await until(lambda: receivers.policy(RECEIVER) is not None)
     assert told == [RECEIVER] * 2
+
+
+@pytest.mark.parametrize("following", [True, False])
+async def test_a_removal_is_known_however_soon_it_was_put_again(
+    js: JetStream, names: Names, following: bool
+) -> None:
+    """Our own put drops the marker of the removal: what was put tells of it, also after an edit."""
+    if following:
+        receivers = Receivers(js, names)
+        await receivers.start()
+    tool = Receivers(js, names)
+    stored(await tool.put(RECEIVER, raw()))
+    removal = stored(await tool.delete(RECEIVER))
+    stored(await tool.put(RECEIVER, raw()))
+    await tool.set_paused(RECEIVER, True)
+    last = stored(await tool.put(RECEIVER, raw(timeout_s=3)))
+    if not following:
+        receivers = Receivers(js, names)
+        await receivers.start()
+    await until(lambda: receivers._follower.applied >= last)
+    found = receivers.removal(RECEIVER)
+    assert found is not None
+    assert found.revision == removal
+    assert found.at == pytest.approx(time.time(), abs=60)
+    assert tool.removal(RECEIVER) is not None
+    await receivers.stop()
+
+
+@pytest.mark.parametrize("operation", ["DEL", "PURGE"])
+async def test_a_removal_by_other_clients_is_known_from_what_they_left(
+    js: JetStream, names: Names, operation: str
+) -> None:
+    await put(js, names, raw())
+    removal = await remove(js, names, operation)
+    await put(js, names, raw())
+    last = await put(js, names, raw(timeout_s=3))
+    for ask in (True, False):
+        receivers = Receivers(js, names)
+        if ask:
+            assert isinstance(await receivers.confirm(RECEIVER), Policy)
+        else:
+            await receivers.start()
+        found = receivers.removal(RECEIVER)
+        assert found is not None
+        assert found.revision == removal
+        await receivers.stop()
+    assert isinstance(await receivers.set_paused(RECEIVER, True), Policy)
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), last + 1)).messages
+    assert message.headers["Angarium-Removed"].split()[0] == str(removal)
+
+
+async def test_news_of_a_removal_that_come_late_are_told(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    told: list[Removal | None] = []
+    receivers.on_change(lambda receiver: told.append(receivers.removal(receiver)))
+    stored(await receivers.put(RECEIVER, raw()))
+    await until(lambda: len(told) == 1)
+    removal = stored(await receivers.delete(RECEIVER))
+    stored(await receivers.put(RECEIVER, raw()))
+    await until(lambda: bool(told[-1]))
+    assert told[0] is None
+    found = receivers.removal(RECEIVER)
+    assert found is not None
+    assert found.revision == removal
 
 
 async def test_keys_that_name_no_receiver_are_passed_over(

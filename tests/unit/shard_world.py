@@ -18,7 +18,7 @@ from actors.host import Host
 from actors.numbering import is_repeat
 from actors.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy
-from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Unavailable
 from actors.receiver import evolve
 from actors.shell import Shell
 from actors.state import State
@@ -215,6 +215,10 @@ class Stream:
         found = await self._found(receiver, position - 1)
         return found[0] if found and found[0].position == position else None
 
+    async def first_since(self, receiver: str, at: float) -> int | None:
+        found = await self._found(receiver, 0)
+        return next((each.position for each in found if each.stored_at >= at), None)
+
     async def count(self, receiver: str, after: int) -> int:
         return len(await self._found(receiver, after))
 
@@ -238,8 +242,17 @@ class Policies:
     def __init__(self) -> None:
         self.known: dict[str, Policy] = {}
         self.leader: dict[str, Policy | Invalid] = {}
+        self.removals: dict[str, Removal] = {}
         self.asked = 0
         self.unavailable = False
+
+    def removal(self, receiver: str) -> Removal | None:
+        return self.removals.get(receiver)
+
+    def remove(self, receiver: str, at: float) -> None:
+        """It was taken away; what is known of it otherwise is the caller's to change."""
+        before = self.removals.get(receiver)
+        self.removals[receiver] = Removal(before.revision + 1 if before else 1, at)
 
     def policy(self, receiver: str) -> Policy | None:
         return self.known.get(receiver)
@@ -365,6 +378,7 @@ class ShardWorld:
         if given is None:
             self.policies.known.pop(receiver, None)
             self.policies.leader.pop(receiver, None)
+            self.policies.remove(receiver, self.clock.now())
         else:
             self.policies.known[receiver] = self.policies.leader[receiver] = given
         self.host.configured(receiver, given)

@@ -72,7 +72,8 @@ SHARED = {
     "attempt": SMALL, "next_at": st.floats(0, 9), "until": st.floats(0, 9), "rejected": st.booleans(),
     "gone": st.booleans(), "waiting_since": st.none() | st.floats(0, 9), "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),
-    "latency_ms": st.just(1.5), "attempts": SMALL, "positions": st.lists(SMALL, max_size=2).map(tuple),
+    "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL,
+    "positions": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
 
 

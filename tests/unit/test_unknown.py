@@ -1,5 +1,7 @@
 """Events whose receiver is unknown, not valid, or gone: nothing is decided without a word from the leader."""
 
+from typing import Any
+
 import pytest
 
 from actors import facts as f
@@ -116,3 +118,83 @@ async def test_a_receiver_that_is_there_after_all_is_not_removed() -> None:
     world.publish()
     await world.until_settled(2)
     assert world.journal.of(f.Removed) == []
+
+
+# ---- put again at once
+
+
+def put_again(world: ShardWorld, **members: Any) -> None:
+    """Removed and put again before the node has read either."""
+    world.policies.remove(RECEIVER, world.clock.now())
+    world.put(policy(**members))
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+@pytest.mark.parametrize("parked", [False, True])
+@in_virtual_time
+async def test_a_receiver_that_was_put_again_unseen_gets_no_old_event(parked: bool, order: str) -> None:
+    world = ShardWorld(policy(paused=parked, order=order))
+    world.sender.latency_s = 1
+    world.publish(100)
+    await world.until(lambda: world.state.parked)
+    await world.pass_time(0.5)
+    old = len(world.sender.made)
+    put_again(world)
+    await world.pass_time(0.001)
+    world.publish(3)
+    await world.until(lambda: len(world.sender.made) == old + 3)
+    assert sorted(world.sender.positions[old:]) == [101, 102, 103]
+    assert sorted(filter(None, world.sender.numbers[old:])) == [101, 102, 103]
+    (removed,) = world.journal.of(f.Removed)
+    assert (removed.discarded, removed.removal) == (100 - old, 1)
+    assert world.graveyard.buried == []
+    await world.until(lambda: not world.state.parked)
+
+
+@in_virtual_time
+async def test_it_is_noticed_when_an_event_comes_long_after_and_that_one_is_delivered() -> None:
+    world = strict()
+    world.publish(3)
+    await world.until_settled(3)
+    world.crash(snapshots=True)
+    world.policies.remove(RECEIVER, world.clock.now())
+    await world.pass_time(60)
+    world.publish(2)
+    await world.until(lambda: len(world.sender.made) == 5)
+    assert world.sender.numbers == [1, 2, 3, 4, 5]
+    assert [each.discarded for each in world.journal.of(f.Removed)] == [0]
+    assert [each.removal for each in world.journal.of(f.Opened)] == [0, 1]
+
+
+@in_virtual_time
+async def test_one_removal_is_obeyed_once() -> None:
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    put_again(world)
+    world.publish()
+    await world.until_settled(2)
+    world.crash()
+    world.put(policy(timeout_s=3))
+    world.publish()
+    await world.until_settled(3)
+    assert len(world.journal.of(f.Removed)) == 1
+
+
+@in_virtual_time
+async def test_what_an_unknown_receiver_got_is_not_read_again_once_it_is_put() -> None:
+    """Not even where nothing is remembered of it, and it has to read what it gets from the stream."""
+    world = ShardWorld()
+    world.publish(50)
+    await world.until(lambda: len(world.graveyard.buried) == 50)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.publish(receiver="acme.other")
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.journal.folded.clear()
+    world.crash()
+    world.put(policy(paused=True))
+    world.publish(100)
+    await world.until(lambda: world.state.parked)
+    world.put(policy())
+    await world.until_settled(100)
+    assert world.sender.positions == list(range(52, 152))
