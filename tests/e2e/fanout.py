@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from streams.answers import Stored
 from streams.jetstream import JetStream
 from tests.e2e.fleet import Fleet, names
-from tests.e2e.load import Load
+from tests.e2e.load import Load, configure_relaxed, slow_and_flaky
 from tests.e2e.sink import Reply
 
 WANTED = {
@@ -25,6 +25,7 @@ WANTED = {
 TYPES = WANTED[">"]
 SUBSCRIPTIONS = {f"t.r{number}": tuple(WANTED)[number % len(WANTED)] for number in range(20)}
 SLOW = tuple(receiver for receiver, pattern in SUBSCRIPTIONS.items() if pattern == "user.new")
+RELAXED = tuple(receiver for receiver, pattern in SUBSCRIPTIONS.items() if pattern == "order.*")
 PRODUCERS = 4
 EVERY_S = 0.05
 
@@ -36,7 +37,7 @@ class Fanout(Load):
     """From four producers to twenty receivers of one tenant, who want one to four types of four."""
 
     def __init__(self, fleet: Fleet) -> None:
-        super().__init__(fleet, SUBSCRIPTIONS)
+        super().__init__(fleet, SUBSCRIPTIONS, RELAXED)
         self._positions: dict[str, int] = {}
         self._types: dict[str, str] = {}
 
@@ -87,10 +88,12 @@ async def nearly_full(fleet: Fleet, room: int) -> AsyncIterator[None]:
 
 
 async def fanout(fleet: Fleet) -> Fanout:
-    """For receivers of which some take their time."""
+    """For receivers of which some take their time, and some are relaxed."""
     for receiver, pattern in SUBSCRIPTIONS.items():
-        await fleet.configure([receiver], events=[pattern])
+        configure = configure_relaxed if receiver in RELAXED else Fleet.configure
+        await configure(fleet, [receiver], events=[pattern])
     fleet.sink.manners |= dict.fromkeys(SLOW, lambda _: Reply(delay_s=0.02))
+    fleet.sink.manners |= dict.fromkeys(RELAXED, slow_and_flaky)
     return Fanout(fleet)
 
 

@@ -6,8 +6,9 @@ producer does. So `published` is the order in which the stream holds them, and n
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from streams.answers import Stored
 from streams.jetstream import JetStream
@@ -17,22 +18,48 @@ from tests.e2e.sink import Reply
 
 RECEIVERS = tuple(f"t.r{number}" for number in range(20))
 SLOW = RECEIVERS[::5]
+RELAXED = RECEIVERS[1::5]
+CONCURRENCY = 4
 EVERY_S = 0.04
 AT_ONCE = 500
 
 
 async def mixed_load(fleet: Fleet) -> "Load":
-    """For receivers of which some take their time, so that a crash always finds attempts in flight."""
-    await fleet.configure(RECEIVERS)
+    """For receivers of which some take their time, so that a crash always finds attempts in flight.
+
+    Some are relaxed, so slow that they have several in flight, and fail at times.
+    """
+    await fleet.configure(set(RECEIVERS) - set(RELAXED))
+    await configure_relaxed(fleet, RELAXED)
     fleet.sink.manners |= dict.fromkeys(SLOW, lambda _: Reply(delay_s=0.02))
-    return Load(fleet, RECEIVERS)
+    fleet.sink.manners |= dict.fromkeys(RELAXED, slow_and_flaky)
+    return Load(fleet, RECEIVERS, RELAXED)
+
+
+async def configure_relaxed(fleet: Fleet, receivers: Iterable[str], **members: Any) -> None:
+    """In relaxed order, `CONCURRENCY` wide, and soon tried again."""
+    retry = {"base_s": 0.2, "cap_s": 0.5}
+    await fleet.configure(receivers, order="relaxed", concurrency=CONCURRENCY, retry=retry, **members)
+
+
+def slow_and_flaky(number: int) -> Reply:
+    """How relaxed receivers answer, so that several attempts are in flight and some are repeated."""
+    return Reply(status=200 if number % 7 else 503, delay_s=0.1)
 
 
 class Load:
-    """What was published, by receiver, as records that share the arrivals of the fleet's sink."""
+    """What was published, by receiver, as records that share the arrivals of the fleet's sink.
 
-    def __init__(self, fleet: Fleet, receivers: Iterable[str]) -> None:
-        self.records = [Record(receiver=each, arrivals=fleet.sink.arrivals[each]) for each in receivers]
+    Those of the receivers that are `relaxed` are as `configure_relaxed` makes them, all others are strict.
+    """
+
+    def __init__(self, fleet: Fleet, receivers: Iterable[str], relaxed: Collection[str] = ()) -> None:
+        self.records = [
+            Record(
+                receiver=each, wide=CONCURRENCY if each in relaxed else 1, arrivals=fleet.sink.arrivals[each]
+            )
+            for each in receivers
+        ]  # fmt: skip
         self._fleet = fleet
         self._stopping = False
 

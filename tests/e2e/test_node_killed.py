@@ -6,9 +6,9 @@ import time
 import pytest
 
 from tests.e2e.fleet import SHARDS, Fleet
-from tests.e2e.load import Load, mixed_load
+from tests.e2e.load import Load, configure_relaxed, mixed_load
 
-HOT = "t.hot"
+HOT, WIDE = "t.hot", "t.wide"
 BEHIND = 1000
 
 
@@ -16,12 +16,14 @@ BEHIND = 1000
 async def test_every_event_arrives_over_kills_of_the_node(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
-    """One receiver is being drained whenever the node dies, so that as much is unrecorded as there may be.
+    """A strict receiver and a relaxed one are being drained whenever the node dies, so that as much is
+    unrecorded as there may be.
 
     Now and then the process that takes over is killed as well, between its first shard and its last.
     """
     await fleet.configure([HOT])
-    load, hot = await mixed_load(fleet), Load(fleet, [HOT])
+    await configure_relaxed(fleet, [WIDE])
+    load, hot = await mixed_load(fleet), Load(fleet, [HOT, WIDE], [WIDE])
     await hot.publish(BEHIND)
     node = await fleet.start()
     crashes_at = []

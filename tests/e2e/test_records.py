@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from tests.e2e.records import (
     REPEATS_MAX,
@@ -17,6 +18,7 @@ from tests.e2e.records import (
     gaps,
     lost,
     mean_rate,
+    misnumbered,
     misordered,
     needless_repeats,
     repeats,
@@ -37,6 +39,15 @@ def record(published: str, *arrivals: tuple[int, str] | tuple[int, str, int | No
     )
 
 
+def wide(
+    count: int, published: str, *arrivals: tuple[int, str] | tuple[int, str, int | None], beside: int = 0
+) -> Record:
+    """The same for a relaxed receiver, of which so many had no answer yet at each arrival."""
+    seen = record(published, *arrivals).arrivals
+    arrived = [replace(each, beside=beside) for each in seen]
+    return Record(receiver="t.r", wide=count, published=list(published), arrivals=arrived)
+
+
 @pytest.mark.parametrize(
     "kept",
     [
@@ -44,8 +55,9 @@ def record(published: str, *arrivals: tuple[int, str] | tuple[int, str, int | No
         record("abc", (1, "a"), (2, "b"), (3, "c")),
         record("ab", (1, "a", 503), (1, "a", None), (1, "a"), (2, "b")),
         record("abc", (1, "a"), (2, "b"), (1, "a"), (2, "b"), (3, "c")),
+        wide(2, "abc", (2, "b"), (1, "a", 503), (3, "c"), (1, "a"), beside=1),
     ],
-    ids=["nothing", "at once", "after failures", "repeated by a crash"],
+    ids=["nothing", "at once", "after failures", "repeated by a crash", "in relaxed order"],
 )
 def test_what_is_promised_passes(kept: Record) -> None:
     assert breaches([kept]) == []
@@ -64,6 +76,8 @@ BREACHES = [
         crowded,
         Record(receiver="t.r", published=["a"], arrivals=[Arrival(at=0, sequence=1, event_id="a", beside=1)]),
     ),
+    (crowded, wide(2, "abc", (1, "a"), (2, "b"), (3, "c"), beside=2)),
+    (misnumbered, wide(2, "ab", (1, "b"), (2, "a"))),
     (gaps, record("ab", (1, "a"), (3, "b"))),
     (gaps, record("a", (0, "a"))),
     (shared_numbers, record("ab", (1, "a"), (1, "b"))),
@@ -106,6 +120,12 @@ def test_repeats_need_a_crash_and_are_bounded() -> None:
     )
     del again.arrivals[-1]
     assert list(needless_repeats([again], [crash_at])) == []
+
+
+def test_a_crash_may_repeat_whatever_a_relaxed_receiver_had_in_flight() -> None:
+    many = [(number, f"e{number}") for number in range(1, REPEATS_MAX + 4)]
+    again = Record(receiver="t.r", wide=4, arrivals=record("", *many, *many).arrivals)
+    assert list(needless_repeats([again], [float(len(many))])) == []
 
 
 @pytest.mark.parametrize(
