@@ -85,7 +85,10 @@ class Memory:
                 self.held[position] = event
 
     def _take_known(self, position: int) -> None:
-        """It waits in memory, and stays bound; or it was a repeat: all before it is settled, and so is it."""
+        """It waits in memory, and stays bound; or it was a repeat, and all before it is numbered on record.
+
+        See `docs/decisions/repeats-before-what-is-open.md`.
+        """
         if not self._has(position):
             self._release(position, self.host.recorder.index)
 

@@ -347,6 +347,24 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
     assert delivered(world) == {n: n for n in range(1, 9)}
 
 
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_a_repeat_is_acked_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
+    """It rests on the number's being on record: whoever comes after knows it for a repeat, too."""
+    world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
+    world.sender.reply = failing(1)
+    world.publish(name="a")
+    world.publish(2, name="b")
+    await world.until(lambda: sorted(world.acked) == [2, 3])
+    assert [each.position for each in world.state.open] == [1]
+    world.crash(snapshots=snapshots)
+    world.sender.reply = failing()
+    world.publish(name="c")
+    await world.until_settled(3)
+    assert delivered(world) == {1: 1, 2: 2, 4: 3}
+    assert world.sender.positions.count(3) == 0
+
+
 @in_virtual_time
 async def test_from_strict_to_relaxed_and_back_while_work_is_under_way() -> None:
     world = ShardWorld(policy(retry=SOON))
