@@ -12,18 +12,15 @@ import os
 import re
 import ssl
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import nats.errors
 from msgspec import Struct
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.protocol import parser
 
 from streams.errors import ConnectError, Disconnected
-from streams.protocol import parse_block
+from streams.nats_client import NatsClient
 from streams.wire import Message
 
 log = logging.getLogger(__name__)
@@ -76,7 +73,7 @@ class NatsWire:
     def __init__(self, options: ConnectOptions) -> None:
         self.closed = False
         self._options = options
-        self._client = _Client(options)
+        self._client = _client(options)
         self._listeners: list[Callable[[bool], None]] = []
         self._subscriptions: list[_Subscribed] = []
         self._successor: asyncio.Task[None] | None = None
@@ -183,7 +180,7 @@ class NatsWire:
     async def _replace(self) -> None:
         """Put a new client in the place of one that gave up, however long that takes."""
         while True:
-            self._client = _Client(self._options)
+            self._client = _client(self._options)
             try:
                 await self._connect()
                 for subscription in list(self._subscriptions):
@@ -226,48 +223,6 @@ class NatsWire:
             self._successor = asyncio.ensure_future(self._replace())
 
 
-class _Client(Client):
-    """nats-py's client, but one that never falls back to an open connection where TLS was asked for.
-
-    It reads headers as we do elsewhere, so that a message has the same ones whichever way it came, and so
-    that no producer's block of headers, which the server takes as it is, hides what the server adds to it.
-    nats-py's own way also takes three times as long, a tenth of all that a pulled message costs.
-    """
-
-    def __init__(self, options: ConnectOptions) -> None:
-        super().__init__()
-        self._wants_tls = options.wants_tls()
-
-    async def _flush_pending(self, force_flush: bool = False) -> None:
-        """Never fail for a connection that broke just now, which nats-py notices a moment later.
-
-        Its flusher has ended by then, so that it writes here, at which uvloop raises RuntimeError and asyncio
-        an OSError. Its reading loop is about to connect again, with all subscriptions that there are then.
-        """
-        try:
-            await super()._flush_pending(force_flush)
-        except (OSError, RuntimeError) as error:
-            log.debug("NATS: %s", error)
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg:
-        """A subject that is no UTF-8 has `\\xff` for its bytes; nats-py would stop reading without a word."""
-        told = subject.decode(errors="backslashreplace"), reply.decode(errors="backslashreplace")
-        return self.msg_class(
-            subject=told[0], reply=told[1], data=data, headers=headers, _client=self, _sid=sid
-        )
-
-    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        return parse_block(headers) if headers else None
-
-    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        """nats-py calls it before it sends anything, and upgrades only where the server requires it."""
-        if initial_connection and self._wants_tls and not info.get("tls_required"):
-            raise nats.errors.SecureConnRequiredError
-        await super()._process_info(info, initial_connection)
-
-
 class _Subscribed:
     """One subscription of ours, through all clients that follow one another."""
 
@@ -275,19 +230,16 @@ class _Subscribed:
         self._wire = wire
         self._subject = subject
         self._handler: Callable[[Message], None] | None = handler
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
         self._current: NatsSubscription | None = None
 
-    async def move_to(self, client: Client) -> None:
+    async def move_to(self, client: NatsClient) -> None:
         if self._client is client:
             return
         if client.is_closed:
             return  # It gave up just now; its successor will take this subscription with all others.
         self._client = client
-        # Limits of 0 mean none: a message dropped here would be a gap that only a re-read could fill.
-        self._current = await client.subscribe(
-            self._subject, cb=self._on_message, pending_msgs_limit=0, pending_bytes_limit=0
-        )
+        self._current = await client.listen(self._subject, self._on_message)
 
     async def unsubscribe(self) -> None:
         if self._handler is None:
@@ -297,9 +249,13 @@ class _Subscribed:
         if self._current is not None and self._client is not None and not self._client.is_closed:
             await self._current.unsubscribe()
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Message) -> None:
         if self._handler is not None:
-            self._handler(Message(message.subject, message.data, message.reply, message.headers))
+            self._handler(message)
+
+
+def _client(options: ConnectOptions) -> NatsClient:
+    return NatsClient(wants_tls=options.wants_tls())
 
 
 def _check_files(options: ConnectOptions) -> None:
