@@ -17,7 +17,7 @@ _EPSILON = 1e-9
 _TICK_S = 1e-6
 
 
-class Limit(Struct, frozen=True):
+class Limit(Struct, frozen=True, gc=False):
     """The rate in force: attempts a second, and how many may start at once."""
 
     per_second: float
@@ -29,7 +29,7 @@ class Limit(Struct, frozen=True):
         return self.per_second * SLOW_S < 1
 
 
-class Bucket(Struct, frozen=True):
+class Bucket(Struct, frozen=True, gc=False):
     """`tokens` at the instant `at`, recorded under the ownership `epoch`."""
 
     tokens: float
@@ -37,7 +37,7 @@ class Bucket(Struct, frozen=True):
     epoch: int
 
 
-class Unclean(Struct, frozen=True):
+class Unclean(Struct, frozen=True, gc=False):
     """The last claim that followed no release: its epoch, the deliveries' last position then, its time."""
 
     epoch: int

@@ -15,7 +15,7 @@ from actors.numbering import Numbered
 from actors.outcome import Answered, Failed
 
 
-class RecordOutcome(Struct, frozen=True):
+class RecordOutcome(Struct, frozen=True, gc=False):
     """An attempt ended. `event` is None for a ping."""
 
     event: Event | None
@@ -51,19 +51,19 @@ class GiveUpEvents(Struct, frozen=True):
     bucket: Bucket | None
 
 
-class DropRepeat(Struct, frozen=True):
+class DropRepeat(Struct, frozen=True, gc=False):
     """The event at the head is a repeat."""
 
     event: Event
 
 
-class AcceptEvent(Struct, frozen=True):
+class AcceptEvent(Struct, frozen=True, gc=False):
     """The event gets its number before its first attempt: others may be settled before it."""
 
     event: Event
 
 
-class StartAttempt(Struct, frozen=True):
+class StartAttempt(Struct, frozen=True, gc=False):
     """An attempt has taken its token and must be on record before it is made."""
 
     event: Event
@@ -146,7 +146,7 @@ Command = (
 )  # fmt: skip
 
 
-class Post(Struct, frozen=True):
+class Post(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of `event`, under number `sequence`.
 
     A `free` one has its token already. An event that is to be `accepted` gets its number on record first.
@@ -229,13 +229,13 @@ class Unpark(Struct, frozen=True):
     """Nothing lies in the stream alone any more."""
 
 
-class WaitUntil(Struct, frozen=True):
+class WaitUntil(Struct, frozen=True, gc=False):
     """Nothing is owed before `at`."""
 
     at: float
 
 
-class Rest(Struct, frozen=True):
+class Rest(Struct, frozen=True, gc=False):
     """Nothing is owed until something happens."""
 
 
@@ -243,14 +243,14 @@ Decision = Record | GiveUp | Ignore | Refuse | Begin | Reconfigure | Unpark
 Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Decision
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """Whatever is not settled up to the position `to` is given up, for `reason`."""
 
     to: int
     reason: str
 
 
-class View(Struct, frozen=True, kw_only=True):
+class View(Struct, frozen=True, gc=False, kw_only=True):
     """What the shell holds in memory about an actor, and facts say nothing about.
 
     `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of them;

@@ -5,7 +5,7 @@ from msgspec import Struct
 from actors.ids import dedup_key
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, gc=False, kw_only=True):
     """One message of the deliveries stream, addressed to one receiver.
 
     `position` is its stream sequence, `stored_at` the stream's time (seconds since the epoch), `source` the

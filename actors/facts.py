@@ -13,7 +13,7 @@ from actors.bucket import Bucket, Limit
 from actors.numbering import Numbered
 
 
-class _Fact(Struct, frozen=True, kw_only=True, tag_field="fact", omit_defaults=True):
+class _Fact(Struct, frozen=True, gc=False, kw_only=True, tag_field="fact", omit_defaults=True):
     receiver: str
 
 
@@ -51,7 +51,7 @@ class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="th
     until: float = 0.0
 
 
-class Burial(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A dead letter that is still to be published. `sequence` is None for an event that got no number."""
 
     position: int

@@ -12,7 +12,7 @@ from actors.event import Event
 from actors.ids import KEY_BYTES, dedup_key
 
 
-class Numbered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event with its number, as outcome facts carry it."""
 
     sequence: int
@@ -31,7 +31,7 @@ def with_number(event: Event, sequence: int) -> Numbered:
     )  # fmt: skip
 
 
-class Frontier(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything up to `position` is numbered; `sequence` was the last number, `source` the highest source.
 
     `window` holds the keys of the last `size` numbered events, packed, the newest last. A change of its size

@@ -18,7 +18,7 @@ REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class Answered(Struct, frozen=True, gc=False, kw_only=True):
     """The receiver answered; the status alone decides. Header names in lower case, `body` as far as read."""
 
     status: int
@@ -31,7 +31,7 @@ class Answered(Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
 
-class Failed(Struct, frozen=True, kw_only=True):
+class Failed(Struct, frozen=True, gc=False, kw_only=True):
     """No usable answer. `error` is one token (`timeout`, `connect`, `blocked`), `detail` one for people."""
 
     error: str
@@ -40,7 +40,7 @@ class Failed(Struct, frozen=True, kw_only=True):
     status: int | None = None
 
 
-class NotSent(Struct, frozen=True, kw_only=True):
+class NotSent(Struct, frozen=True, gc=False, kw_only=True):
     """Not a byte was sent, for a reason of ours (the lease is over): nothing is recorded, the event waits."""
 
     why: str

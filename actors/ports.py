@@ -16,7 +16,7 @@ from actors.policy import Policy
 from actors.state import State
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """One POST to be made.
 
     `sequence` is None for a ping. `number` is 1 for the first attempt of a delivery. `may_start` is asked
@@ -47,7 +47,7 @@ class Unavailable(Exception):
     """A question could not be answered just now (a time-out, no leader); ask again."""
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class Batch(Struct, frozen=True, gc=False, kw_only=True):
     """What a read of one receiver's backlog found: events in stream order.
 
     `complete`: the leader has nothing more of this receiver up to the position that the read was to reach.

@@ -190,7 +190,9 @@ def numbered(state: State, event: Event) -> Numbered:
 def evolve(state: State, fact: f.Fact) -> State:
     """The state after `fact`."""
     match fact:
-        case f.Delivered() | f.AttemptFailed() | f.Throttled():
+        case f.Delivered():
+            return _after_delivery(state, fact)
+        case f.AttemptFailed() | f.Throttled():
             return _after_outcome(state, fact)
         case f.DeadLettered():
             return _after_dead_letter(state, fact)
@@ -249,20 +251,26 @@ def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
     return replace(state, frontier=frontier, open=opened)
 
 
-def _after_outcome(state: State, fact: f.OutcomeFact) -> State:
+def _after_delivery(state: State, fact: f.Delivered) -> State:
+    frontier, opened, counters = state.frontier, state.open, state.counters
+    for each in fact.events:
+        frontier = number(frontier, each)
+        if opened:
+            opened = tuple(other for other in opened if other.position != each.position)
+    return replace(
+        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
+        failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0,
+        counters=replace(counters, delivered=counters.delivered + len(fact.events)),
+    )  # fmt: skip
+
+
+def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     frontier, opened = state.frontier, state.open
     for each in fact.events:
         frontier = number(frontier, each)
-        entry = open_entry(state, each.position) or fresh_entry(each)
-        if isinstance(fact, f.Delivered):
-            opened = tuple(other for other in opened if other.position != each.position) if opened else ()
-        else:
-            opened = with_entry(opened, _tried(entry, fact))
+        opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
     state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
     match fact:
-        case f.Delivered():
-            state = _count(state, delivered=len(fact.events))
-            return replace(state, failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0)
         case f.Throttled():
             until = max(state.throttled_until, fact.until)
             return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
@@ -368,7 +376,11 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
     if state.parked and all_read and all(each.position > view.seen for each in state.open):
         return c.Unpark()
-    step = _first(_step_for(state, policy, view, now, entry) for entry in _candidates(state, policy, view))
+    if policy.order == "strict":
+        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
+    else:
+        candidates = _candidates(state, policy, view)
+        step = _first(_step_for(state, policy, view, now, entry) for entry in candidates)
     return c.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
 
 
@@ -380,14 +392,10 @@ def _width(state: State, policy: Policy) -> int:
 
 
 def _candidates(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
-    """Whose turn it may be: open events, and None for the next that has no number.
+    """Whose turn it may be in relaxed order: open events, and None for the next that has no number.
 
-    Strict order knows one at a time. In relaxed order the open event that is due first stands for all, with
-    the oldest, which expires first.
+    The open event that is due first stands for all, with the oldest, which expires first.
     """
-    if policy.order == "strict":
-        yield state.open[0] if state.open else None
-        return
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
         first = min(idle, key=lambda each: (not hopeless(each, policy), each.next_at))

@@ -92,7 +92,8 @@ class Shell(Memory):
         self.bound[event.position] = self.host.bindings.bind(event.position, self.receiver, reply, now)
         if self.loaded:
             self._take(event)
-            self.poke()
+            if not self._busy:
+                self.poke()
         elif self.mailbox.fits(event):
             self.mailbox.append(event)
 
@@ -124,6 +125,13 @@ class Shell(Memory):
         """Something happened: do what is owed."""
         while (post := self._advance()) is not None and self.policy is not None:
             self.host.spawn(self._attempt(post, self.policy))
+            if self._busy:
+                return
+
+    @property
+    def _busy(self) -> bool:
+        """Strict order makes one attempt at a time, and looks for what is owed when it ends."""
+        return bool(self.in_flight) and self.policy is not None and self.policy.order == "strict"
 
     def view(self) -> c.View:
         """What the machine may know of this memory."""

@@ -10,7 +10,7 @@ from actors.facts import Burial, OutcomeFact
 from actors.numbering import Frontier, Numbered
 
 
-class Open(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event that has its number and is not settled.
 
     `attempts` counts all that came back, `failures` those that count (not throttling), `rejections` those
@@ -30,7 +30,7 @@ class Open(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int | None = None
 
 
-class Counters(Struct, frozen=True, kw_only=True):
+class Counters(Struct, frozen=True, gc=False, kw_only=True):
     """Totals since the receiver was first put."""
 
     delivered: int = 0
@@ -41,7 +41,7 @@ class Counters(Struct, frozen=True, kw_only=True):
     duplicates: int = 0
 
 
-class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
     The frontier and the open events (strict order opens one at a time) are the numbering; `bucket` is the

@@ -9,7 +9,6 @@ import asyncio
 import errno
 import logging
 import os
-import re
 import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -17,20 +16,12 @@ from urllib.parse import urlsplit
 import nats.errors
 from msgspec import Struct
 from nats.aio.subscription import Subscription as NatsSubscription
-from nats.protocol import parser
 
 from streams.errors import ConnectError, Disconnected
 from streams.nats_client import NatsClient
 from streams.wire import Message
 
 log = logging.getLogger(__name__)
-
-# A subject may hold any byte but blank, tab, CR and LF. nats-py takes \v and \f for blanks as well, and over
-# such a line it breaks the connection again and again.
-_TOKEN = rb"[ \t]+([^ \t\r\n]+)"
-_NUMBER = rb"[ \t]+(\d+)"
-parser.MSG_RE = re.compile(rb"\AMSG%b%b(%b)?%b\r\n" % (_TOKEN, _NUMBER, _TOKEN, _NUMBER))
-parser.HMSG_RE = re.compile(rb"\AHMSG%b%b(%b)?%b%b\r\n" % (_TOKEN, _NUMBER, _TOKEN, _NUMBER, _NUMBER))
 
 RECONNECT_WAIT_S = 0.25
 """Between two attempts at the same server; short, since every shard waits while there is none."""

@@ -42,7 +42,7 @@ LATENCIES_KEPT = 1024
 log = logging.getLogger(__name__)
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A fact, its index from 1, and the state after it; implements `actors.ports.Recorded`."""
 
     index: int
@@ -80,7 +80,7 @@ class _Waiting(Struct, frozen=True, gc=False):
     since: float
 
 
-class _Flush(Struct, frozen=True):
+class _Flush(Struct, frozen=True, gc=False):
     """A flush on its way: its number, what it bears, and its bytes, which never change."""
 
     number: int

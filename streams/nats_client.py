@@ -87,8 +87,10 @@ class NatsClient(Client):
 
 
 class _Parser(Parser):
-    """Reads whole messages at once, and leaves all else to nats-py: what is cut off, and what is no message.
+    """Reads messages, and leaves all else that a server says to nats-py, as well as the end of one cut off.
 
+    A subject may hold any byte but blank, tab, CR and LF; nats-py's own patterns take \\v and \\f for blanks,
+    and over a message that they do not know it would stop reading without a word.
     https://docs.nats.io/reference/reference-protocols/nats-protocol
     """
 
@@ -104,24 +106,33 @@ class _Parser(Parser):
         elif self.buf:
             data = bytes(self.buf) + data
             self.buf.clear()
-        read = self._messages(data)
-        if read < len(data):
-            await super().parse(data[read:])
+        while data:
+            data = data[self._messages(data) :]
+            line_end = data.find(b"\r\n") + CRLF_SIZE
+            if self.state == AWAITING_MSG_PAYLOAD or line_end < CRLF_SIZE:
+                self.buf += data
+                return
+            await super().parse(data[:line_end])
+            data = data[line_end:]
 
     def _messages(self, data: bytes) -> int:
-        """Hand over the whole messages at the beginning of `data`; returns where they end."""
+        """Hand over the messages that `data` begins with; returns where the last whole one ends."""
         at, hand_over = 0, self._client.hand_over
         while data.startswith((b"HMSG ", b"MSG "), at):
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
                 break
             verb, subject, number, *middle, size = data[at:line_end].split(b" ")
+            head_size = int(middle.pop()) if verb == b"HMSG" else 0
+            reply = middle[0] if middle else b""
             start = line_end + CRLF_SIZE
-            head_end = start + int(middle.pop()) if verb == b"HMSG" else start
             end = start + int(size)
             if end + CRLF_SIZE > len(data):
-                break
-            reply = middle[0] if middle else b""
+                self.msg_arg = {"subject": subject, "sid": int(number), "reply": reply}
+                self.needed, self.header_needed = int(size), head_size
+                self.state = AWAITING_MSG_PAYLOAD
+                return start
+            head_end = start + head_size
             hand_over(int(number), subject, reply, data[start:head_end], data[head_end:end])
             at = end + CRLF_SIZE
         return at

@@ -31,7 +31,7 @@ INTERIM_MAX = 16
 _DETAIL_LENGTH_MAX = 200
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, gc=False, kw_only=True):
     """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes.
 
     The repr shows the origin alone: headers hold credentials, and bodies are nobody's business.
@@ -47,7 +47,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return f"Request({self.target})"
 
 
-class Response(Struct, frozen=True, kw_only=True):
+class Response(Struct, frozen=True, gc=False, kw_only=True):
     """The receiver answered. Header names are in lower case; the body is as sent, cut at `BODY_MAX`."""
 
     status: int
@@ -71,7 +71,7 @@ class FailureKind(StrEnum):
     OVERLOAD = "overload"
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """No usable answer. `detail` is one line for people; `status` is known where the headers never ended.
 
     `LEASE` means that not a byte was sent; `OVERLOAD` that this node had no connection or descriptor to
