@@ -2,6 +2,9 @@
 
 An `asyncio.Protocol` rather than a client library: a request leaves in one write, its answer resolves one
 future, its deadline is one timer, and the lease is asked in the very call that writes.
+
+What is started in one turn of the event loop is written at its end, one after the other: each write wakes
+its receiver up, and where that one is on the same machine, it takes the core from whoever writes.
 """
 
 import asyncio
@@ -14,6 +17,10 @@ from angarium.delivery.transport import Failure, FailureKind, Response, one_line
 
 class Owner(Protocol):
     """Who keeps a connection between its exchanges."""
+
+    def write_soon(self, connection: "Connection") -> None:
+        """Call `connection.write` at the end of this turn of the event loop."""
+        ...
 
     def rest(self, connection: "Connection") -> None:
         """The exchange is over, and the connection is fit for another."""
@@ -30,8 +37,8 @@ class Connection(asyncio.Protocol):
     `unanswered` is true once it ended before one byte of the last request's answer had come.
     """
 
-    __slots__ = ("_aborted", "_answer", "_deadline", "_exchange", "_loop", "_owner", "_started_at",
-                 "_transport", "unanswered")  # fmt: skip
+    __slots__ = ("_aborted", "_answer", "_deadline", "_exchange", "_loop", "_may_start", "_owner",
+                 "_started_at", "_transport", "_wire", "unanswered")  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.unanswered = False
@@ -42,6 +49,8 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._started_at = 0.0
+        self._wire = b""
+        self._may_start: Callable[[], bool] = bool
         self._aborted = False
 
     @property
@@ -51,25 +60,31 @@ class Connection(asyncio.Protocol):
 
     def start(
         self, wire: bytes, may_start: Callable[[], bool], started_at: float, deadline: float
-    ) -> "asyncio.Future[Response | Failure] | None":
-        """Write a whole request and return the future of its answer.
+    ) -> "asyncio.Future[Response | Failure]":
+        """Write a whole request soon, if it may start then; returns the future of its answer.
 
-        None if it may not start: nothing was sent, and the connection rests. `started_at` and `deadline`
-        are times of the loop. Cancelling the future does not end the exchange: whoever gives up calls
-        `abort`.
+        `started_at` and `deadline` are times of the loop. Cancelling the future does not end the exchange:
+        whoever gives up calls `abort`.
         """
-        if not may_start():
-            if self.usable:
-                self._owner.rest(self)
-            return None
+        self._wire, self._may_start = wire, may_start
         self._started_at = started_at
-        self._exchange = exchange = self._loop.create_future()
+        self._exchange = self._loop.create_future()
+        self._deadline = self._loop.call_at(deadline, self._expire)
+        self._owner.write_soon(self)
+        return self._exchange
+
+    def write(self) -> None:
+        """Write the request that was started, unless its exchange is over already."""
+        wire, self._wire = self._wire, b""
+        if self._exchange is None:
+            return
         if self._transport is None or self._transport.is_closing():
             self._end("the receiver closed the connection at once")
-            return exchange
-        self._transport.write(wire)
-        self._deadline = self._loop.call_at(deadline, self._expire)
-        return exchange
+        elif self._may_start():
+            self._transport.write(wire)
+        else:
+            self._fail(FailureKind.LEASE, "the lease ended before the first byte was sent")
+            self._owner.rest(self)
 
     def abort(self) -> None:
         """Close at once, without waiting for anything to be sent or for a TLS farewell."""

@@ -49,15 +49,12 @@ class Http1Transport:
     async def _exchange(
         self, connection: Connection, request: Request, wire: bytes, started_at: float
     ) -> Response | Failure:
+        until = started_at + request.timeout_s
         try:
-            exchange = connection.start(wire, request.may_start, started_at, started_at + request.timeout_s)
-            if exchange is not None:
-                return await exchange
+            return await connection.start(wire, request.may_start, started_at, until)
         except BaseException:
             connection.abort()
             raise
-        detail = "the lease ended before the first byte was sent"
-        return Failure(kind=FailureKind.LEASE, detail=detail, latency_s=self._loop.time() - started_at)
 
     def _kept(self, target: Target) -> Connection | None:
         """A kept connection to an address that is allowed now."""

@@ -53,6 +53,9 @@ class _Host:
         self.idle: dict[Connection, None] = {}
         self.line: Line = {}
 
+    def write_soon(self, connection: Connection) -> None:
+        self.pool.write_soon(connection)
+
     def rest(self, connection: Connection) -> None:
         self.pool.rest(self, connection)
 
@@ -71,6 +74,7 @@ class Pool:
         self._all: set[Connection] = set()
         self._idle: dict[Connection, tuple[_Host, float]] = {}
         self._line: Line = {}
+        self._due: list[Connection] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -139,6 +143,12 @@ class Pool:
         if self._all:
             await asyncio.shield(self._emptied)
 
+    def write_soon(self, connection: Connection) -> None:
+        """Let it write with all others whose time has come in this turn of the event loop."""
+        if not self._due:
+            self._loop.call_soon(self._write)
+        self._due.append(connection)
+
     def rest(self, host: _Host, connection: Connection) -> None:
         """Take back a connection that is fit for another exchange."""
         now = self._loop.time()
@@ -178,6 +188,11 @@ class Pool:
             raise
         finally:
             line.pop(waiter, None)
+
+    def _write(self) -> None:
+        due, self._due = self._due, []
+        for connection in due:
+            connection.write()
 
     def _retire(self, host: _Host, connection: Connection) -> None:
         """No longer to be taken."""

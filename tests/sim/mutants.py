@@ -249,7 +249,7 @@ def _width_of_config(state: State, policy: Policy) -> int:
 _after_outcome = receiver._after_outcome
 
 
-def _attempts_shared(state: State, fact: facts.OutcomeFact) -> State:
+def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
     """What fails counts for all that is open."""
     after = _after_outcome(state, fact)
     if not isinstance(fact, facts.AttemptFailed):
