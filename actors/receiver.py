@@ -255,8 +255,7 @@ def _after_delivery(state: State, fact: f.Delivered) -> State:
     frontier, opened, counters = state.frontier, state.open, state.counters
     for each in fact.events:
         frontier = number(frontier, each)
-        if opened:
-            opened = tuple(other for other in opened if other.position != each.position)
+        opened = tuple(other for other in opened if other.position != each.position) if opened else ()
     return replace(
         state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
         failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0,
@@ -379,8 +378,7 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
-        candidates = _candidates(state, policy, view)
-        step = _first(_step_for(state, policy, view, now, entry) for entry in candidates)
+        step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
     return c.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
 
 
