@@ -265,6 +265,8 @@ class Shell(Memory):
                 return
             self._ended(post.event, outcome)
             post, policy = self._advance(), self.policy
+            if post is not None and not self._busy:
+                self.poke()  # The outcome may have made room for more than its successor.
 
     async def _send(self, attempt: Attempt) -> Outcome:
         """Whatever breaks in there is a defect, but no reason for an event to be on its way for ever."""

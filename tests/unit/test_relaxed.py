@@ -315,6 +315,22 @@ async def test_a_receiver_that_is_down_is_left_alone_and_comes_back_through_a_si
     assert world.sender.widest == 8
 
 
+@in_virtual_time
+async def test_it_is_as_wide_as_before_once_a_single_attempt_has_succeeded() -> None:
+    """Also where nothing new comes, and nothing has to be read, that would remind of it."""
+    world = relaxed(concurrency=8, retry=Retry(base_s=0.5, cap_s=0.5))
+    world.sender.latency_s = 0.1
+    up = False
+    world.sender.reply = lambda _: answer(200 if up else 500)
+    world.publish(40)
+    await world.until(lambda: world.state.consecutive_failures >= FAILURES_IN_A_ROW_MAX)
+    await world.until(lambda: not world.shell.in_flight)
+    world.sender.widest, up = 0, True
+    await world.until_settled(40)
+    assert world.journal.of(f.Parked) == []
+    assert world.sender.widest == 8
+
+
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_after_a_crash_every_event_has_its_number_again(snapshots: bool) -> None:
