@@ -4,7 +4,7 @@ Nothing here takes the product's word for what it did. The server tells what it 
 the receivers tell what came to them; the journal is folded as it lies in the server's stream.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -24,6 +24,7 @@ from streams.snapshots import Snapshot
 from streams.topology import Names
 from tests.sim.fanout import Fanout
 from tests.sim.ledger import Deliveries, ShardLedger
+from tests.sim.letters import Letters
 from tests.sim.process import Process
 from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
@@ -63,7 +64,7 @@ class Checkers:
         self._started_under = [0] * shards
         self._repeats: dict[tuple[str, int], int] = {}
         self._snapshots: dict[str, Snapshot] = {}
-        self._letters: dict[str, list[Stored]] = {}
+        self.letters = Letters(self.deliveries, world.fail)
         self.journal_kept = JournalKept(names, world.fail)
         self.deliveries_kept = DeliveriesKept(self.deliveries, self.ledger, world.fail)
 
@@ -202,7 +203,7 @@ class Checkers:
         elif stream == names.journal:
             self._journal(int(message.subject.rpartition(".")[2]), message)
         elif stream == names.dead_letters:
-            self._letters.setdefault(message.subject.split(".", 2)[2], []).append(message)
+            self.letters.stored(message)
         elif stream == names.nodes:
             self._beats[message.subject.rpartition(".")[2]] = self.world.now
         elif stream == names.actors:
@@ -219,7 +220,11 @@ class Checkers:
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
             match fact:
-                case f.Resumed() | f.Retargeted() | f.Removed():
+                case f.Claimed():
+                    self._begin_anew(flush.node, shard)
+                case f.DeadLettered() | f.Refused():
+                    self.letters.given_up(fact)
+                case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):
                     for position in ledger.unsettled(receiver):
@@ -231,6 +236,12 @@ class Checkers:
                     for each in events:
                         if (receiver, each.position) not in self._given:
                             self.world.fail(f"{receiver}: {each.position} is delivered on record alone")
+
+    def _begin_anew(self, node: str, shard: int) -> None:
+        """Others may have owned it in between, and had their successes."""
+        for (who, receiver), widths in self._widths.items():
+            if who == node and self.ledger(receiver).shard == shard:
+                widths.let_go(self.world.now)
 
     def _let_go(self, receiver: str) -> None:
         for (_, whose), widths in self._widths.items():
@@ -332,16 +343,4 @@ class Checkers:
         for receiver, rates in self.rates.items():
             if excess := rates.excess():
                 self.world.fail(f"{receiver}: {excess}")
-        for receiver in self.deliveries.positions:
-            for position in self.ledger(receiver).dead.get(receiver, ()):
-                self._check_letter(receiver, position)
-
-    def _check_letter(self, receiver: str, position: int) -> None:
-        event = self.deliveries.event(position)
-        letters = self._letters.get(receiver, [])
-        if not any(_is_letter_of(letter.headers or {}, event.id) for letter in letters):
-            self.world.fail(f"{receiver}: the event at {position} is dead and has no letter")
-
-
-def _is_letter_of(headers: Mapping[str, str], event: str) -> bool:
-    return headers.get("Angarium-Id") == event
+        self.letters.check()

@@ -125,7 +125,6 @@ class ShardLedger:
         self.claims: dict[str, f.Claimed] = {}
         self.epoch = 0
         self.attempts: dict[int, int] = {}
-        self.dead: dict[str, set[int]] = {}
         self.delivered: dict[str, set[int]] = {}
         self._deliveries = deliveries
         self._fail = fail
@@ -168,13 +167,8 @@ class ShardLedger:
         self._count_attempts(fact)
         if len(state.open) > OPEN_MAX:
             self._fail(f"{receiver}: {len(state.open)} events are open")
-        match fact:
-            case f.Delivered(kind="event"):
-                self.delivered.setdefault(receiver, set()).update(each.position for each in fact.events)
-            case f.DeadLettered():
-                self.dead.setdefault(receiver, set()).update(each.position for each in fact.events)
-            case f.Refused(position=position):
-                self.dead.setdefault(receiver, set()).add(position)
+        if isinstance(fact, f.Delivered) and fact.kind == "event":
+            self.delivered.setdefault(receiver, set()).update(each.position for each in fact.events)
 
     def _count_attempts(self, fact: f.Fact) -> None:
         """Each event has its own: 1, 2, 3 and so on."""

@@ -29,6 +29,8 @@ RATES: tuple[dict[str, Any] | None, ...] = (
 AGAIN_S = 0.2
 LATE_S = 5.0
 """Until then, requests that a sleeping node has kept are dealt with."""
+AGE_S = 90.0
+"""Longer than `max_age_s`."""
 
 SOON = {"base_s": 0.05, "cap_s": 0.2}
 
@@ -44,6 +46,10 @@ class Workload:
         self.done = False
         self._orders = run.world.random("orders")
         self._poison = self._orders.choice((0.0, 0.0, 0.05))
+        self._backlogs = run.world.random("backlogs")
+        self._bounded = self._backlogs.random() < 0.3
+        self._given_up = self._backlogs.random() < 0.3
+        self._ages = self._backlogs.random() < 0.05
         self._calm = asyncio.Event()
         self._events = 0
         self._events_max = chance.choice((30, 100, 300, 300, 1000))
@@ -111,6 +117,10 @@ class Workload:
             except TimeoutError:
                 await self._change(js, receivers, self.chance.choice(self.receivers))
         await asyncio.sleep(LATE_S)
+        if self._ages:
+            for receiver in self.receivers:
+                await self._put(receivers, receiver, self._policy() | {"paused": True})
+            await asyncio.sleep(AGE_S)
         for receiver in self.receivers:
             await self._put(receivers, receiver, self._good())
             await _until(partial(self._control, js, "resume", receiver))
@@ -120,6 +130,9 @@ class Workload:
 
     async def _change(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
         chance = self.chance
+        if self._given_up and self._backlogs.random() < 0.4:
+            await self._give_up(js, receivers, receiver)
+            return
         match chance.random():
             case draw if draw < 0.5:
                 await self._put(receivers, receiver, self._policy())
@@ -132,6 +145,16 @@ class Workload:
                 await self._control(js, chance.choice(("pause", "resume", "inspect")), receiver)
             case _:
                 self.run.receivers.change(receiver)
+
+    async def _give_up(self, js: JetStream, receivers: Receivers, receiver: str) -> None:
+        """What waits is not wanted any more, or the receiver is another one all at once."""
+        match self._backlogs.choice(("skip", "skip", "forget", "put again")):
+            case "put again":
+                self.run.world.say("the operator removes %s", receiver)
+                await receivers.delete(receiver)
+                await self._put(receivers, receiver, self._policy())
+            case verb:
+                await self._control(js, verb, receiver)
 
     async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
         self.run.world.say("the operator puts %s: %s", receiver, policy)
@@ -174,6 +197,8 @@ class Workload:
         yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
         if chance.random() < 0.1:
             yield "paused", True
+        if self._bounded:
+            yield "backlog_max", self._backlogs.choice((1, 5, 20, 100, 1000))
 
     def _good(self) -> dict[str, Any]:
         """What lets everything settle within a reasonable time."""
