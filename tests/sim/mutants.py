@@ -5,13 +5,10 @@ survives means that a checker is blind, or that a rule is not needed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
-from unittest.mock import patch
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from actors import bucket, event, facts, numbering, receiver, shell
@@ -47,25 +44,10 @@ from streams.repeat import until_answered
 from streams.router import Router
 from streams.snapshots import Snapshots
 from streams.topology import Names
+from tests.sim.backlog_mutants import BACKLOG_MUTANTS
+from tests.sim.mutant import Mutant
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios import ownership, rates, reading, routing, width
-
-
-class Mutant(Struct, frozen=True):
-    """`rule` is what is taken out, as the design says it; `scenario` finds it where seeds would take long."""
-
-    name: str
-    rule: str
-    replacements: tuple[tuple[Any, str, Any], ...]
-    scenario: Callable[[], None] | None = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for owner, name, value in self.replacements:
-                stack.enter_context(patch.object(owner, name, value))
-            yield
-
 
 # ---- acks and the floor
 
@@ -475,4 +457,5 @@ ALL = [
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
+ALL += BACKLOG_MUTANTS
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -120,6 +120,14 @@ class Stage:
 
         self.do(ask)
 
+    def demand(self, verb: str, receiver: str = R) -> None:
+        """A control request that nobody may live to grant."""
+
+        async def demand(js: JetStream) -> None:
+            await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), b"", "nobody")
+
+        self.do(demand)
+
     # ---- what happens to nodes
 
     def node(self) -> Process:

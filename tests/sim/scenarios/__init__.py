@@ -4,7 +4,7 @@ Seeds may take long to come across them. Each passes with the product as it is, 
 out (`tests.sim.mutants` says which).
 """
 
-from tests.sim.scenarios import numbering, ownership, rates, reading, routing, width
+from tests.sim.scenarios import backlogs, numbering, ownership, rates, reading, routing, width
 
 ALL = (
     ownership.zombie_with_a_renewed_lease, ownership.first_heartbeat_slept_through,
@@ -15,5 +15,6 @@ ALL = (
     numbering.window_shrinks_between_owners, numbering.window_set_is_lost, numbering.opening_is_lost,
     routing.routed_again_beyond_the_window, routing.subscription_that_no_replica_shows,
     rates.ping_before_a_crash, rates.burst_before_a_crash, rates.owner_key_is_deleted,
+    backlogs.put_again_at_once, backlogs.forgotten_by_a_lagging_replica, backlogs.forgetting_is_lost,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
 )  # fmt: skip

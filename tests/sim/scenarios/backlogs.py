@@ -1,0 +1,76 @@
+"""What waits is not wanted any more: skipped, forgotten, or its receiver another one all at once."""
+
+from streams.answers import Stored
+from streams.jetstream import JetStream
+from streams.receivers import Receivers
+from tests.sim.plan import Plan
+from tests.sim.receivers import Manner
+from tests.sim.stage import R, Stage, old, staged
+
+
+def _put_again(stage: Stage) -> None:
+    """By our own tools, which leave nothing of what was there before."""
+
+    async def put_again(js: JetStream) -> None:
+        receivers = Receivers(js, stage.run.names)
+        assert isinstance(await receivers.delete(R), Stored)
+        assert isinstance(await receivers.put(R, b'{"url": "https://example.com/a"}'), Stored)
+
+    stage.do(put_again)
+
+
+def put_again_at_once() -> None:
+    """It was paused, and has events waiting: who is put again gets none of them."""
+    with staged() as stage:
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        stage.publish(*old(5))
+        stage.wait(3.0)
+        _put_again(stage)
+        stage.wait(2.0)
+        stage.publish("new")
+        stage.settle()
+        stage.expect(stage.delivered() == {6}, f"only the new event is wanted, not {stage.delivered()}")
+
+
+def forgotten_by_a_lagging_replica() -> None:
+    """An owner has posted three events and dies with its record; the next one forgets, and counts none."""
+    with staged(Plan(clustered=True)) as stage:
+        stage.put()
+        first = stage.node()
+        owner = stage.owner()
+        stage.let_replicas_stand(stage.run.names.deliveries)
+        stage.lose_facts(b'"delivered"', owner)
+        stage.publish("one", "two", "three")
+        stage.wait(0.5)
+        first.kill()
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        stage.ask("forget")
+        stage.let_replicas_go_on(stage.run.names.deliveries)
+        stage.put()
+        stage.publish("four")
+        stage.settle()
+
+
+def forgetting_is_lost() -> None:
+    """An owner forgets what waits, a repeat with it, goes on beyond, and dies with the record of both."""
+    with staged() as stage:
+        stage.put(retry={"base_s": 20.0, "cap_s": 20.0})
+        first = stage.node()
+        owner = stage.owner()
+        stage.receiver_is(Manner.REJECTS)
+        stage.publish("one", "two", "two", "three")
+        stage.wait(1.0)
+        stage.receivers_are_good()
+        stage.lose_facts(b'"forgot"', owner)
+        stage.demand("forget")
+        stage.publish("new")
+        stage.wait(1.0)
+        first.kill()
+        stage.node()
+        stage.owner()
+        stage.ask("resume")
+        stage.settle()
