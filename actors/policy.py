@@ -10,6 +10,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -114,10 +115,16 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     return policy, ignored
 
 
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Looked up once: an installation may have tens of thousands of configurations."""
+    return msgspec.structs.fields(struct)
+
+
 def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
     """Convert member by member, so that one answer names every field; a wrong one takes its default."""
     good: dict[str, Any] = {"url": "https://unknown.invalid"}
-    for each in msgspec.structs.fields(Policy):
+    for each in _fields(Policy):
         if each.encode_name in members:
             try:
                 good[each.name] = msgspec.convert(members[each.encode_name], each.type)
@@ -134,12 +141,12 @@ def _sentence(name: str, message: str) -> str:
 
 
 def _unknown_members(members: dict[str, Any]) -> list[str]:
-    known = {each.encode_name: each.type for each in msgspec.structs.fields(Policy)}
+    known = {each.encode_name: each.type for each in _fields(Policy)}
     found = [name for name in members if name not in known]
     for name, struct in (("rate", Rate), ("retry", Retry), ("offline", Offline)):
         inner = members.get(name)
         if isinstance(inner, dict):
-            names = {each.encode_name for each in msgspec.structs.fields(struct)}
+            names = {each.encode_name for each in _fields(struct)}
             found += [f"{name}.{member}" for member in inner if member not in names]
     return found
 

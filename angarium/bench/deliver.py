@@ -11,17 +11,16 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import click
 import msgspec
 from msgspec import Struct
 
 from angarium.bench import loops
+from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
 from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.bench.time_spent import PYTHON, time_spent
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
-from streams.answers import Answer, Stored
 from streams.connection import ConnectOptions, connect
 from streams.embedded import EmbeddedServer
 from streams.jetstream import JetStream
@@ -114,9 +113,9 @@ class Bench:
         await self._publish(plan.events)
         # Right before what they are compared with: on a shared machine a minute later is another machine.
         tell("POST in bare loops")
-        body = _body(plan.size)
-        http1 = await loops.http1_loop(url, body, plan.receivers, plan.timed_s)
-        aiohttp = await loops.aiohttp_loop(url, body, plan.receivers, plan.timed_s)
+        sample = body(plan.size)
+        http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
+        aiohttp = await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s)
         tell("deliver what was published")
         full = await self._full_load(nats)
         appends = await self._appends()
@@ -164,7 +163,7 @@ class Bench:
     async def _configure(self) -> None:
         for number in range(self._plan.receivers):
             policy = msgspec.json.encode({"url": f"{self._sink.url}{number}", "secrets": [SECRET]})
-            _stored(await self._js.publish(self._names.receiver(f"bench.r{number}"), policy))
+            stored(await self._js.publish(self._names.receiver(f"bench.r{number}"), policy))
 
     async def _publish(self, count: int) -> None:
         """Publish so many events, to one receiver after the other, as fast as the server takes them."""
@@ -174,7 +173,7 @@ class Bench:
             async with room:
                 subject = self._names.publish_to(f"bench.r{number % self._plan.receivers}")
                 headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": "bench.delivery"}
-                _stored(await self._js.publish(subject, _body(self._plan.size), headers))
+                stored(await self._js.publish(subject, body(self._plan.size), headers))
 
         first = self._published
         self._published += count
@@ -220,16 +219,6 @@ class Bench:
         """Flushes in the journal, without the claims of the shards."""
         info = await self._js.stream_info(self._names.journal)
         return info.last - Settings().shards if info else 0
-
-
-def _stored(answer: Answer) -> None:
-    if not isinstance(answer, Stored):
-        raise click.ClickException(f"NATS did not accept a message: {answer}")
-
-
-def _body(size: int) -> bytes:
-    """A body that begins with the time."""
-    return f"{time.time():.6f}".encode().ljust(size, b" ")
 
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:

@@ -33,6 +33,7 @@ class Report(Struct):
     last_at: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
+    worst_ms: float = 0.0
 
 
 class Tally:
@@ -54,7 +55,7 @@ class Tally:
         delays = sorted(self.delays)
         return Report(
             self.deliveries, self.repeats, self.disordered, self.first_at, self.last_at,
-            1000 * percentile(delays, 0.50), 1000 * percentile(delays, 0.99),
+            *(1000 * percentile(delays, share) for share in (0.50, 0.99, 1.0)),
         )  # fmt: skip
 
 

@@ -50,9 +50,66 @@ def deliver(
     else:
         output.say()
         output.say_table(("measure", "figure"), _rows(figures))
+    _check(figures, "delivery")
+
+
+@bench.command(short_help="Copies that one node routes, and what a wide event costs other tenants.")
+@click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 20_000))
+@click.option("--copies", default=50_000, show_default=True, type=click.IntRange(100))
+@click.option("--wide", default=20_000, show_default=True, type=click.IntRange(1, 100_000),
+              help="Receivers of the wide event.")  # fmt: skip
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Of other tenants' events, alone and beside the wide one.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as_json: bool) -> None:
+    """Events for all receivers of a tenant: routed to paused ones, then to such as get them.
+
+    Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
+    repeated or came out of order.
+    """
+    from msgspec import to_builtins
+
+    from angarium.bench.fanout import Figures, Plan, measured
+
+    plan = Plan(receivers=receivers, copies=copies, wide=wide, size=size, timed_s=seconds)
+
+    async def measure() -> Figures:
+        heed_sigterm()
+        return await measured(plan, (lambda _: None) if as_json else output.say)
+
+    figures = run_long(measure())
+    if as_json:
+        output.say_json(to_builtins(figures))
+    else:
+        output.say()
+        output.say_table(("measure", "figure"), _fanout_rows(figures))
+    _check(figures, "copy")
+
+
+def _check(figures: Any, what: str) -> None:
+    """Raises click.ClickException where not all is as promised."""
     if figures.lost or figures.repeats or figures.disordered:
         wrong = f"{figures.lost} lost, {figures.repeats} repeated, {figures.disordered} out of order"
-        raise click.ClickException(f"not every delivery came as promised: {wrong}")
+        raise click.ClickException(f"not every {what} came as promised: {wrong}")
+
+
+def _fanout_rows(figures: Any) -> list[tuple[str, str]]:
+    rows = [
+        ("copies/s, routed and stored", f"{figures.copies_per_s:,.0f}"),
+        ("the same while they are delivered", f"{figures.copies_per_s_delivered:,.0f}"),
+        ("bare client, as many lanes, copies/s", f"{figures.lanes:,.0f}"),
+        ("bare client, one pipeline, copies/s", f"{figures.server:,.0f}"),
+        (f"one event for {figures.wide:,} receivers", f"{figures.wide_ms:,.0f} ms"),
+        ("other tenants alone, p50", f"{figures.neighbours_p50_ms:.1f} ms"),
+        ("other tenants alone, worst", f"{figures.neighbours_worst_ms:.1f} ms"),
+        ("other tenants beside it, p50", f"{figures.neighbours_beside_p50_ms:.1f} ms"),
+        ("other tenants beside it, worst", f"{figures.neighbours_beside_worst_ms:.1f} ms"),
+    ]
+    if figures.cpu_us_per_copy is not None and figures.memory_mb is not None:
+        rows.append(("the node's CPU a copy", f"{figures.cpu_us_per_copy:.0f} µs"))
+        rows.append(("the node's memory", f"{figures.memory_mb:.0f} MB"))
+    return rows
 
 
 def _rows(figures: Any) -> list[tuple[str, str]]:

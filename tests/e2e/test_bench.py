@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from angarium.bench.deliver import Figures
+from angarium.bench import deliver, fanout
 
 
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     small = ["--events", "2000", "--receivers", "20", "--seconds", "1", "--profile", str(profile)]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), Figures)
+    figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
     assert (figures.receivers, figures.events, figures.profiled) == (20, 2000, True)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert 0 < figures.appends_per_delivery < 0.5
@@ -24,3 +24,16 @@ def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     assert figures.deliveries_while_publishing > 0
     assert 0 < figures.p50_ms <= figures.p99_ms
     assert "http1.py" in profile.read_text()
+
+
+def test_a_small_fan_out_is_measured_whole() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "fanout", "--json"]
+    small = ["--copies", "500", "--receivers", "20", "--wide", "100", "--seconds", "0.5"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = msgspec.convert(json.loads(done.stdout), fanout.Figures)
+    assert (figures.receivers, figures.copies, figures.wide) == (20, 500, 100)
+    assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
+    assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
+    assert 0 < figures.neighbours_p50_ms <= figures.neighbours_worst_ms
+    assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms

@@ -1,0 +1,334 @@
+"""`angarium bench fanout`: copies that one node routes, and what a very wide event costs other tenants.
+
+A server, a node and a sink in processes of their own. Routing is measured with receivers that are paused, so
+that copies are routed, stored and taken note of, and nothing more; then with receivers that get them at the
+same time. A copy counts when it is stored.
+"""
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import click
+import msgspec
+from msgspec import Struct
+
+from angarium.bench.publishing import body, stored
+from angarium.bench.sink import Report
+from angarium.bench.sink_process import SinkProcess, running_sink
+from angarium.bench.usage import usage
+from angarium.local_node import LocalNode
+from streams.answers import StoredMessage
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.fanout import copy_headers, published_event
+from streams.jetstream import JetStream
+from streams.lanes import SENDERS
+from streams.messages import SOURCE
+from streams.partitions import partition_of
+from streams.protocol import publish_answer
+from streams.setup import setup
+from streams.topology import Names, Settings
+from streams.wire import Message
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+TYPE = "bench.fanout"
+STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
+"""Tenants: whose receivers are paused, whose get copies, whose event is for very many, who is unknown."""
+
+NEIGHBOURS = 10
+NEIGHBOURS_EVERY_S = 0.01
+PUBLISHING_MAX = 1000
+UNDER_WAY_MAX = 1000
+LOOK_S = 0.01
+STALLED_S = 30.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is measured: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
+
+    Then one event for `wide` receivers beside the events of other tenants, which are timed for `timed_s`
+    without it and with it.
+    """
+
+    receivers: int = 1000
+    copies: int = 50_000
+    wide: int = 20_000
+    size: int = 1000
+    timed_s: float = 5.0
+
+    @property
+    def events(self) -> int:
+        """Enough for so many copies, rounded up."""
+        return -(-self.copies // self.receivers)
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What came out. Rates are a second; `cpu_us_per_copy` and `memory_mb` are the node's.
+
+    `server` is what the server takes of the same copies from a client that awaits none of them one by one,
+    `lanes` from one that has as many under way as the router. `neighbours_…` is how late the events of other
+    tenants arrive, at p50 and at worst; `…_beside_ms` while one event is routed to `wide` receivers, for
+    which that takes `wide_ms`.
+    """
+
+    receivers: int
+    copies: int
+    wide: int
+    copies_per_s: float
+    copies_per_s_delivered: float
+    server: float
+    lanes: float
+    cpu_us_per_copy: float | None
+    memory_mb: float | None
+    wide_ms: float
+    neighbours_p50_ms: float
+    neighbours_worst_ms: float
+    neighbours_beside_p50_ms: float
+    neighbours_beside_worst_ms: float
+    lost: int
+    repeats: int
+    disordered: int
+
+
+class Routed(Struct, frozen=True):
+    """So many copies as they were stored: a second, and what the node used for each."""
+
+    rate: float
+    cpu_us: float | None
+    memory_mb: float | None
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """How many copies are wrong, of one receiver or of several."""
+
+    lost: int = 0
+    repeats: int = 0
+    disordered: int = 0
+
+    @classmethod
+    def of(cls, sources: list[int]) -> Self:
+        """Of a receiver's copies, by the positions of their events."""
+        disordered = sum(after < before for before, after in itertools.pairwise(sources))
+        return cls(repeats=len(sources) - len(set(sources)), disordered=disordered)
+
+
+class Bench:
+    """One run over one server and one sink. `tell` hears what is being done."""
+
+    def __init__(
+        self, plan: Plan, directory: Path, js: JetStream, sink: SinkProcess, tell: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._js = js
+        self._sink = sink
+        self._tell = tell
+        self._names = Names()
+        self._shards = Settings().shards
+        self._neighbours = _neighbours(WIDE, NEIGHBOURS, self._shards)
+
+    async def run(self, nats: str) -> Figures:
+        """Measure. Raises click.ClickException where something was not accepted, or came to a halt."""
+        plan, tell = self._plan, self._tell
+        tell(f"configure {2 * plan.receivers + plan.wide} receivers")
+        await self._configure()
+        node = LocalNode(self._directory, {"nats": [nats]})
+        try:
+            await node.start()
+            await node.until_ready()
+            tell(f"route {plan.events} events to {plan.receivers} paused receivers")
+            still = await self._route(node, STILL)
+            tell("the same to receivers that get them")
+            live = await self._route(node, LIVE)
+            tell(f"publish for {NEIGHBOURS} tenants, alone and beside an event for {plan.wide} receivers")
+            alone, beside, wide_s = await self._beside(node)
+        finally:
+            await node.stop()
+        found = [await self._judge(tenant) for tenant in (STILL, LIVE)]
+        tell("publish the same copies without a node")
+        return Figures(
+            receivers=plan.receivers, copies=plan.events * plan.receivers, wide=plan.wide,
+            copies_per_s=still.rate, copies_per_s_delivered=live.rate,
+            server=await self._bare_server(), lanes=await self._bare_lanes(),
+            cpu_us_per_copy=still.cpu_us, memory_mb=still.memory_mb, wide_ms=1000 * wide_s,
+            neighbours_p50_ms=alone.p50_ms, neighbours_worst_ms=alone.worst_ms,
+            neighbours_beside_p50_ms=beside.p50_ms, neighbours_beside_worst_ms=beside.worst_ms,
+            lost=sum(each.lost for each in found), repeats=sum(each.repeats for each in found),
+            disordered=sum(each.disordered for each in found),
+        )  # fmt: skip
+
+    # ---- what is there
+
+    async def _configure(self) -> None:
+        plan = self._plan
+        receivers = [f"{tenant}.r{number}" for tenant in (STILL, LIVE) for number in range(plan.receivers)]
+        receivers += [f"{WIDE}.r{number}" for number in range(plan.wide)]
+        receivers += [f"{tenant}.r0" for tenant in self._neighbours]
+        room = asyncio.Semaphore(PUBLISHING_MAX)
+
+        async def put(receiver: str) -> None:
+            config = msgspec.json.encode({
+                "url": f"{self._sink.url}{receiver}", "secrets": [SECRET],
+                "paused": receiver.startswith((f"{STILL}.", f"{WIDE}.")),
+            })  # fmt: skip
+            async with room:
+                stored(await self._js.publish(self._names.receiver(receiver), config))
+
+        await asyncio.gather(*(put(receiver) for receiver in receivers))
+
+    async def _announce(self, tenant: str) -> int:
+        """Publish an event to all of the tenant's receivers; returns its position."""
+        subject = self._names.publish_event(tenant, TYPE)
+        return stored(await self._js.publish(subject, body(self._plan.size)))
+
+    async def _routed(self, node: LocalNode, tenant: str, position: int) -> None:
+        """Return when all copies are stored of the tenant's events up to there: when these are acked."""
+        consumer = self._names.route_consumer(partition_of(tenant, self._shards))
+        moved_at, floor = time.monotonic(), -1
+        while floor < position:
+            node.check()
+            info, before = await self._js.consumer_info(self._names.events, consumer), floor
+            floor = info.ack_floor if info else floor
+            if floor > before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > STALLED_S:
+                raise click.ClickException(f"no event was routed for {STALLED_S:g} s; see {node.log}")
+            await asyncio.sleep(LOOK_S)
+
+    # ---- what is measured
+
+    async def _route(self, node: LocalNode, tenant: str) -> Routed:
+        """All events of the plan at once, until the last copy is stored; then until all have arrived."""
+        count, used = self._plan.events * self._plan.receivers, usage(node.pid)
+        await self._sink.forget()
+        began_at = time.monotonic()
+        positions = await asyncio.gather(*(self._announce(tenant) for _ in range(self._plan.events)))
+        await self._routed(node, tenant, max(positions))
+        took_s, now_used = time.monotonic() - began_at, usage(node.pid)
+        if tenant == LIVE:
+            await self._arrived(node, count)
+        if used is None or now_used is None:
+            return Routed(count / took_s, None, None)
+        return Routed(count / took_s, (now_used.cpu_s - used.cpu_s) / count * 1e6, now_used.memory_mb)
+
+    async def _arrived(self, node: LocalNode, count: int) -> None:
+        while await self._sink.count() < count:
+            node.check()
+            await asyncio.sleep(LOOK_S)
+
+    async def _beside(self, node: LocalNode) -> tuple[Report, Report, float]:
+        """How late the neighbours' events come, alone and beside the wide one, and how long that takes."""
+        plan = self._plan
+        await self._neighbours_for(node, 1.0)  # Connections are made, actors opened.
+        alone = await self._neighbours_for(node, plan.timed_s)
+        steady = asyncio.ensure_future(self._neighbours_for(node, plan.timed_s))
+        await asyncio.sleep(plan.timed_s / 10)
+        began_at = time.monotonic()
+        await self._routed(node, WIDE, await self._announce(WIDE))
+        took_s = time.monotonic() - began_at
+        return alone, await steady, took_s
+
+    async def _neighbours_for(self, node: LocalNode, time_s: float) -> Report:
+        """Publish for one neighbour after the other for so long, and say how it all arrived."""
+        await self._sink.forget()
+        count, until = 0, time.monotonic() + time_s
+        async with asyncio.TaskGroup() as publishing:
+            while time.monotonic() < until:
+                publishing.create_task(self._announce(self._neighbours[count % NEIGHBOURS]))
+                count += 1
+                await asyncio.sleep(NEIGHBOURS_EVERY_S)
+        await self._arrived(node, count)
+        return await self._sink.report()
+
+    # ---- bare clients
+
+    async def _bare_server(self) -> float:
+        """Copies a second that the server takes where so many are under way in one pipeline."""
+        wire, room = self._js.wire, asyncio.Semaphore(UNDER_WAY_MAX)
+
+        def on_answer(message: Message) -> None:
+            stored(publish_answer(message))
+            room.release()
+
+        inbox = wire.new_inbox()
+        subscription = await wire.subscribe(inbox, on_answer)
+        began_at = time.monotonic()
+        for subject, copy, headers in self._copies():
+            await room.acquire()
+            await wire.publish(subject, copy, inbox, headers)
+        for _ in range(UNDER_WAY_MAX):
+            await room.acquire()
+        took_s = time.monotonic() - began_at
+        await subscription.unsubscribe()
+        return self._plan.copies / took_s
+
+    async def _bare_lanes(self) -> float:
+        """Copies a second of a client with as many lanes as the router serves, and nothing else to do."""
+        copies = self._copies()
+
+        async def send() -> None:
+            for subject, copy, headers in copies:
+                stored(await self._js.publish(subject, copy, headers))
+
+        began_at = time.monotonic()
+        await asyncio.gather(*(send() for _ in range(SENDERS)))
+        return self._plan.copies / (time.monotonic() - began_at)
+
+    def _copies(self) -> Iterator[tuple[str, bytes, dict[str, str]]]:
+        """As many as the plan has, each as the router publishes it: subject, body, headers."""
+        event = published_event(1, time.time(), f"{BARE}.{TYPE}", None, body(self._plan.size))
+        for number in range(self._plan.copies):
+            subject = self._names.publish_to(f"{BARE}.r{number % self._plan.receivers}")
+            yield subject, event.body, copy_headers(event)
+
+    # ---- what came of it
+
+    async def _judge(self, tenant: str) -> Judgement:
+        """Each receiver must have each event once, in the order of the stream."""
+        sources: defaultdict[str, list[int]] = defaultdict(list)
+        async for message in self._stored(tenant):
+            sources[message.subject].append(int(message.headers[SOURCE]))
+        each = [Judgement.of(found) for found in sources.values()]
+        wanted = self._plan.events * self._plan.receivers
+        return Judgement(
+            lost=wanted - sum(len(set(found)) for found in sources.values()),
+            repeats=sum(one.repeats for one in each), disordered=sum(one.disordered for one in each),
+        )  # fmt: skip
+
+    async def _stored(self, tenant: str) -> AsyncIterator[StoredMessage]:
+        subject, at, pending = self._names.deliveries_to(f"{tenant}.*"), 0, 1
+        while pending:
+            page = await self._js.read(self._names.deliveries, subject, at + 1)
+            for message in page.messages:
+                yield message
+                at = message.sequence
+            pending = page.pending
+
+
+def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
+    """So many tenants that share no partition with that one."""
+    names = (f"neighbour{number}" for number in itertools.count())
+    others = (each for each in names if partition_of(each, partitions) != partition_of(tenant, partitions))
+    return list(itertools.islice(others, count))
+
+
+async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
+    """Run the bench in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
+        directory = Path(name)
+        async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
+            wire = await connect(ConnectOptions(servers=(server.url,)))
+            js = JetStream(wire)
+            await js.start()
+            try:
+                await setup(js, Settings())
+                return await Bench(plan, directory, js, sink, tell).run(server.url)
+            finally:
+                await js.stop()
+                await wire.close()
