@@ -320,6 +320,13 @@ class Host:
             self._needed = self.needs.lowest(self._confirmed_floor, states)
         return self._needed
 
+    def evict(self, below: int) -> None:
+        """There is no room for what waits below that position: it becomes dead letters."""
+        for shell in list(self.shells.values()):
+            needed = shell.state.needed_position if shell.loaded else None
+            if needed is not None and needed < below:
+                shell.give_up_to(below - 1, "evicted")
+
     async def _sweep(self) -> None:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
         while not self.stopped:

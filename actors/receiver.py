@@ -34,7 +34,7 @@ from actors import facts as f
 from actors.backoff import backoff_s
 from actors.bucket import Limit, next_token_at, refill, take, under
 from actors.event import Event
-from actors.giving_up import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
+from actors.giving_up import BURIALS_MAX, NEVER, evicted, given_up_at, hopeless, next_to_go
 from actors.ids import fraction, stable_hash
 from actors.numbering import Numbered, is_repeat, move, number, resize, with_number
 from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
@@ -358,7 +358,7 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     if state.burials and not view.burying and not view.unconfirmed:
         return c.Bury(state.burials)
     if policy is None:
-        return _step_without_policy(state, view)
+        return evicted(state, view) or _step_without_policy(state, view)
     if not state.opened:
         return c.Begin()
     if view.removal > state.removal:

@@ -6,7 +6,8 @@ The owner of shard 0 purges, for all. Every node sees to it that its shards hold
   appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
   the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
-  looked up where its oldest waiting event really lies.
+  looked up where its oldest waiting event really lies;
+- where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record.
 """
 
 import asyncio
@@ -16,11 +17,14 @@ from collections.abc import Mapping
 
 from actors.errors import AngariumError
 from angarium.shard import Shard, Surroundings
+from streams.answers import StreamInfo
 from streams.errors import ApiError, Unavailable
-from streams.purge import purge_deliveries, purge_events, purge_journal
+from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
 from streams.repeat import stream_info
 
 EVERY_S = 10.0
+HURRIED_S = 2.0
+"""The same while room is short."""
 LAG = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
 LOOKS_MAX = 16
@@ -54,15 +58,17 @@ class Upkeep:
         self._owned = owned
         self._deliveries = Ends()
         self._events = Ends()
+        self._short = False
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(HURRIED_S if self._short else EVERY_S)
             try:
-                await self._look_after_shards()
+                deliveries = await self._look_after_shards()
+                self._short = is_short(deliveries)
                 if self._keeps_the_house():
-                    await self._purge()
+                    await self._purge(deliveries)
             except (Unavailable, ApiError, AngariumError) as error:
                 log.warning("upkeep.failed", extra={"why": str(error)})
 
@@ -72,13 +78,20 @@ class Upkeep:
     def _keeps_the_house(self) -> bool:
         return any(shard.number == 0 for shard in self._working())
 
-    async def _look_after_shards(self) -> None:
-        around = self._around
-        end = (await stream_info(around.js, around.names.journal)).last
+    async def _look_after_shards(self) -> StreamInfo:
+        js, names = self._around.js, self._around.names
+        journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
+        evicted_end = eviction_end(deliveries)
+        if evicted_end:
+            full = {"stream": deliveries.name, "below": evicted_end}
+            log.warning("storage.full", extra=full)
         for shard in self._working():
-            if end - shard.journal.sequence > LAG * self._shards:
+            if journal.last - shard.journal.sequence > LAG * self._shards:
                 shard.journal.show_life()
+            if evicted_end:
+                shard.host.evict(evicted_end)
             await self._find_oldest(shard)
+        return deliveries
 
     async def _find_oldest(self, shard: Shard) -> None:
         js, names, host = self._around.js, self._around.names, shard.host
@@ -92,11 +105,10 @@ class Upkeep:
                 return
             host.needs.found(needed.receiver, message.sequence)
 
-    async def _purge(self) -> None:
+    async def _purge(self, deliveries: StreamInfo) -> None:
         around, now = self._around, asyncio.get_running_loop().time()
         js, names, keep_since = around.js, around.names, around.time.wall() - around.replay_keep_s
         await purge_journal(js, names, self._shards)
-        deliveries = await stream_info(js, names.deliveries)
         settled_end = self._deliveries.settled(now, deliveries.last)
         await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)
         events = await stream_info(js, names.events)

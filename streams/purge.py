@@ -24,6 +24,9 @@ JOURNAL_SHARE = 0.5
 WINDOW_SHARE = 0.8
 """Deliveries and events that nobody needs are kept for replays, up to this part of the room."""
 
+SPARE_SHARE = 0.05
+"""Where less than this part of the room is free, the oldest that waits is given up, until twice that is."""
+
 PURGED_PART = 100
 """A purge takes one part of so many at least."""
 
@@ -47,7 +50,7 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
     else owned the shard. Raises what reading does.
     """
     info = await stream_info(js, names.journal)
-    enough = surplus_end(info, JOURNAL_SHARE)
+    enough = surplus_end(info, JOURNAL_SHARE * info.max_bytes)
     if enough <= info.first:
         return None
     held = await journal_held(js, names, shards, info)
@@ -144,22 +147,48 @@ async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -
     if not info.messages:
         return 0
     kept = await until_answered(lambda: js.first_since(info.name, ">", keep_since))
-    return max(info.last + 1 if kept is None else kept.sequence, surplus_end(info, WINDOW_SHARE))
+    return max(info.last + 1 if kept is None else kept.sequence, surplus_end(info, _window(info)))
 
 
 async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
     """Purge, if it is worth it: that is a part of the stream, or anything where room is short."""
-    short = surplus_end(info, WINDOW_SHARE) > info.first
-    if below - info.first > (0 if short else (info.last - info.first) // PURGED_PART):
+    if below - info.first > (0 if is_short(info) else (info.last - info.first) // PURGED_PART):
         await js.purge(info.name, below)
 
 
-def surplus_end(info: StreamInfo, share: float) -> int:
-    """The place below which about as much lies as the stream holds beyond that share of its room.
+def eviction_end(deliveries: StreamInfo) -> int:
+    """The place below which nothing may wait any more, since the stream is full; 0 while it is not.
+
+    Everybody who looks finds the same, and again until something is purged, so that nobody has to be told.
+    Where more than that lies below the horizon, nobody waits there, and nobody is given up.
+    """
+    spare = _spare(deliveries)
+    full = 0 < deliveries.max_bytes < deliveries.bytes + spare
+    return surplus_end(deliveries, deliveries.max_bytes - 2 * spare) if full else 0
+
+
+def is_short(info: StreamInfo) -> bool:
+    """Whether there is no room for what nobody needs."""
+    return info.max_bytes > 0 and _window(info) < info.bytes
+
+
+def _window(info: StreamInfo) -> float:
+    """How much of the stream may be what nobody needs: less than makes it full."""
+    return min(WINDOW_SHARE * info.max_bytes, info.max_bytes - 3 * _spare(info))
+
+
+def _spare(info: StreamInfo) -> float:
+    """How much is kept free: enough for the largest message, or the stream could be full and not seem so."""
+    largest: int = info.config["max_msg_size"]
+    return max(SPARE_SHARE * info.max_bytes, min(largest, info.max_bytes / 3))
+
+
+def surplus_end(info: StreamInfo, room: float) -> int:
+    """The place below which about as much lies as the stream holds beyond that room, in bytes.
 
     It takes all messages for equally large; the next look corrects that.
     """
-    surplus = info.bytes - share * info.max_bytes
+    surplus = info.bytes - room
     if info.max_bytes <= 0 or surplus <= 0:
         return 0
     return info.first + round((info.last + 1 - info.first) * surplus / info.bytes)

@@ -12,6 +12,7 @@ from angarium.console import sizing
 from angarium.settings import Settings
 from streams.errors import ApiError, ConnectError, SetupError, Unavailable
 from streams.jetstream import JetStream
+from streams.purge import is_short
 from streams.receivers import Receivers
 from streams.repeat import stream_info
 from streams.setup import check
@@ -100,7 +101,7 @@ async def _room(js: JetStream, of: Installation, name: str) -> Finding:
         text += f" of {quantities.bytes_text(info.max_bytes)}"
     if info.messages:
         text += f"; {await sizing.holder(js, of, info)}"
-    if sizing.is_full(info):
+    if is_short(info):
         return _ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
     return _well("storage", text)
 

@@ -10,7 +10,6 @@ from streams.purge import deliveries_held, events_held, journal_held
 from streams.repeat import stream_info
 from streams.topology import Settings as Installation
 
-FULL = 0.8
 EVENT_BYTES = 1200
 """An event of 1 KiB with its subject and headers, for an idea of what a room takes."""
 DAY_S = 86_400
@@ -53,11 +52,6 @@ def lines(rooms: list[Room]) -> list[str]:
 
 def _room(max_bytes: int) -> str:
     return "no limit" if max_bytes <= 0 else quantities.bytes_text(max_bytes)
-
-
-def is_full(info: StreamInfo) -> bool:
-    """Whether the room is short: from here on nothing is kept for replays."""
-    return 0 < FULL * info.max_bytes < info.bytes
 
 
 async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:

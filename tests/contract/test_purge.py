@@ -14,6 +14,8 @@ from streams.partitions import partition_of
 from streams.purge import (
     Held,
     deliveries_held,
+    eviction_end,
+    is_short,
     purge_deliveries,
     purge_events,
     purge_journal,
@@ -305,8 +307,21 @@ async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, n
     for _ in range(10):
         await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
     info = await stream_info(js, names.deliveries)
-    assert surplus_end(info, 1.0) == 0
+    assert surplus_end(info, info.bytes) == 0
     assert surplus_end(info, 0.0) == 11
-    assert surplus_end(info, info.bytes / info.max_bytes / 2) == 6
+    assert surplus_end(info, info.bytes / 2) == 6
     unlimited = await js.stream_update(info.config | {"max_bytes": -1})
     assert surplus_end(unlimited, 0.0) == 0
+
+
+async def test_eviction_begins_where_a_message_might_not_fit(js: JetStream, names: Names) -> None:
+    """And after all that nobody needs has gone."""
+    for _ in range(10):
+        await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
+    info = await stream_info(js, names.deliveries)
+    for max_bytes, short, end in (
+        (400 * info.bytes, False, 0), (2 * info.bytes, True, 0), (info.bytes * 3 // 2 + 1, True, 0),
+        (info.bytes * 6 // 5, True, 7), (-1, False, 0),
+    ):  # fmt: skip
+        room = await js.stream_update(info.config | {"max_bytes": max_bytes})
+        assert (is_short(room), eviction_end(room)) == (short, end)

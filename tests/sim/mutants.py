@@ -5,7 +5,7 @@ survives means that a checker is blind, or that a rule is not needed.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,17 +19,15 @@ from actors.event import Event
 from actors.facts import Claimed
 from actors.host import Host
 from actors.ids import dedup_key
-from actors.needs import Needed, Needs
 from actors.numbering import is_repeat
 from actors.policy import Policy
 from actors.receiver import OPEN_MAX, next_step
 from actors.shell import Shell
 from actors.state import Open, State
 from angarium.shard import Shard
-from streams import claim, journal, purge, reader, recovery
-from streams.answers import Put, StoredMessage, StreamInfo
+from streams import claim, journal, reader, recovery
+from streams.answers import Put, StoredMessage
 from streams.backlog import Backlog
-from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.claim import Claim, Lost, Owner
 from streams.envelope import Flush, decode_flush
 from streams.fence import Appended, Overtaken, append
@@ -39,7 +37,6 @@ from streams.lanes import Lanes
 from streams.lease import MARGIN_S, Lease
 from streams.members import Members
 from streams.pull import rewind
-from streams.purge import Held
 from streams.repeat import until_answered
 from streams.router import Router
 from streams.snapshots import Snapshots
@@ -48,6 +45,7 @@ from tests.sim.backlog_mutants import BACKLOG_MUTANTS
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios import ownership, rates, reading, routing, width
+from tests.sim.storage_mutants import STORAGE_MUTANTS
 
 # ---- acks and the floor
 
@@ -256,36 +254,6 @@ async def _page_of_any_replica(
     return (await backlog._js.read(backlog._stream, subject, after + 1, count_max)).messages
 
 
-# ---- the purge
-
-_read_checkpoint = read_checkpoint
-
-
-async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
-    found = await _read_checkpoint(js, names, shard)
-    return found and replace(found, sequence=_FAR)
-
-
-async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> Held:
-    checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
-    return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
-
-
-_lowest = Needs.lowest
-
-
-def _needed_but_parked(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
-    return _lowest(needs, floor, [replace(state, parked=False) for state in states])
-
-
-def _needed_but_burials(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
-    return _lowest(needs, floor, [replace(state, burials=()) for state in states])
-
-
-def _needed_live(host: Host) -> Needed:
-    return _lowest(host.needs, host.bindings.received, [shell.state for shell in host.shells.values()])
-
-
 # ---- the bucket
 
 
@@ -421,16 +389,6 @@ ALL = [
            _unhurried(facts.WindowSet),
            numbers.window_set_is_lost),
     Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
-    Mutant("purged-beyond-the-checkpoint", "the journal keeps what lies behind each checkpoint",
-           ((purge, "read_checkpoint", _checkpoint_to_the_end),)),
-    Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
-           ((purge, "journal_held", _last_is_far),)),
-    Mutant("parked-not-needed", "what parked actors wait for is needed",
-           ((Needs, "lowest", _needed_but_parked),)),
-    Mutant("burials-not-needed", "what is owed a burial is needed",
-           ((Needs, "lowest", _needed_but_burials),)),
-    Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
-           ((Host, "needed", _needed_live),)),
     Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((shell, "inherit", _inherited),),
@@ -457,5 +415,5 @@ ALL = [
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
-ALL += BACKLOG_MUTANTS
+ALL += BACKLOG_MUTANTS + STORAGE_MUTANTS
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -9,7 +9,7 @@ from tests.sim.world import World
 class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
     goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
-    intervals."""
+    intervals. `room`: bytes that the deliveries may take, where it is not what `setup` gives them."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -22,6 +22,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     snapshot_every_s: float = 5.0
     idle_s: float = 60.0
     upkeep_every_s: float = 60.0
+    room: int = 0
 
 
 def drawn(world: World) -> Plan:
@@ -41,4 +42,5 @@ def drawn(world: World) -> Plan:
         snapshot_every_s=chance.choice((0.3, 2.0, 5.0)),
         idle_s=chance.choice((0.5, 3.0, 60.0)),
         upkeep_every_s=chance.choice((0.3, 1.0, 3.0)),
+        room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
     )

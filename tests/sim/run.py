@@ -20,6 +20,7 @@ from angarium.app import member
 from angarium.settings import Settings
 from streams import purge, topology
 from streams.jetstream import JetStream
+from streams.repeat import stream_info
 from streams.setup import setup
 from streams.topology import Names
 from tests.sim.announcing import Announcing
@@ -161,6 +162,9 @@ class Run:
         js = JetStream(wire)
         await js.start()
         await setup(js, topology.Settings(shards=self.plan.shards))
+        if self.plan.room:
+            deliveries = await stream_info(js, self.names.deliveries)
+            await js.stream_update(deliveries.config | {"max_bytes": self.plan.room})
         await js.stop()
         await wire.close()
         for stream in self.server.streams.values():
@@ -240,6 +244,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "IDLE_S", plan.idle_s),
             (upkeep, "EVERY_S", plan.upkeep_every_s),
+            (upkeep, "HURRIED_S", plan.upkeep_every_s),
             (upkeep, "LAG", 2),
             (upkeep, "SETTLED_S", plan.upkeep_every_s),
             (purge, "JOURNAL_SHARE", 0.0),

@@ -7,9 +7,10 @@ import pytest
 from actors import facts as f
 from actors.ping import Refusal
 from actors.policy import Policy, Retry
+from actors.ports import Invalid
 from actors.skipping import skip
 from tests.unit.machine import NOW, answer, policy
-from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed, strict
+from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, relaxed, strict
 
 HOUR = Retry(max_age_s=3600)
 
@@ -169,6 +170,42 @@ async def test_everything_up_to_a_line_goes(order: str) -> None:
     reads = world.stream.reads
     await world.pass_time(60)
     assert world.stream.reads == reads
+
+
+@in_virtual_time
+async def test_nobody_who_waits_below_a_place_stays_there_for_want_of_room() -> None:
+    world = ShardWorld(policy(paused=True))
+    world.policies.leader["acme.bad"] = Invalid(problems=("url: missing",))
+    world.policies.known["acme.good"] = policy()
+    for receiver in ("acme.good", "acme.bad", RECEIVER) * 100:
+        world.publish(receiver=receiver)
+    await world.pass_time(10)
+    assert world.host.needed().position == 1
+    world.host.evict(151)
+    await world.until(lambda: len(world.graveyard.buried) == 100)
+    await world.pass_time(10)
+    assert {each.reason for each in world.graveyard.buried} == {"evicted"}
+    assert sorted(each.position for each in world.graveyard.buried) == [
+        each for each in range(1, 151) if each % 3 != 1
+    ]
+    assert world.host.needed().position > 149
+
+
+@in_virtual_time
+async def test_a_receiver_that_lost_its_configuration_gives_way_with_its_numbers() -> None:
+    world = strict(paused=True)
+    world.publish(30)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
+    del world.policies.known[RECEIVER]
+    world.host.configured(RECEIVER, None)
+    await world.pass_time(1)
+    world.host.evict(11)
+    await world.until(lambda: len(world.graveyard.buried) == 10)
+    assert letters(world) == [(number, "evicted") for number in range(1, 11)]
+    world.put(policy())
+    await world.until_settled(20)
+    assert world.sender.numbers[0] == 11
 
 
 # ---- skip

@@ -4,7 +4,7 @@ Seeds may take long to come across them. Each passes with the product as it is, 
 out (`tests.sim.mutants` says which).
 """
 
-from tests.sim.scenarios import backlogs, numbering, ownership, rates, reading, routing, width
+from tests.sim.scenarios import backlogs, numbering, ownership, rates, reading, routing, storage, width
 
 ALL = (
     ownership.zombie_with_a_renewed_lease, ownership.first_heartbeat_slept_through,
@@ -16,5 +16,6 @@ ALL = (
     routing.routed_again_beyond_the_window, routing.subscription_that_no_replica_shows,
     rates.ping_before_a_crash, rates.burst_before_a_crash, rates.owner_key_is_deleted,
     backlogs.put_again_at_once, backlogs.forgotten_by_a_lagging_replica, backlogs.forgetting_is_lost,
+    storage.full_of_what_nobody_takes,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
 )  # fmt: skip

@@ -1,0 +1,104 @@
+"""A stream that is full: those who take nothing hold it, and give way on record; nobody else suffers."""
+
+import asyncio
+from itertools import cycle
+
+import msgspec
+import pytest
+
+from actors.outcome import Answered, Failed, Outcome
+from actors.ports import Attempt
+from angarium.app import member
+from angarium.settings import Settings
+from streams.answers import Refused, Stored
+from streams.clock import SystemTime
+from streams.graveyard import REASON
+from streams.jetstream import JetStream
+from streams.messages import ID
+from streams.topology import Names
+from streams.wire import Wire
+from tests.contract.installation import SHARDS, install
+from tests.contract.waiting import until
+
+ROOM = 192 << 10
+"""Some 90 events."""
+EVENTS = 240
+STREAM_FULL = 10077
+
+DOWN, PAUSED, UNUSABLE, HEALTHY = "acme.down", "acme.paused", "acme.unusable", "acme.healthy"
+CONFIGURATIONS = {
+    DOWN: {"url": "https://example.com/", "retry": {"base_s": 3000.0, "cap_s": 3600.0}},
+    PAUSED: {"url": "https://example.com/", "paused": True},
+    UNUSABLE: {"url": 7},
+    HEALTHY: {"url": "https://example.com/"},
+}
+
+
+class Sender:
+    """One receiver takes what comes; of the others nobody is there."""
+
+    def __init__(self) -> None:
+        self.delivered: list[str] = []
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        if attempt.receiver != HEALTHY:
+            return Failed(error="connect", detail="nobody is there", latency_ms=1.0)
+        self.delivered.append(attempt.event.id)
+        return Answered(status=200, latency_ms=1.0)
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
+    """An installation with little room for deliveries, and nodes that look after it all the time."""
+    for interval in ("upkeep.EVERY_S", "upkeep.HURRIED_S", "upkeep.SETTLED_S", "shard.SNAPSHOT_EVERY_S"):
+        monkeypatch.setattr(f"angarium.{interval}", 0.05)
+    for interval in ("UNACKED_MAX_S", "SWEEP_S"):
+        monkeypatch.setattr(f"actors.host.{interval}", 0.05)
+    names = await install(js, prefix)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_bytes": ROOM})
+    for receiver, configuration in CONFIGURATIONS.items():
+        await js.publish(names.receiver(receiver), msgspec.json.encode(configuration))
+    return names
+
+
+async def publish(js: JetStream, names: Names, receiver: str, id_: str) -> int:
+    """Publish until it is accepted, as a producer does who is refused; returns how often that was."""
+    refused = 0
+    while True:
+        match await js.publish(names.publish_to(receiver), b"x" * 2000, {ID: id_}):
+            case Stored():
+                return refused
+            case Refused(code=code):
+                assert code == STREAM_FULL
+                refused += 1
+                await asyncio.sleep(0.02)
+
+
+async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
+    messages = (await js.read(stream, subject, 1, batch=EVENTS)).messages
+    assert all(each.headers.get(REASON, "evicted") == "evicted" for each in messages)
+    return [each.headers[ID] for each in messages]
+
+
+async def test_who_takes_nothing_gives_way_on_record(wire: Wire, js: JetStream, names: Names) -> None:
+    sender = Sender()
+    settings = Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
+    accepted: dict[str, list[str]] = {receiver: [] for receiver in CONFIGURATIONS}
+    async with member(wire, settings, SystemTime(), sender) as node:
+        await node.until_ready()
+        refused = 0
+        for number, receiver in zip(range(EVENTS), cycle(CONFIGURATIONS)):
+            async with asyncio.timeout(10):
+                refused += await publish(js, names, receiver, f"e{number}")
+            accepted[receiver].append(f"e{number}")
+        await until(lambda: len(sender.delivered) == len(accepted[HEALTHY]))
+    assert refused
+    assert sender.delivered == accepted.pop(HEALTHY)
+    for receiver, published in accepted.items():
+        evicted = await ids(js, names.dead_letters, names.dead(receiver))
+        waiting = await ids(js, names.deliveries, names.deliveries_to(receiver))
+        assert 10 < len(evicted) < len(published)
+        assert evicted == published[: len(evicted)]
+        assert set(published[len(evicted) :]) <= set(waiting)
