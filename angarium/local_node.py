@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 from actors.errors import AngariumError
 from angarium.settings import VARIABLES
@@ -52,9 +53,10 @@ class LocalNode:
             "".join(f"{name} = {json.dumps(value)}\n" for name, value in self._settings.items())
         )
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
         command = [sys.executable, *self._python, "-m", "angarium", "node", "--config", str(self._config)]
-        self._child = await Child.spawn(command, log=self.log, grace_s=STOP_S, inherit=[], environ=clean)
+        self._child = await Child.spawn(
+            command, log=self.log, grace_s=STOP_S, inherit=[], environ=_clean_environment()
+        )
 
     async def until_ready(self) -> None:
         """Return once it owns every shard. Raises NodeFailed."""
@@ -65,6 +67,17 @@ class LocalNode:
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             raise NodeFailed(f"the node was not ready within {READY_S:.0f} s; see {self.log}") from None
+
+    async def command(self, *arguments: str) -> str:
+        """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
+        command = [sys.executable, "-m", "angarium", *arguments, "--config", str(self._config)]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=_clean_environment()
+        )
+        said, complained = await process.communicate()
+        if process.returncode:
+            raise NodeFailed(f"{' '.join(arguments)}: {complained.decode().strip()}")
+        return said.decode().strip()
 
     def check(self) -> None:
         """Raises NodeFailed where the node that was started has ended by itself."""
@@ -99,3 +112,7 @@ class LocalNode:
         if self._child is not None:
             await self._child.stop()
             self._child = None
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}

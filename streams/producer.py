@@ -20,9 +20,9 @@ class Producer:
     def __init__(self, js: JetStreamContext) -> None:
         self._js = js
 
-    async def publish(self, subject: str, body: bytes, *, event_id: str, event_type: str) -> int:
+    async def publish(self, subject: str, body: bytes, *, event_id: str) -> int:
         """Publish an event and return the sequence under which it is stored. Raises Unavailable."""
-        headers = {"Nats-Msg-Id": event_id, "Angarium-Type": event_type}
+        headers = {"Nats-Msg-Id": event_id}
         try:
             return (await self._js.publish(subject, body, headers=headers)).seq
         except nats.errors.Error as error:

@@ -12,11 +12,12 @@ from angarium.console.looping import run_long
 )
 @click.option("--json", "as_json", is_flag=True, help="The verdict in JSON, and nothing else.")
 def demo(as_json: bool) -> None:
-    """Deliver some hundred real payloads to four receivers while the node is killed, and judge what came.
+    """Deliver some hundred real payloads to six receivers while the node is killed, and judge what came.
 
-    One receiver is healthy, one limited to 20 requests a second, one flaky, one dead for the first seconds.
-    The node is killed with -9 half-way and started again. At the end the receivers' own records are judged,
-    each promise by itself. Ends with 1 if one was broken; takes less than a minute.
+    One receiver is healthy, one limited to 20 requests a second, one flaky, one dead for the first seconds,
+    one slow and in relaxed order, one rejects what then is redriven. Each event goes to all that subscribe
+    to its type. The node is killed with -9 half-way and started again. At the end the receivers' own records
+    are judged, each promise by itself. Ends with 1 if one was broken; takes less than a minute.
     """
     from msgspec import to_builtins
 

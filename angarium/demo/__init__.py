@@ -1,1 +1,1 @@
-"""`angarium demo`: four receivers, a node that is killed, and a verdict from the receivers' own records."""
+"""`angarium demo`: six receivers, a node that is killed, and a verdict from the receivers' own records."""

@@ -1,4 +1,4 @@
-"""The four receivers of the demo: how each behaves, and the server that writes down what comes.
+"""The receivers of the demo: how each behaves, and the server that writes down what comes.
 
 They live in the demo's own process, so that their records need no way back to it. A server binds its port
 when it is made and listens from `open` on: before that, whoever connects is refused, as by a machine that is
@@ -32,29 +32,51 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 """Secret, body and headers of a request to what is wrong with them by Standard Webhooks; empty: nothing."""
 
 
+class Request(Struct, frozen=True):
+    """What a manner may go by: the nth request, from 1 on, and whether the receiver was mended meanwhile."""
+
+    number: int
+    event_type: str
+    attempt: int
+    mended: bool
+
+
 class Role(Struct, frozen=True, kw_only=True):
     """How a receiver behaves.
 
-    `manner` answers its nth request, from 1 on; `config` stands beside its URL and secret; one that is `late`
-    listens only after the first seconds.
+    `manner` answers a request; `events` are the types it subscribes to; `config` stands beside them, its URL
+    and its secret. One that is `late` listens only after the first seconds. What is `rejected` is sent once
+    more when the receiver was mended.
     """
 
     name: str
     about: str
-    manner: Callable[[int], Reply | Reset]
-    events: int
+    manner: Callable[[Request], Reply | Reset]
+    events: tuple[str, ...] = ("github.>",)
     config: dict[str, Any]
     limit: Limit | None = None
     late: bool = False
+    rejected: str = ""
+
+    def wants(self, event_type: str) -> bool:
+        """Whether an event is for it: the demo's own reading of `events`, since the router's is on trial."""
+        words = event_type.split(".")
+        return any(_matches(pattern.split("."), words) for pattern in self.events)
 
 
-def _well(_: int) -> Reply:
+def _matches(pattern: list[str], words: list[str]) -> bool:
+    if pattern[-1] == ">":
+        pattern, words = pattern[:-1], words[: len(pattern) - 1]
+    return len(pattern) == len(words) and all(p in ("*", w) for p, w in zip(pattern, words, strict=True))
+
+
+def _well(_: Request) -> Reply:
     return Reply()
 
 
-def _badly(number: int) -> Reply | Reset:
+def _badly(request: Request) -> Reply | Reset:
     """Two resets in a row, since the first, on a kept connection, is tried again within the same attempt."""
-    match number % 29:
+    match request.number % 29:
         case 4 | 17:
             return Reply(status=503)
         case 9 | 10:
@@ -65,20 +87,46 @@ def _badly(number: int) -> Reply | Reset:
             return Reply()
 
 
+def _slowly(request: Request) -> Reply:
+    """One type of event fails again and again."""
+    stubborn = request.event_type == STUBBORN and request.attempt < STUBBORN_ATTEMPTS
+    return Reply(status=503 if stubborn else 200, delay_s=SLOW_S)
+
+
+def _pickily(request: Request) -> Reply:
+    return Reply(status=422 if request.event_type == PING and not request.mended else 200)
+
+
+PING = "github.ping"
+STUBBORN = "github.public"
+STUBBORN_ATTEMPTS = 5
+SLOW_S = 0.1
+REJECTED_ATTEMPTS = 3
+
 CAST = (
-    Role(name="healthy", about="answers at once", manner=_well, events=160, config={}),
+    Role(name="healthy", about="answers at once", manner=_well, config={}),
     Role(
-        name="limited", about="20/s, burst 5", manner=_well, events=240,
+        name="limited", about="20/s, burst 5", manner=_well, events=("github.*.*",),
         config={"rate": {"limit": RATE.limit, "per": RATE.per, "burst": RATE.burst}},
         limit=Limit(RATE.per_second, RATE.burst_max),
     ),
     Role(
-        name="flaky", about="503, 429, resets", manner=_badly, events=120,
+        name="flaky", about="503, 429, resets", manner=_badly,
+        events=("github.*.created", "github.*.deleted", "github.*.added"),
         config={"retry": {"base_s": 0.1, "cap_s": 1}},
     ),
     Role(
-        name="dead", about="dead at first", manner=_well, events=120, late=True,
+        name="dead", about="dead at first", manner=_well, late=True,
+        events=("github.*.created", "github.*.removed", "github.*.edited"),
         config={"retry": {"base_s": 0.25, "cap_s": 1}},
+    ),
+    Role(
+        name="relaxed", about="slow, 8 at a time", manner=_slowly,
+        config={"order": "relaxed", "concurrency": 8, "retry": {"base_s": 0.2, "cap_s": 1}},
+    ),
+    Role(
+        name="picky", about="rejects pings", manner=_pickily, events=(PING, "github.team.*"), rejected=PING,
+        config={"retry": {"base_s": 0.05, "cap_s": 0.2, "rejected_attempts": REJECTED_ATTEMPTS}},
     ),
 )  # fmt: skip
 
@@ -89,8 +137,14 @@ class DemoReceiver:
     def __init__(self, role: Role, check: StandardCheck) -> None:
         self.role = role
         self.id = f"{TENANT}.{role.name}"
-        self.record = Record(name=role.name, limit=role.limit)
+        self.record = Record(
+            name=role.name,
+            limit=role.limit,
+            strict=role.config.get("order") != "relaxed",
+            rejected_attempts=REJECTED_ATTEMPTS if role.rejected else 0,
+        )
         self.listening = False
+        self.mended = False
         self.secret = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
         self._key = parse_secret(self.secret, "secrets")
         self._check = check
@@ -102,7 +156,8 @@ class DemoReceiver:
     def config(self) -> dict[str, Any]:
         """What is put for it."""
         port = self._bound.getsockname()[1]
-        return {"url": f"http://{HOST}:{port}/", "secrets": [self.secret], **self.role.config}
+        url = f"http://{HOST}:{port}/"
+        return {"url": url, "secrets": [self.secret], "events": self.role.events, **self.role.config}
 
     async def open(self) -> None:
         """Begin to listen."""
@@ -116,7 +171,9 @@ class DemoReceiver:
 
     def _answer(self, received: Received) -> Reply | Reset:
         at = time.monotonic()
-        reply = self.role.manner(len(self.record.arrivals) + 1)
+        number, headers = len(self.record.arrivals) + 1, received.headers
+        event_type, attempt = headers.get("angarium-event", ""), _number(headers.get("angarium-attempt"))
+        reply = self.role.manner(Request(number, event_type, attempt, self.mended))
         self.record.arrivals.append(self._arrival(at, received, reply))
         return reply
 
@@ -132,6 +189,7 @@ class DemoReceiver:
             attempt=_number(headers.get("angarium-attempt")),
             digest=hashlib.sha256(body).digest(),
             signature=headers.get("angarium-signature", ""),
+            again=headers.get("angarium-again", ""),
             status=reply.status if isinstance(reply, Reply) else None,
             retry_after_s=RETRY_AFTER_S if throttled else 0,
             problems=(*([by_standard] if by_standard else []), *problems),

@@ -6,10 +6,11 @@ from actors.bucket import Limit
 
 
 class Published(Struct, frozen=True):
-    """An event as its producer knows it: its id, and the SHA-256 of its body."""
+    """An event as its producer knows it: its id, the SHA-256 of its body, its type."""
 
     id: str
     digest: bytes
+    type: str = ""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -17,7 +18,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
     `at` is in seconds by the receiver's own clock, which never jumps. `status` is what was answered, None for
     a connection that was reset; `retry_after_s` what it was told to wait. `problems` say why its signatures
-    must not be trusted.
+    must not be trusted. `again` is set on what was a dead letter.
     """
 
     at: float
@@ -26,6 +27,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     attempt: int
     digest: bytes
     signature: str
+    again: str = ""
     status: int | None = 200
     retry_after_s: float = 0.0
     problems: tuple[str, ...] = ()
@@ -34,15 +36,23 @@ class Arrival(Struct, frozen=True, kw_only=True):
     def accepted(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
+    @property
+    def delivery(self) -> tuple[str, str]:
+        """What has one number for ever: an event, or an event that is sent again."""
+        return self.event_id, self.again
+
 
 class Record(Struct, kw_only=True):
     """All about one receiver, in order: what was published to it, and what came.
 
-    `late_s`: by how much an arrival may have been noted too late, since the process was busy.
+    `strict`: one at a time, in order. What was refused `rejected_attempts` times (0: none is) becomes a dead
+    letter. `late_s`: by how much an arrival may have been noted too late, since the process was busy.
     """
 
     name: str
     limit: Limit | None = None
+    strict: bool = True
+    rejected_attempts: int = 0
     published: list[Published] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     late_s: float = 0.0
@@ -51,6 +61,15 @@ class Record(Struct, kw_only=True):
     def accepted(self) -> set[str]:
         """The ids of the events that were answered with 2xx."""
         return {arrival.event_id for arrival in self.arrivals if arrival.accepted}
+
+    @property
+    def given_up(self) -> set[str]:
+        """The ids of the events that were refused so often that they become dead letters."""
+        return {arrival.event_id for arrival in self.arrivals if self.gives_up(arrival)}
+
+    def gives_up(self, arrival: Arrival) -> bool:
+        """Whether this was the last attempt before the event becomes a dead letter."""
+        return arrival.status == 422 and arrival.attempt == self.rejected_attempts
 
     @property
     def complete(self) -> bool:

@@ -1,4 +1,4 @@
-"""What happens in the demo, in order: NATS, a node, producers, a kill -9 and a restart, the last event.
+"""What happens in the demo, in order: NATS, a node, a producer, a kill -9 and a restart, a redrive.
 
 It decides nothing and judges nothing: it acts, says what it does, and leaves the records to the verdict.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from angarium import payloads
 from angarium.connecting import installation, open_jetstream
-from angarium.demo.receivers import DemoReceiver, Lateness
+from angarium.demo.receivers import TENANT, DemoReceiver, Lateness
 from angarium.demo.records import Published
 from angarium.local_node import LocalNode
 from angarium.settings import Settings
@@ -29,6 +29,7 @@ from streams.setup import setup
 
 TTL_S = 2
 """After such a silence, and half a second, a node counts as dead."""
+EVENTS = 320
 PUBLISHING_S = 8.0
 DEAD_FOR_S = 5.0
 PATIENCE_S = 45.0
@@ -44,11 +45,11 @@ class Scenario:
     ) -> None:
         self.receivers = receivers
         self.node = "not started"
-        self.total = sum(receiver.role.events for receiver in receivers)
         self._directory = directory
         self._tell = tell
         self._started_at = time.monotonic()
         self._half = asyncio.Event()
+        self._url = ""
 
     @property
     def elapsed_s(self) -> float:
@@ -68,6 +69,7 @@ class Scenario:
             stack.callback(watch.cancel)
             server = await stack.enter_async_context(EmbeddedServer(self._directory / "nats", port=0))
             self._say(f"nats-server runs on {server.url}")
+            self._url = server.url
             await self._set_up(server.url)
             node = LocalNode(self._directory, {"nats": [server.url], "ttl_s": TTL_S})
             stack.push_async_callback(node.stop)
@@ -105,28 +107,31 @@ class Scenario:
         self._say(f"{len(self.receivers)} receivers are configured; nobody listens for one of them yet")
 
     async def _act(self, client: Producer, node: LocalNode) -> None:
-        """All at once: publish, kill and restart the node, and let the dead receiver rise."""
+        """All at once: publish, kill and restart the node, and let the dead receiver rise; then redrive."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish(client))
             group.create_task(self._crash(node))
             group.create_task(self._rise())
+        for receiver in self.receivers:
+            if receiver.role.rejected:
+                await self._redrive(receiver, node)
 
     async def _publish(self, client: Producer) -> None:
-        """Publish to all receivers by turns, evenly over `PUBLISHING_S`."""
+        """Publish to whoever subscribes, evenly over `PUBLISHING_S`."""
         samples = cycle(payloads.load())
         started_at = time.monotonic()
-        self._say(f"{self.total} events are being published, by nats-py")
-        for number, receiver in enumerate(_turns(self.receivers), 1):
-            await asyncio.sleep(started_at + number * PUBLISHING_S / self.total - time.monotonic())
+        self._say(f"{EVENTS} events are being published to {TENANT}, by nats-py")
+        for number in range(1, EVENTS + 1):
+            await asyncio.sleep(started_at + number * PUBLISHING_S / EVENTS - time.monotonic())
             sample = next(samples)
-            event = Published(str(uuid.uuid4()), hashlib.sha256(sample.body).digest())
-            receiver.record.published.append(event)
-            await client.publish(
-                f"angarium.deliver.{receiver.id}", sample.body, event_id=event.id, event_type=sample.type
-            )
-            if number == self.total // 2:
+            event = Published(str(uuid.uuid4()), hashlib.sha256(sample.body).digest(), sample.type)
+            for receiver in self.receivers:
+                if receiver.role.wants(sample.type):
+                    receiver.record.published.append(event)
+            await client.publish(f"angarium.events.{TENANT}.{sample.type}", sample.body, event_id=event.id)
+            if number == EVENTS // 2:
                 self._half.set()
-        self._say("everything is published")
+        self._say(f"everything is published: {self.published} deliveries are to be made")
 
     async def _crash(self, node: LocalNode) -> None:
         """kill -9 half-way, and a new process at once, which has to wait until the old one counts as dead."""
@@ -144,6 +149,22 @@ class Scenario:
                 await receiver.open()
                 self._say(f"{receiver.role.name} listens now")
 
+    async def _redrive(self, receiver: DemoReceiver, node: LocalNode) -> None:
+        """Mend what rejects, once all that it rejects lies among the dead letters, and send it again."""
+        wanted = sum(each.type == receiver.role.rejected for each in receiver.record.published)
+        dead = f"angarium.dead.{receiver.id}"
+        settings = Settings(nats=(self._url,))
+        async with open_jetstream(settings) as js:
+            stream = installation(settings).names.dead_letters
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_S - self.elapsed_s):
+                    while (await js.subjects(stream, dead)).get(dead, 0) < wanted:
+                        node.check()
+                        await asyncio.sleep(LOOK_S)
+        receiver.mended = True
+        self._say(f"{receiver.role.name} is mended: angarium dead redrive {receiver.id}")
+        self._say(await node.command("dead", "redrive", receiver.id))
+
     async def _all_settled(self, node: LocalNode) -> None:
         """Return when everything was accepted, or patience is at an end."""
         with suppress(TimeoutError):
@@ -154,13 +175,3 @@ class Scenario:
                 self._say("everything has arrived")
                 return
         self._say("patience is at an end")
-
-
-def _turns(receivers: Sequence[DemoReceiver]) -> list[DemoReceiver]:
-    """Each receiver as often as it gets events, evenly mixed."""
-    turns = [
-        ((number + 0.5) / receiver.role.events, place)
-        for place, receiver in enumerate(receivers)
-        for number in range(receiver.role.events)
-    ]
-    return [receivers[place] for _, place in sorted(turns)]

@@ -63,25 +63,48 @@ def _events(records: Sequence[Record]) -> str:
     return f"{accepted} of {sum(len(record.published) for record in records)} events"
 
 
+def _in_order(records: Sequence[Record]) -> str:
+    return f"{sum(record.strict for record in records)} receivers in strict order"
+
+
 def _misordered(record: Record) -> Iterator[str]:
     """First arrivals come in the order of publishing."""
-    place = {event.id: number for number, event in enumerate(record.published, 1)}
-    highest = 0
-    for arrival in _firsts(record):
-        here = place.get(arrival.event_id, 0)
-        if here < highest:
-            yield f"event {here} came after event {highest}"
-        highest = max(highest, here)
+    if record.strict:
+        yield from _misplaced(record, list(_firsts(record)), "came")
 
 
 def _overtaking(record: Record) -> Iterator[str]:
-    """Number n + 1 starts once n was accepted."""
-    accepted_to = 0
-    for arrival in record.arrivals:
-        if arrival.sequence > accepted_to + 1:
+    """Number n + 1 starts once n was accepted, or given up."""
+    settled_to = 0
+    for arrival in record.arrivals if record.strict else ():
+        if arrival.sequence > settled_to + 1:
             yield f"number {arrival.sequence} came before {arrival.sequence - 1} was accepted"
+        if arrival.accepted or record.gives_up(arrival):
+            settled_to = max(settled_to, arrival.sequence)
+
+
+def _waiting(record: Record) -> Iterator[str]:
+    """In relaxed order, whatever came after an event that fails did not wait for it."""
+    if not record.strict and not _overtook(record):
+        yield "nothing was accepted while an event failed"
+
+
+def _passed(records: Sequence[Record]) -> str:
+    passed = sum(_overtook(record) for record in records if not record.strict)
+    return f"{passed} events passed one that failed"
+
+
+def _overtook(record: Record) -> int:
+    """How many events were accepted between an event's first failure and its acceptance, at most."""
+    failed_at: dict[str, int] = {}
+    accepted, most = 0, 0
+    for arrival in record.arrivals:
         if arrival.accepted:
-            accepted_to = max(accepted_to, arrival.sequence)
+            most = max(most, accepted - failed_at.get(arrival.event_id, accepted))
+            accepted += 1
+        else:
+            failed_at.setdefault(arrival.event_id, accepted)
+    return most
 
 
 # ---- numbers
@@ -96,6 +119,11 @@ def _gaps(record: Record) -> Iterator[str]:
         yield "there were requests without a number"
 
 
+def _misnumbered(record: Record) -> Iterator[str]:
+    """Numbers are given in the order of publishing, whatever the order of arrival."""
+    yield from _misplaced(record, sorted(_firsts(record), key=lambda each: each.sequence), "was numbered")
+
+
 def _highest(records: Sequence[Record]) -> str:
     highest = (max((arrival.sequence for arrival in record.arrivals), default=0) for record in records)
     return ", ".join(f"1 to {number}" if number else "none" for number in highest)
@@ -107,7 +135,7 @@ def _shared_numbers(record: Record) -> Iterator[str]:
 
 
 def _changed_numbers(record: Record) -> Iterator[str]:
-    for _, numbers in _several(record, lambda arrival: arrival.event_id, lambda arrival: arrival.sequence):
+    for _, numbers in _several(record, lambda arrival: arrival.delivery, lambda arrival: arrival.sequence):
         yield f"one event came as {' and '.join(map(str, sorted(numbers)))}"
 
 
@@ -127,6 +155,24 @@ def _accepted_before(record: Record) -> int:
     return count
 
 
+# ---- dead letters
+
+
+def _unredriven(record: Record) -> Iterator[str]:
+    """What was given up comes once more, under a new number, and says what it was."""
+    again = {arrival.event_id for arrival in record.arrivals if arrival.again.startswith("dead-")}
+    if lost := len(record.given_up - again):
+        yield f"{lost} dead letters were never sent again"
+    if strange := len(again - record.given_up):
+        yield f"{strange} events were sent again that were no dead letters"
+    if record.rejected_attempts and not again:
+        yield "there was no dead letter to send again"
+
+
+def _redriven(records: Sequence[Record]) -> str:
+    return f"{sum(len(record.given_up) for record in records)} dead letters"
+
+
 # ---- what came
 
 
@@ -135,7 +181,7 @@ def _changed_content(record: Record) -> Iterator[str]:
     for arrival in record.arrivals:
         if arrival.digest != published.get(arrival.event_id, arrival.digest):
             yield f"the body of number {arrival.sequence} is not what was published"
-    for _, signatures in _several(record, lambda arrival: arrival.event_id, lambda each: each.signature):
+    for _, signatures in _several(record, lambda arrival: arrival.delivery, lambda each: each.signature):
         yield f"one event bore {len(signatures)} different angarium-signatures"
 
 
@@ -218,6 +264,17 @@ def _firsts(record: Record) -> Iterator[Arrival]:
             yield arrival
 
 
+def _misplaced(record: Record, arrivals: Sequence[Arrival], verb: str) -> Iterator[str]:
+    """The arrivals that are not in the order of publishing."""
+    place = {event.id: number for number, event in enumerate(record.published, 1)}
+    highest = 0
+    for arrival in arrivals:
+        here = place.get(arrival.event_id, 0)
+        if here < highest:
+            yield f"event {here} {verb} after event {highest}"
+        highest = max(highest, here)
+
+
 def _several(
     record: Record, key: Callable[[Arrival], K], value: Callable[[Arrival], V]
 ) -> Iterator[tuple[K, set[V]]]:
@@ -230,11 +287,14 @@ def _several(
 
 PROMISES: tuple[tuple[str, Callable[[Sequence[Record]], str], Callable[[Record], Iterator[str]]], ...] = (
     ("everything arrived", _events, _missing),
-    ("in the order of publishing", _events, _misordered),
-    ("the next only after the one before", _requests, _overtaking),
+    ("in the order of publishing", _in_order, _misordered),
+    ("the next only after the one before", _in_order, _overtaking),
+    ("in relaxed order none waits for another", _passed, _waiting),
+    ("numbered in the order of publishing", _events, _misnumbered),
     ("numbers without a gap", _highest, _gaps),
     ("a number names one event for ever", _requests, _shared_numbers),
     ("a repeat bears its old number", _repeated, _changed_numbers),
+    ("dead letters sent again, under new numbers", _redriven, _unredriven),
     ("bodies unchanged on every attempt", _requests, _changed_content),
     ("signatures hold", _requests, _unsigned),
     ("never above burst + rate · t", _rates, _too_many),

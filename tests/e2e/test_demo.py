@@ -41,7 +41,9 @@ def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(tmp_path: Path) 
     assert errors == ""
     rows = [line.split("\t") for line in output.splitlines() if "\t" in line]
     assert [row[0] for row in rows[1:]] == [role.name for role in CAST]
-    assert [row[2] for row in rows[1:]] == [f"{role.events} of {role.events}" for role in CAST]
+    counts = [row[2].split(" of ") for row in rows[1:]]
+    assert all(accepted == published != "0" for accepted, published in counts)
+    assert "redriven 5 letters" in output
     assert "killed with -9" in output
     kept = [line for line in output.splitlines() if line.startswith("kept")]
     assert len(kept) == len(PROMISES)

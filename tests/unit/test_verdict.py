@@ -51,6 +51,28 @@ def test_a_record_that_keeps_every_promise_is_said_to() -> None:
     assert broken(good_record()) == set()
 
 
+def test_a_relaxed_record_in_which_events_pass_one_that_fails_keeps_every_promise() -> None:
+    record = good_record()
+    record.strict = False
+    failed, late = arrival(3, status=503), arrival(3, at=0.55, attempt=2)
+    record.arrivals = [arrival(1), arrival(2), failed, arrival(4), arrival(5), late, arrival(6)]
+    assert broken(record) == set()
+
+
+def with_dead_letter(record: Record, **again: object) -> None:
+    """The last event is refused twice, and comes again as `again` says."""
+    record.rejected_attempts = 2
+    refused = [arrival(EVENTS, at=0.6 + n / 10, attempt=n, status=422) for n in (1, 2)]
+    usual = arrival(EVENTS, at=1.2, sequence=EVENTS + 1, again="dead-1", signature="v1,again")
+    record.arrivals[-2:] = [*refused, replace(usual, **again)]
+
+
+def test_a_dead_letter_that_is_sent_again_breaks_no_promise() -> None:
+    record = good_record()
+    with_dead_letter(record)
+    assert broken(record) == set()
+
+
 def lose_one(record: Record) -> None:
     record.arrivals = [each for each in record.arrivals if each.sequence != EVENTS]
 
@@ -72,6 +94,20 @@ def swap_two(record: Record) -> None:
 def start_too_early(record: Record) -> None:
     """The fourth comes while the third has been refused only."""
     record.arrivals[3], record.arrivals[4] = arrival(4, at=0.3), arrival(3, at=0.4)
+
+
+def wait_in_relaxed_order(record: Record) -> None:
+    record.strict = False
+
+
+def number_by_arrival(record: Record) -> None:
+    """The second came as the third, in relaxed order, and was numbered so."""
+    record.strict = False
+    swap_two(record)
+
+
+def forget_a_dead_letter(record: Record) -> None:
+    with_dead_letter(record, again="")
 
 
 def leave_a_gap(record: Record) -> None:
@@ -117,6 +153,9 @@ BREACHES: list[tuple[Callable[[Record], None], str]] = [
     (invent_one, "everything arrived"),
     (swap_two, "in the order of publishing"),
     (start_too_early, "the next only after the one before"),
+    (wait_in_relaxed_order, "in relaxed order none waits for another"),
+    (number_by_arrival, "numbered in the order of publishing"),
+    (forget_a_dead_letter, "dead letters sent again, under new numbers"),
     (leave_a_gap, "numbers without a gap"),
     (leave_out_the_number, "numbers without a gap"),
     (use_a_number_twice, "a number names one event for ever"),
