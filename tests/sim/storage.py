@@ -62,7 +62,8 @@ class DeliveriesKept:
         """The lowest position that an actor in this state needs, of those that there are."""
         needed = [each.position for each in state.open] + [each.position for each in state.burials]
         if state.parked:
-            needed += self._deliveries.between(state.receiver, state.frontier.position, 1 << 60)[:1]
+            after = max(state.frontier.position, self._first - 1)
+            needed += self._deliveries.between(state.receiver, after, 1 << 60)[:1]
         return min(needed, default=None)
 
     def purged(self, first: int) -> None:
