@@ -107,9 +107,12 @@ class SimSender:
         self._receivers = receivers
 
     async def send(self, attempt: Attempt) -> Outcome:
-        outcome = await self._send(attempt)
-        self._receivers.watcher.ended(self._process, attempt, outcome)
-        return outcome
+        outcome: Outcome = NotSent(why="nobody waits for it any more")
+        try:
+            outcome = await self._send(attempt)
+            return outcome
+        finally:
+            self._receivers.watcher.ended(self._process, attempt, outcome)
 
     async def _send(self, attempt: Attempt) -> Outcome:
         receivers, receiver, began_at = self._receivers, attempt.receiver, self._process.monotonic()
