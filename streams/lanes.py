@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 from streams.defects import on_defect
 from streams.repeat import Pauses
 
-SENDERS = 64
-"""How many lanes are served at a time: enough to keep the server busy, few enough to leave it to others."""
+SENDERS = 32
+"""How many lanes are served at a time: enough to keep the server busy, and few enough to leave it to others.
+With 64 a copy costs a tenth less, and others wait twice as long beside an event for 20,000 receivers."""
 
 log = logging.getLogger(__name__)
 
