@@ -63,7 +63,12 @@ class Bindings:
         return self._floor
 
     def confirmed(self, index: int) -> list[str]:
-        """The reply subjects of the messages that may be acked now."""
+        """The reply subjects of the messages that may be acked now.
+
+        The floor of the next flush may be as high as that already; nothing is kept until then, which may be
+        hours where all are parked.
+        """
+        self.floor(index)
         replies = []
         released = self._released
         while released and (mark := released[0].mark) is not None and mark <= index:

@@ -141,3 +141,14 @@ def test_who_is_overdue_is_told_oldest_first_and_only_while_it_holds_a_message()
     assert list(bindings.overdue(4.0)) == ["a.1", "a.3"]
     bindings.release(held[0], 0)
     assert list(bindings.overdue(9.0)) == ["a.3", "a.4"]
+
+
+def test_what_is_released_takes_no_memory_until_the_next_flush() -> None:
+    """A flood for a parked receiver brings about no fact, and so no flush."""
+    bindings = Bindings(0)
+    for position in range(1, 1001):
+        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), 3)
+    assert len(bindings.confirmed(3)) == 1000
+    assert list(bindings.overdue(1.0)) == []
+    assert not (bindings._by_position or bindings._by_age or bindings._released)
+    assert bindings.floor(3) == 1000
