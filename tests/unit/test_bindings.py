@@ -150,5 +150,6 @@ def test_what_is_released_takes_no_memory_until_the_next_flush() -> None:
         bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), 3)
     assert len(bindings.confirmed(3)) == 1000
     assert list(bindings.overdue(1.0)) == []
-    assert not (bindings._by_position or bindings._by_age or bindings._released)
+    held = (bindings._by_position, bindings._by_age, bindings._released)
+    assert [len(each) for each in held] == [0, 0, 0]
     assert bindings.floor(3) == 1000
