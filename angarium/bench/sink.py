@@ -2,7 +2,7 @@
 
 It speaks with whoever started it by lines: it prints its port, then for each line on its standard input one
 line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew. What
-bears no number (the bare loops) is answered, and not counted.
+bears no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 seconds.
 """
 
 import asyncio
@@ -15,7 +15,11 @@ import httptools
 import msgspec
 from msgspec import Struct
 
+ASIDE = "~"
+"""Begins the path of those who are answered late, or at once (`~0`), and not counted."""
+
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+_ASIDE = b"/" + ASIDE.encode()
 STAMP = 17
 """The first bytes of a body are when it was published: seconds since the epoch, `1795233800.123456`."""
 
@@ -115,6 +119,10 @@ class Connection(asyncio.Protocol):
         self._body = self._body or body[:STAMP]
 
     def on_message_complete(self) -> None:
+        if self._url.startswith(_ASIDE):
+            delay_s = float(self._url.removeprefix(_ASIDE).partition(b"/")[0])
+            asyncio.get_running_loop().call_later(delay_s, self._transport.write, ANSWER)
+            return
         if self._sequence:
             self._sink.count(self._url, self._sequence, self._body)
         self._transport.write(ANSWER)

@@ -87,6 +87,46 @@ def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as
     _check(figures, "copy")
 
 
+@bench.command(short_help="What dead, slow, hanging and flooding neighbours cost healthy receivers.")
+@click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000), help="Healthy.")
+@click.option("--rate", default=300, show_default=True, type=click.IntRange(1), help="Events a second.")
+@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(1), help="Of the dead one.")
+@click.option("--slow", default=50, show_default=True, type=click.IntRange(1, 5000))
+@click.option("--hanging", default=2000, show_default=True, type=click.IntRange(1, 5000))
+@click.option("--flood", default=200_000, show_default=True, type=click.IntRange(1), help="Events.")
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600), help="Of a run.")
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def isolation(seconds: float, as_json: bool, **plan: int) -> None:
+    """Healthy receivers alone, and beside each kind of trouble in turn; the medians of several runs.
+
+    Ends with 1 if a delivery to a healthy one was lost, repeated or came out of order.
+    """
+    from msgspec import to_builtins
+
+    from angarium.bench.isolation import Plan, Row, measured
+
+    async def measure() -> list[Row]:
+        heed_sigterm()
+        return await measured(Plan(timed_s=seconds, **plan), (lambda _: None) if as_json else output.say)
+
+    rows = run_long(measure())
+    if as_json:
+        output.say_json(to_builtins(rows))
+    else:
+        output.say()
+        output.say_table(("beside", "p50", "p99", "worst", "memory", "unacked"), map(_isolation_row, rows))
+    for row in rows:
+        _check(row, f"delivery beside {row.beside}")
+
+
+def _isolation_row(row: Any) -> tuple[str, ...]:
+    times = (row.p50_ms, row.p99_ms, row.worst_ms)
+    memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f} MB"
+    return (row.beside, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
+
+
 def _check(figures: Any, what: str) -> None:
     """Raises click.ClickException where not all is as promised."""
     if figures.lost or figures.repeats or figures.disordered:

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from angarium.bench import deliver, fanout
+from angarium.bench import deliver, fanout, isolation
 
 
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
@@ -37,3 +38,22 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
     assert 0 < figures.neighbours_p50_ms <= figures.neighbours_worst_ms
     assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms
+
+
+@pytest.mark.soak
+def test_healthy_receivers_are_measured_beside_each_trouble() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "isolation", "--json"]
+    few = ["--receivers", "40", "--behind", "500", "--slow", "5", "--hanging", "10", "--flood", "500"]
+    done = subprocess.run(
+        [*command, *few, "--runs", "1", "--seconds", "0.3"],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = msgspec.convert(json.loads(done.stdout), list[isolation.Row])
+    assert [row.beside for row in rows] == [
+        "nobody", "a dead one with 500 behind", "5 that answer after 5 s", "10 of one shard that hang",
+        "a flood of 500 events", "the same, on its partition",
+    ]  # fmt: skip
+    for row in rows:
+        assert (row.lost, row.repeats, row.disordered) == (0, 0, 0)
+        assert 0 < row.p50_ms <= row.p99_ms <= row.worst_ms

@@ -1,0 +1,262 @@
+"""`angarium bench isolation`: what some receivers cost the others.
+
+200 healthy receivers of 20 tenants get 300 events a second, routed and delivered, alone and beside each
+trouble in turn. Each time server, node and sink are new processes, so that memory and latencies are that
+trouble's own.
+"""
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from statistics import median
+from urllib.parse import urljoin
+
+import msgspec
+from msgspec import Struct
+
+from angarium.bench.publishing import body, stored
+from angarium.bench.sink import ASIDE, Report
+from angarium.bench.sink_process import SinkProcess, running_sink
+from angarium.bench.usage import usage
+from angarium.local_node import LocalNode
+from streams.answers import ConsumerInfo
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.partitions import partition_of, shard_of
+from streams.setup import setup
+from streams.topology import Names, Settings
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NOWHERE = "http://127.0.0.1:1/"
+"""Nobody listens there: connections are refused."""
+
+TENANTS = 20
+FLOODED = 100
+SLOW_S = 5
+NEVER_S = 3600
+PUBLISHING_MAX = 1000
+TICK_S = 0.002
+LOOK_S = 0.05
+STALLED_S = 30.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is measured: `receivers` healthy ones at `rate` events a second, `runs` times for `timed_s`.
+
+    Beside them `behind` events wait for a dead receiver, `slow` receivers answer after 5 s, `hanging` ones of
+    one shard never, and a tenant floods `flood` events.
+    """
+
+    receivers: int = 200
+    rate: int = 300
+    behind: int = 200_000
+    slow: int = 50
+    hanging: int = 2000
+    flood: int = 200_000
+    size: int = 1000
+    runs: int = 3
+    timed_s: float = 5.0
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """The healthy receivers beside one trouble: medians of all runs, from publishing to arrival.
+
+    `unacked` are messages that the server had handed out and that were not acked yet, at the end.
+    """
+
+    beside: str
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    memory_mb: float | None
+    unacked: int
+    lost: int
+    repeats: int
+    disordered: int
+
+
+class Trouble(Struct, frozen=True):
+    """Receivers by id, each with its URL, or its path at the sink; `count` events on these subjects by turns.
+
+    `goes_on`: the healthy ones are measured while these events are worked off, otherwise once they are.
+    `near`: the healthy tenants share the partition of the tenant that is called `flood`.
+    """
+
+    name: str
+    urls: dict[str, str]
+    subjects: list[str]
+    count: int
+    goes_on: bool = False
+    near: bool = False
+
+
+def troubles(plan: Plan, names: Names, shards: int) -> list[Trouble]:
+    """All of them, the first of which is none."""
+    home = shard_of("healthy0", "r0", shards)
+    names_there = (name for n in itertools.count() if shard_of("hanging", name := f"r{n}", shards) == home)
+    crowd = itertools.islice(names_there, plan.hanging)
+    dead = {"dead.r0": NOWHERE}
+    slow = {f"slow.r{n}": f"{ASIDE}{SLOW_S}/" for n in range(plan.slow)}
+    hanging = {f"hanging.{name}": f"{ASIDE}{NEVER_S}/" for name in crowd}
+    flooded = {f"flood.r{n}": f"{ASIDE}0/" for n in range(FLOODED)}
+    flood = [names.publish_event("flood", f"bench.r{n}") for n in range(FLOODED)]
+    a_while = int(plan.runs * plan.timed_s / SLOW_S) + 3
+
+    def direct(urls: dict[str, str]) -> list[str]:
+        return [names.publish_to(receiver) for receiver in urls]
+
+    return [
+        Trouble("nobody", {}, [], 0),
+        Trouble(f"a dead one with {plan.behind:,} behind", dead, direct(dead), plan.behind),
+        Trouble(
+            f"{plan.slow} that answer after {SLOW_S} s", slow, direct(slow), plan.slow * a_while, goes_on=True
+        ),
+        Trouble(
+            f"{plan.hanging:,} of one shard that hang", hanging, direct(hanging), 3 * plan.hanging,
+            goes_on=True,
+        ),
+        Trouble(f"a flood of {plan.flood:,} events", flooded, flood, plan.flood, goes_on=True),
+        Trouble("the same, on its partition", flooded, flood, plan.flood, goes_on=True, near=True),
+    ]  # fmt: skip
+
+
+class Bench:
+    """The healthy receivers beside one trouble."""
+
+    def __init__(self, plan: Plan, trouble: Trouble, js: JetStream, sink: SinkProcess) -> None:
+        self._plan = plan
+        self._trouble = trouble
+        self._js = js
+        self._sink = sink
+        self._names = Names()
+        self._shards = Settings().shards
+        tenants = _tenants(trouble.near, self._shards)
+        self._receivers = [
+            (tenants[number % TENANTS], f"r{number // TENANTS}") for number in range(plan.receivers)
+        ]
+        self._published = 0
+
+    async def run(self, node: LocalNode) -> Row:
+        """Measure. Raises click.ClickException where events were not accepted."""
+        plan = self._plan
+        await self._configure()
+        await self._make_trouble()
+        await node.start()
+        await node.until_ready()
+        if not self._trouble.goes_on:
+            await self._handed_out(node)
+        await self._healthy_for(node, 1.0)  # Connections are made, actors opened.
+        reports = [await self._healthy_for(node, plan.timed_s) for _ in range(plan.runs)]
+        used = usage(node.pid)
+        return Row(
+            beside=self._trouble.name,
+            p50_ms=median(report.p50_ms for report, _ in reports),
+            p99_ms=median(report.p99_ms for report, _ in reports),
+            worst_ms=median(report.worst_ms for report, _ in reports),
+            memory_mb=used.memory_mb if used else None,
+            unacked=await self._sum(lambda info: info.unacked),
+            lost=sum(lost for _, lost in reports),
+            repeats=sum(report.repeats for report, _ in reports),
+            disordered=sum(report.disordered for report, _ in reports),
+        )
+
+    async def _configure(self) -> None:
+        room = asyncio.Semaphore(PUBLISHING_MAX)
+
+        async def put(receiver: str, url: str, events: list[str]) -> None:
+            config = msgspec.json.encode({"url": url, "secrets": [SECRET], "events": events})
+            async with room:
+                stored(await self._js.publish(self._names.receiver(receiver), config))
+
+        healthy = [
+            put(f"{tenant}.{name}", f"{self._sink.url}{tenant}/{name}", [f"bench.{name}"])
+            for tenant, name in self._receivers
+        ]
+        troubled = [
+            put(receiver, urljoin(self._sink.url, url), [f"bench.{receiver.partition('.')[2]}"])
+            for receiver, url in self._trouble.urls.items()
+        ]
+        await asyncio.gather(*healthy, *troubled)
+
+    async def _make_trouble(self) -> None:
+        subjects, numbers = self._trouble.subjects, iter(range(self._trouble.count))
+
+        async def send() -> None:
+            for number in numbers:
+                stored(await self._js.publish(subjects[number % len(subjects)], body(self._plan.size)))
+
+        await asyncio.gather(*(send() for _ in range(PUBLISHING_MAX)))
+
+    async def _handed_out(self, node: LocalNode) -> None:
+        """Return when the server has handed out everything, and all but nothing of it is unacked."""
+        while await self._sum(lambda info: info.pending + info.unacked) > 1:
+            node.check()
+            await asyncio.sleep(LOOK_S)
+
+    async def _sum(self, figure: Callable[[ConsumerInfo], int]) -> int:
+        """Of all consumers."""
+        names = self._names
+        infos = await asyncio.gather(
+            *(self._js.consumer_info(names.deliveries, names.shard_consumer(n)) for n in range(self._shards)),
+            *(self._js.consumer_info(names.events, names.route_consumer(n)) for n in range(self._shards)),
+        )
+        return sum(figure(info) for info in infos if info)
+
+    async def _healthy_for(self, node: LocalNode, time_s: float) -> tuple[Report, int]:
+        """Publish for the healthy ones for so long; how it arrived, and how many did not."""
+        await self._sink.forget()
+        count, began_at = 0, time.monotonic()
+        async with asyncio.TaskGroup() as publishing:
+            while (elapsed_s := time.monotonic() - began_at) < time_s:
+                while count < elapsed_s * self._plan.rate:
+                    publishing.create_task(self._publish())
+                    count += 1
+                await asyncio.sleep(TICK_S)
+        moved_at, come = time.monotonic(), 0
+        while come < count and time.monotonic() - moved_at < STALLED_S:
+            node.check()
+            before, come = come, await self._sink.count()
+            if come > before:
+                moved_at = time.monotonic()
+            await asyncio.sleep(LOOK_S)
+        return await self._sink.report(), count - come
+
+    async def _publish(self) -> None:
+        tenant, name = self._receivers[self._published % len(self._receivers)]
+        self._published += 1
+        subject = self._names.publish_event(tenant, f"bench.{name}")
+        stored(await self._js.publish(subject, body(self._plan.size)))
+
+
+def _tenants(near: bool, partitions: int) -> list[str]:
+    """The healthy tenants: all on the partition of `flood`, or none."""
+    flooded = partition_of("flood", partitions)
+    found: Iterator[str] = (f"healthy{number}" for number in itertools.count())
+    chosen = (name for name in found if (partition_of(name, partitions) == flooded) is near)
+    return list(itertools.islice(chosen, TENANTS))
+
+
+async def measured(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
+    """Run the bench in temporary directories, one for each trouble."""
+    rows = []
+    for trouble in troubles(plan, Names(), Settings().shards):
+        tell(f"beside {trouble.name}")
+        async with AsyncExitStack() as stack:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="angarium-bench-")))
+            sink = await stack.enter_async_context(running_sink())
+            server = await stack.enter_async_context(EmbeddedServer(directory / "nats", port=0))
+            wire = await connect(ConnectOptions(servers=(server.url,)))
+            stack.push_async_callback(wire.close)
+            js = JetStream(wire)
+            await js.start()
+            stack.push_async_callback(js.stop)
+            await setup(js, Settings())
+            node = LocalNode(directory, {"nats": [server.url]})
+            stack.push_async_callback(node.stop)
+            rows.append(await Bench(plan, trouble, js, sink).run(node))
+    return rows
