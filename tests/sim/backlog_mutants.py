@@ -35,7 +35,8 @@ async def _waiting_by_replica(actor: Shell, to: int) -> int:
 
 BACKLOG_MUTANTS = [
     Mutant("buried-unconfirmed", "a dead letter is a fact first, confirmed, and then buried",
-           ((shell, "next_step", _bury_at_once),)),
+           ((shell, "next_step", _bury_at_once),),
+           backlogs.death_is_lost),
     Mutant("buried-unstored", "a burial is repeated until it is stored",
            ((Graveyard, "_publish", _publish_once),)),
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",

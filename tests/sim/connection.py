@@ -56,6 +56,10 @@ class Pipe:
         self._scheduled = False
         self._schedule()
 
+    def lose(self) -> None:
+        """Nothing of what is under way will arrive."""
+        self._under_way.clear()
+
     def break_off(self) -> None:
         """Lose what is under way, from somewhere on."""
         kept = self._around.chance.randint(0, len(self._under_way))
@@ -134,6 +138,7 @@ class Connection:
             if around.happens(around.faults.cut_answer):
                 self._cut_at(frame, "answer to")
         else:
+            self._up.lose()  # What was sent behind a frame that is lost is lost, too.
             self._cut_at(frame, "request")
 
     def _cut_at(self, frame: Frame, what: str) -> None:

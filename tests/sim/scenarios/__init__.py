@@ -16,6 +16,7 @@ ALL = (
     routing.routed_again_beyond_the_window, routing.subscription_that_no_replica_shows,
     rates.ping_before_a_crash, rates.burst_before_a_crash, rates.owner_key_is_deleted,
     backlogs.put_again_at_once, backlogs.forgotten_by_a_lagging_replica, backlogs.forgetting_is_lost,
+    backlogs.death_is_lost,
     storage.full_of_what_nobody_takes,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
 )  # fmt: skip

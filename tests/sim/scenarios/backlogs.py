@@ -55,6 +55,23 @@ def forgotten_by_a_lagging_replica() -> None:
         stage.settle()
 
 
+def death_is_lost() -> None:
+    """An owner gives an event up, and dies with the record of that; the next one has more patience."""
+    with staged() as stage:
+        stage.put(retry={"base_s": 0.05, "rejected_attempts": 1})
+        first = stage.node()
+        stage.owner()
+        stage.lose_facts(b'"dead_lettered"', first)
+        stage.receiver_is(Manner.REJECTS)
+        stage.publish("one")
+        stage.wait(1.0)
+        first.kill()
+        stage.receivers_are_good()
+        stage.put()
+        stage.node()
+        stage.settle()
+
+
 def forgetting_is_lost() -> None:
     """An owner forgets what waits, a repeat with it, goes on beyond, and dies with the record of both."""
     with staged() as stage:
