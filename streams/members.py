@@ -37,20 +37,26 @@ log = logging.getLogger(__name__)
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """What a node shows. `heartbeat` counts its renewals; `started_at` is its wall clock's."""
+    """What a node shows. `heartbeat` counts its renewals, of which each is good for `ttl_s` (0: unknown);
+    `started_at` is its wall clock's."""
 
     v: int = VERSION
     node: str
     started_at: float
     version: str
     heartbeat: int
+    ttl_s: float = 0.0
 
 
 class _Seen(Struct, frozen=True):
-    """The revision of a node's last heartbeat, 0 for none, and when we saw it first, by our clock."""
+    """A node's last heartbeat: its revision, 0 for none, when we saw it first, by our clock, its TTL."""
 
     revision: int
     since: float
+    ttl_s: float = 0.0
+
+
+_member = msgspec.json.Decoder(Member)
 
 
 class Members:
@@ -74,6 +80,7 @@ class Members:
         self._version = version
         self._heartbeat = 0
         self._seen: dict[str, _Seen] = {}
+        self._differing: set[str] = set()
         self._looked_at = -math.inf
         self._counted_from = -math.inf
         self._hint = asyncio.Event()
@@ -139,6 +146,8 @@ class Members:
     def stale(self, node: str) -> bool:
         """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
 
+        Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
+
         It is counted from the first look at it, or the last reconnect; if its key is gone, also from the
         first look after a TTL without one. A node never heard of is looked at from now on, since it may have
         come after our last look.
@@ -146,10 +155,10 @@ class Members:
         seen = self._seen.get(node)
         if seen is None:
             seen = self._seen[node] = _Seen(0, self._time.boottime())
-        return self._silent(max(seen.since, self._counted_from), self._looked_at)
+        return self._silent(max(seen.since, self._counted_from), self._looked_at, seen.ttl_s)
 
-    def _silent(self, since: float, until: float) -> bool:
-        return until - since >= self._ttl_s + MARGIN_S
+    def _silent(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
+        return until - since >= max(self._ttl_s, ttl_s) + MARGIN_S
 
     # ---- showing ourselves
 
@@ -176,8 +185,9 @@ class Members:
         sent_at = lease.sending()
         self._heartbeat += 1
         member = Member(
-            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat
-        )
+            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat,
+            ttl_s=self._ttl_s,
+        )  # fmt: skip
         answer = await self._js.publish(
             self._names.node(self.node),
             msgspec.json.encode(member),
@@ -212,7 +222,7 @@ class Members:
             node = message.subject.rpartition(".")[2]
             if message.data:
                 present[node] = None
-                self._note(node, message.sequence)
+                self._note(node, message)
             elif "KV-Operation" in message.headers:
                 self._seen.pop(node, None)
             message = await self._next(message.sequence + 1)
@@ -228,10 +238,21 @@ class Members:
     async def _next(self, sequence: int) -> StoredMessage | None:
         return await self._js.next_message(self._names.nodes, self._names.node("*"), sequence)
 
-    def _note(self, node: str, revision: int) -> None:
+    def _note(self, node: str, message: StoredMessage) -> None:
         seen = self._seen.get(node)
-        if seen is None or seen.revision != revision:
-            self._seen[node] = _Seen(revision, self._time.boottime())
+        if seen is None or seen.revision != message.sequence:
+            self._seen[node] = _Seen(message.sequence, self._time.boottime(), self._ttl_of(node, message))
+
+    def _ttl_of(self, node: str, message: StoredMessage) -> float:
+        """What it says of itself. Whoever cannot be understood counts as having ours."""
+        try:
+            ttl_s = _member.decode(message.data).ttl_s
+        except msgspec.MsgspecError:
+            return 0.0
+        if ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
+            self._differing.add(node)
+            log.warning("members.ttl_differs", extra={"node": node, "ttl_s": ttl_s, "ours_s": self._ttl_s})
+        return ttl_s
 
     def _give_time(self, present: dict[str, None]) -> None:
         """Where the last look is a TTL ago, a heartbeat may have come and its key expired, unseen."""
@@ -239,7 +260,7 @@ class Members:
         if now - self._looked_at >= self._ttl_s:
             for node, seen in self._seen.items():
                 if node not in present:
-                    self._seen[node] = _Seen(seen.revision, now)
+                    self._seen[node] = _Seen(seen.revision, now, seen.ttl_s)
 
     def _is_live(self, node: str) -> bool:
         return self._seen[node].revision > 0 and not self.stale(node)

@@ -79,6 +79,7 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
     return [
         await _clock(js, of),
         *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
+        await _letters(js, of),
         *await _fleet(js, of),
         *await _receivers(js, of),
     ]
@@ -103,6 +104,15 @@ async def _room(js: JetStream, of: Installation, name: str) -> Finding:
         text += f"; {await sizing.holder(js, of, info)}"
     if is_short(info):
         return _ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
+    return _well("storage", text)
+
+
+async def _letters(js: JetStream, of: Installation) -> Finding:
+    """Only people take letters away. Without room for them nothing can be given up, nor be freed."""
+    info = await stream_info(js, of.names.dead_letters)
+    text = f"{info.name} holds {info.messages} letters, {quantities.bytes_text(info.bytes)}"
+    if is_short(info):
+        return _ill("storage", text, "redrive or drop them (angarium dead), or raise max_bytes of the stream")
     return _well("storage", text)
 
 

@@ -43,9 +43,10 @@ def lines(rooms: list[Room]) -> list[str]:
     deliveries = rooms[1]
     if deliveries.max_bytes > 0:
         events = deliveries.max_bytes // EVENT_BYTES
+        rate = f"{events / DAY_S:,.0f}" if events >= 10 * DAY_S else f"{events / DAY_S:.1f}"
         said.append(
-            f"{deliveries.stream} takes {events:,} events of 1 KiB: {events / DAY_S:,.0f} a second for a "
-            f"day. --max-bytes at the first setup makes more room"
+            f"{deliveries.stream} takes {events:,} events of 1 KiB: {rate} a second for a day. "
+            f"--max-bytes at the first setup makes more room"
         )
     return said
 
@@ -59,9 +60,9 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
     names, shards = of.names, of.shards
     try:
         if info.name == names.deliveries:
-            held = await deliveries_held(js, names, shards, info)
+            held = await deliveries_held(js, names, shards, info, info.last)
         elif info.name == names.events:
-            held = await events_held(js, names, shards)
+            held = await events_held(js, names, shards, info.last)
         else:
             held = await journal_held(js, names, shards, info)
     except AngariumError as error:
@@ -71,5 +72,7 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
         return f"{what} {held.shard} holds all of it: no node has worked it since it was made"
     message = await js.message(info.name, held.position)
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
+    if held.position > info.last:
+        return "nobody needs any of it"
     who = f"{held.receiver} ({what} {held.shard})" if held.receiver else f"{what} {held.shard}"
     return f"{who} needs it from {held.position} on{since}"

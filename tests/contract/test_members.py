@@ -90,9 +90,9 @@ async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
     await wire.close()
 
 
-async def show(js: JetStream, names: Names, node: str, heartbeat: int = 1) -> None:
+async def show(js: JetStream, names: Names, node: str, heartbeat: int = 1, ttl_s: float = 0.0) -> None:
     """A heartbeat of another node, made by hand."""
-    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat)
+    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s)
     await js.publish(names.node(node), msgspec.json.encode(member))
 
 
@@ -152,6 +152,20 @@ class TestStale:
             await show(looking, names, "b", heartbeat)
             await looking.another_look()
             assert not members.stale("b")
+
+    async def test_not_before_its_own_ttl_where_that_is_longer(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Its lease is as long as it says, whatever ours is."""
+        await show(looking, names, "b", ttl_s=3 * TTL_S)
+        members = await join(looking, "a")
+        clocks.turn(DEAD_S + 2 * TTL_S - 0.01)
+        await looking.another_look()
+        assert not members.stale("b")
+        clocks.turn(0.01)
+        await until(lambda: members.stale("b"))
+        said = [record.message for record in caplog.records]
+        assert said.count("members.ttl_differs") == 1
 
     async def test_not_because_its_key_has_expired(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
