@@ -19,6 +19,7 @@ from angarium.settings import Settings
 from streams import redrive as redriving
 from streams.clock import SystemTime
 from streams.dead_letters import REASONS, DeadLetters, Letter, Selection
+from streams.malformed import NAME as MALFORMED_EVENTS
 from streams.redrive import Redrive, Redriven
 from streams.redrive_turn import Plan, Turn
 
@@ -68,9 +69,10 @@ def selection(receiver: str | None, given: dict[str, Any]) -> Selection:
 def _pattern(receiver: str | None) -> str:
     if receiver is None:
         return "*.*"
-    if "." in receiver:
+    tenant, dot, name = receiver.partition(".")
+    if dot and name != MALFORMED_EVENTS:
         return ".".join(split_receiver(receiver))
-    return f"{check_tenant(receiver)}.*"
+    return f"{check_tenant(tenant)}.{name or '*'}"
 
 
 def counted(count: int) -> str:

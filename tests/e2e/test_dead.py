@@ -180,6 +180,8 @@ async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, j
     assert table.stdout.splitlines()[0].startswith("letter\treceiver\tnumber\treason\tat")
     assert table.stdout.splitlines()[1].startswith(f"{first}\tlist.one\t1\trejected\t")
     assert "there are more than these 1; --limit 0 lists all" in table.stderr
+    of_nobody = await bury(js, "list._events", 1, reason="malformed")
+    assert listed("list._events") == [of_nobody]
 
 
 async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, js: JetStream) -> None:
