@@ -28,7 +28,7 @@ from actors.ports import (
     Unavailable,
 )
 from actors.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
-from actors.state import State
+from actors.state import State, is_left_over
 
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
@@ -300,6 +300,11 @@ class Host:
         """The confirmed states that no snapshot holds yet; `written` or `give_back` must follow."""
         self.changed, self.writing = {}, self.changed
         return self.writing
+
+    def forgettable(self, states: dict[str, State]) -> list[str]:
+        """Which of these confirmed states need not be remembered."""
+        floor, now = self._confirmed_floor, self.clock.now()
+        return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def written(self) -> None:
         """The snapshots hold what was taken."""

@@ -9,6 +9,9 @@ from actors.bucket import Bucket, Limit
 from actors.facts import Burial, OutcomeFact
 from actors.numbering import Frontier, Numbered
 
+TOMBSTONE_S = 8 * 86400.0
+"""The age of the deliveries, and a day."""
+
 
 class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event that has its number and is not settled.
@@ -89,6 +92,16 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         if self.parked:
             needed.append(self.frontier.position + 1)
         return min(needed, default=None)
+
+
+def is_left_over(state: State, floor: int, now: float) -> bool:
+    """Whether nobody needs to remember the receiver: it is gone or never was, and no event of it is left.
+
+    All messages up to `floor` are released. The numbering is kept as long as an event may lie in the stream.
+    """
+    if state.opened or state.open or state.unfinished or state.frontier.position > floor:
+        return False
+    return state.removed_at is not None and state.removed_at + TOMBSTONE_S < now
 
 
 def open_entry(state: State, position: int) -> Open | None:

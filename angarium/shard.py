@@ -16,6 +16,7 @@ from actors.host import Host
 from actors.ids import event_id
 from actors.needs import Needed
 from actors.ports import Sender, Unavailable
+from actors.state import State
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
 from streams.clock import Timekeeper
@@ -86,6 +87,7 @@ class Shard:
         self._snapshots = Snapshots(js, names, claimed)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
+        self._found: dict[str, State] = {}
         self.host = Host(
             epoch=claimed.epoch,
             claimed_at=claimed.at,
@@ -235,12 +237,32 @@ class Shard:
         async with self._writing_snapshots:
             await self._write_snapshots()
 
+    def _leftovers(self) -> dict[str, State]:
+        """Of the snapshots that were found to say nothing any more, those whose actors are still away."""
+        host = self.host
+        awake = host.shells.keys() | host.changed.keys() | host.writing.keys()
+        return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
+
+    async def find_leftovers(self) -> None:
+        """Look through the snapshots of receivers that have no configuration: some may be dispensable by now.
+
+        The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
+        """
+        receivers, awake = self._around.receivers, self.host.shells
+        for receiver in await self._snapshots.receivers():
+            if receiver not in awake and not receivers.known(receiver):
+                state = await self._snapshots.load(receiver)
+                if state is not None and self.host.forgettable({receiver: state}):
+                    self._found[receiver] = state
+
     async def _write_snapshots(self) -> None:
         host, journal, snapshots = self.host, self.journal, self._snapshots
         needed = host.needed()
         if (journal.sequence, needed) == self._snapshotted:
             return
         states = host.take_changed()
+        forget = host.forgettable(states | self._leftovers())
+        kept = [state for receiver, state in states.items() if receiver not in forget]
         checkpoint = Checkpoint(
             sequence=journal.sequence,
             floor=journal.floor,
@@ -252,11 +274,12 @@ class Shard:
         )
         written: bool | None
         try:
-            written = await snapshots.write(list(states.values()), [], checkpoint.sequence, checkpoint)
+            written = await snapshots.write(kept, forget, checkpoint.sequence, checkpoint)
         except Unavailable:
             written = None
         if written:
             host.written()
+            self._found.clear()
             self._snapshotted = checkpoint.sequence, needed
             return
         host.give_back()

@@ -7,7 +7,8 @@ The owner of shard 0 purges, for all. Every node sees to it that its shards hold
   the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
   looked up where its oldest waiting event really lies;
-- where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record.
+- where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
+- what is remembered of receivers that are gone is forgotten once none of their events can be left.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ LAG = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
 LOOKS_MAX = 16
 """Receivers of a shard that are looked up in one round."""
+LEFTOVERS_EVERY_S = 3600.0
 SETTLED_S = 15.0
 """Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Upkeep:
         self._deliveries = Ends()
         self._events = Ends()
         self._short = False
+        self._leftovers_at = 0.0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -69,8 +72,16 @@ class Upkeep:
                 self._short = is_short(deliveries)
                 if self._keeps_the_house():
                     await self._purge(deliveries)
+                await self._find_leftovers()
             except (Unavailable, ApiError, AngariumError) as error:
                 log.warning("upkeep.failed", extra={"why": str(error)})
+
+    async def _find_leftovers(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._leftovers_at:
+            self._leftovers_at = now + LEFTOVERS_EVERY_S
+            for shard in self._working():
+                await shard.find_leftovers()
 
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]

@@ -72,6 +72,12 @@ class Snapshots:
             return None
         return read_versioned(_decoder, message.data, VERSION, subject)
 
+    async def receivers(self) -> list[str]:
+        """Whose snapshots there are, or were. Raises `Unavailable` and `ApiError`."""
+        prefix = self._names.actor(self._claim.shard, "")
+        found = await self._js.subjects(self._names.actors, f"{prefix}>")
+        return [each.removeprefix(prefix) for each in found if "." in each.removeprefix(prefix)]
+
     async def write(
         self, states: Sequence[State], forget: Sequence[str], as_of: int, checkpoint: Checkpoint
     ) -> bool:

@@ -65,6 +65,12 @@ async def test_what_is_forgotten_is_gone(js: JetStream, names: Names) -> None:
     assert await snapshots.load("acme.r1") == state("acme.r1")
 
 
+async def test_whose_there_are_is_listed_for_one_shard(js: JetStream, names: Names) -> None:
+    snapshots = Snapshots(js, names, await own(js, names, "a"))
+    await snapshots.write(states(3), [], 7, Checkpoint(sequence=7))
+    assert sorted(await snapshots.receivers()) == ["acme.r0", "acme.r1", "acme.r2"]
+
+
 async def test_a_checkpoint_alone(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     assert await snapshots.write([], [], 7, Checkpoint(sequence=7))

@@ -14,7 +14,7 @@ from actors.ids import stable_hash
 from actors.numbering import Numbered, with_number
 from actors.outcome import Answered, Failed
 from actors.policy import Offline, Policy, Rate, Retry
-from actors.state import Counters
+from actors.state import TOMBSTONE_S, Counters, is_left_over
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6
@@ -471,3 +471,17 @@ def test_retry_and_offline_are_the_policies_of_now() -> None:
     assert isinstance(actor.step(NOW, head=event(5)), c.WaitUntil)
     actor.policy = Policy(url=policy().url, retry=Retry(max_attempts=3))
     assert actor.step(NOW, head=event(5)) == given_up("attempts", event(5))
+
+
+def test_who_is_gone_or_never_was_is_remembered_as_long_as_its_events_may_be_there() -> None:
+    gone, unknown, there = Actor(), Actor(opened=False), Actor()
+    gone.ends(event(5), answer(200))
+    gone.do(c.RemoveReceiver(NOW, 9, 0, None))
+    unknown.do(c.RefuseEvent(9, "unknown_receiver", NOW))
+    unknown.do(c.MarkBuried((9,)))
+    there.ends(event(5), answer(200))
+    for actor in (gone, unknown):
+        assert not is_left_over(actor.state, 9, NOW + TOMBSTONE_S)
+        assert not is_left_over(actor.state, 8, NOW + TOMBSTONE_S + 1)
+        assert is_left_over(actor.state, 9, NOW + TOMBSTONE_S + 1)
+    assert not is_left_over(there.state, 9, NOW + TOMBSTONE_S + 1)
