@@ -165,6 +165,11 @@ class Shard:
     # ---- a lease that lapsed
 
     @property
+    def created(self) -> dict[str, str]:
+        """When each stream and bucket that the shard was recovered from was created."""
+        return self._recovery.created
+
+    @property
     def suspended(self) -> bool:
         """Whether the lease that the claim was made under is over, be another one in force or not."""
         return self._lease.over or self._lease is not self._around.members.lease

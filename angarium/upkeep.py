@@ -7,6 +7,7 @@ The owner of shard 0 purges, for all. Every node sees to it that its shards hold
   the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
   looked up where its oldest waiting event really lies;
+- where a stream was made anew under it, a shard ends: its claim will be refused, with the reason;
 - where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
 - what is remembered of receivers that are gone is forgotten once none of their events can be left.
 """
@@ -15,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from itertools import count
 
 from actors.errors import AngariumError
 from angarium.shard import Shard, Surroundings
@@ -26,6 +28,8 @@ from streams.repeat import stream_info
 EVERY_S = 10.0
 HURRIED_S = 2.0
 """The same while room is short."""
+REMADE_ROUNDS = 6
+"""Streams that were made anew are looked for in one of so many rounds."""
 LAG = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
 LOOKS_MAX = 16
@@ -65,9 +69,11 @@ class Upkeep:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        while True:
+        for number in count(1):
             await asyncio.sleep(HURRIED_S if self._short else EVERY_S)
             try:
+                if number % REMADE_ROUNDS == 0:
+                    await self._leave_what_was_remade()
                 deliveries = await self._look_after_shards()
                 self._short = is_short(deliveries)
                 if self._keeps_the_house():
@@ -103,6 +109,18 @@ class Upkeep:
                 shard.host.evict(evicted_end)
             await self._find_oldest(shard)
         return deliveries
+
+    async def _leave_what_was_remade(self) -> None:
+        """Whose stream is another one than it was recovered from ends, to be claimed like any other."""
+        js, names = self._around.js, self._around.names
+        created = {name: (await stream_info(js, name)).created for name in names.streams}
+        remade: set[str] = set()
+        for shard in self._working():
+            for name in [name for name in created if created[name] != shard.created[name]]:
+                await shard.stop(f"{name} was made anew")
+                remade.add(name)
+        if names.receivers in remade:
+            await self._around.receivers.read_anew()
 
     async def _find_oldest(self, shard: Shard) -> None:
         js, names, host = self._around.js, self._around.names, shard.host

@@ -67,6 +67,12 @@ class Follower:
             self._task.cancel()
             await asyncio.wait({self._task})
 
+    async def start_over(self) -> None:
+        """The stream is another one of the same name: hand on all that it has."""
+        async with self._reading:
+            self.applied = 0
+        self._woken.set()
+
     async def catch_up(self) -> None:
         """Return when all that the leader has by now has been handed on, whether or not anything was heard.
 

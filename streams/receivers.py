@@ -86,6 +86,13 @@ class Receivers:
         except ApiError as error:
             raise Unavailable(f"cannot read {self._stream}: {error}") from error
 
+    async def read_anew(self) -> None:
+        """The bucket was made anew, with its own revisions. What is known holds until it says otherwise."""
+        self._removals.clear()
+        for known in self._known.values():
+            known.revision = known.policy_revision = 0
+        await self._follower.start_over()
+
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with a receiver whenever what is known of it has changed. It must not raise."""
         self._listeners.append(listener)

@@ -8,6 +8,7 @@ from angarium.app import member
 from angarium.node import Node
 from angarium.settings import Settings
 from streams.answers import Stored
+from streams.checkpoint import read_checkpoint
 from streams.clock import SystemTime
 from streams.envelope import encode_flush
 from streams.jetstream import JetStream
@@ -54,6 +55,36 @@ async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStrea
         await until(lambda: len(looks) > LOOKS)
         subject = names.journal_of(SHARD)
         assert await js.subjects(names.journal, subject) == {subject: 2}
+
+
+async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
+    wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is put into it is heard of, though its revisions begin again."""
+    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    for _ in range(3):
+        await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+    others = [shard for shard in range(SHARDS) if shard != SHARD]
+
+    async def snapshotted() -> bool:
+        return all([await read_checkpoint(js, names, shard) is not None for shard in others])
+
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until_true(snapshotted)
+        info = await js.stream_info(names.receivers)
+        assert info is not None
+        await js.request(f"$JS.API.STREAM.DELETE.{names.receivers}", b"")
+        await js.stream_create(info.config)
+        await js.publish(names.receiver(RECEIVER), b'{"url": "https://b.example"}')
+        await until(lambda: len(node.refused) == SHARDS)
+        assert all(f"{names.receivers} was made anew" in node.refused[shard] for shard in others)
+
+        def url() -> str:
+            policy = node.around.receivers.policy(RECEIVER)
+            return policy.url if policy else ""
+
+        await until(lambda: url() == "https://b.example")
 
 
 def count_looks(node: Node) -> list[int]:
