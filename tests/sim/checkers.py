@@ -272,9 +272,14 @@ class Checkers:
         if shell.confirmed != state:
             self.world.fail(f"{shell.receiver}: in memory is {shell.confirmed}, by the journal it is {state}")
 
-    def acked(self, shard: int, position: int) -> None:
-        """The server has got an ack."""
-        self._check_released(self.ledgers[shard], position, "acked is")
+    def acked(self, node: str, shard: int, position: int) -> None:
+        """The server has got an ack. One that comes back from the dead acks by what was true in its time."""
+        ledger = self.ledgers[shard]
+        claimed = ledger.claims.get(node)
+        if claimed is None:
+            self.world.fail(f"{node} acks {position} of shard {shard}, which it never owned")
+        elif claimed.epoch == ledger.epoch:
+            self._check_released(ledger, position, "acked is")
 
     def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
         found = self.deliveries.events.get(position)

@@ -73,6 +73,7 @@ class Connection:
     def __init__(
         self,
         around: Surroundings,
+        name: str,
         receives: Callable[[int, Message], None],
         ends: Callable[["Connection"], None],
     ) -> None:
@@ -81,7 +82,7 @@ class Connection:
         self._ends = ends
         self._up = Pipe(around, self._reaches_server)
         self._down = Pipe(around, self._reaches_client)
-        self._session = around.server.open(self._from_server, self._closed_by_server)
+        self._session = around.server.open(self._from_server, self._closed_by_server, name)
         self.broken = False
         self.ended = False
         """Whether the client's end has found out."""

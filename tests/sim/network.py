@@ -83,7 +83,7 @@ class SimWire(ClientWire):
         if not network.server.running:
             network.world.after(RECONNECT_S + network.delay_s(), self._process.post, self._attempt)
         elif self._process.alive:
-            connection = Connection(network, self._arrived, self._broken)
+            connection = Connection(network, self._process.name, self._arrived, self._broken)
             network.world.after(network.delay_s(), self._process.post, self._established, connection)
 
     def _established(self, connection: Connection) -> None:

@@ -70,16 +70,21 @@ class WatchedServer(FakeServer):
 
     checkers: Checkers | None = None
     gate: Gate | None = None
+    _sender = ""
 
     def receive(self, session: Session, frame: Frame) -> None:
         if self.gate is None:
-            super().receive(session, frame)
+            self._deal(session, frame)
         else:
-            self.gate.arrives(frame, partial(super().receive, session, frame))
+            self.gate.arrives(frame, partial(self._deal, session, frame))
+
+    def _deal(self, session: Session, frame: Frame) -> None:
+        self._sender = session.name
+        super().receive(session, frame)
 
     def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
         if self.checkers is not None and stream == self.checkers.names.deliveries:
-            self.checkers.acked(int(name.removeprefix("shard-")), sequence)
+            self.checkers.acked(self._sender, int(name.removeprefix("shard-")), sequence)
         elif self.checkers is not None and stream == self.checkers.names.events:
             self.checkers.fanout.acked(sequence)
         return super()._ack(stream, name, sequence, number, message)  # type: ignore[arg-type]

@@ -52,8 +52,10 @@ class FakeServer:
 
     # Connections.
 
-    def open(self, deliver: Callable[[int, Message], None], lost: Callable[[], None]) -> Session:
-        session = Session(deliver, lost, self._forget)
+    def open(
+        self, deliver: Callable[[int, Message], None], lost: Callable[[], None], name: str = ""
+    ) -> Session:
+        session = Session(deliver, lost, self._forget, name)
         self._sessions[session] = None
         return session
 

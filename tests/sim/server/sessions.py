@@ -24,7 +24,7 @@ class Session:
     """The server's side of one connection.
 
     `deliver` carries a message to one of the client's subscriptions; `lost` tells it that the server closed
-    the connection; `forget` is the server's.
+    the connection; `forget` is the server's. `name` is what the client calls itself.
     """
 
     def __init__(
@@ -32,7 +32,9 @@ class Session:
         deliver: Callable[[int, Message], None],
         lost: Callable[[], None],
         forget: Callable[["Session"], None],
+        name: str = "",
     ) -> None:
+        self.name = name
         self.deliver = deliver
         self.open = True
         self.subscriptions: dict[int, str] = {}
