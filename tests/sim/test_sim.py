@@ -15,6 +15,7 @@ import pytest
 from tests.sim import hunt, mutants, scenarios
 from tests.sim.hunt import violation
 from tests.sim.mutant import Mutant
+from tests.sim.run import Run
 from tests.sim.world import RunFailed
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,18 @@ def test_a_scenario_fails_without_its_rule(mutant: Mutant) -> None:
 def test_a_rule_that_is_taken_out_is_missed(name: str, seeds: int) -> None:
     with mutants.BY_NAME[name]():
         assert any(violation(seed) for seed in range(1, seeds))
+
+
+def test_both_streams_are_purged_in_runs() -> None:
+    """Else nobody would judge what a purge takes."""
+    journal, deliveries = 0, 0
+    for seed in range(4, 7):
+        run = Run(seed)
+        run.run()
+        journal += run.checkers.journal_kept.purges
+        deliveries += run.checkers.deliveries_kept.purges
+    assert journal > 5
+    assert deliveries > 5
 
 
 def test_a_run_is_the_same_whatever_the_hash_seed() -> None:
