@@ -261,8 +261,9 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before anything
     starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was recorded and
     not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
-    there is such a receiver is being asked, or nobody can tell; `absent_to`: there was none when the event at
-    that position had come; `removal`: the last one of its configuration.
+    there is such a receiver is being asked; `invalid`: there is, and never was a valid configuration;
+    `absent_to`: there was none when the event at that position had come; `removal`: the last one of its
+    configuration.
     """
 
     head: Event | None = None
@@ -283,6 +284,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     granted: int = 0
     adopted: bool = True
     asking: bool = False
+    invalid: bool = False
     absent_to: int = 0
     removal: int = 0
     bucket: Bucket | None = None

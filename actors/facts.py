@@ -203,7 +203,7 @@ class Pinged(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pinged")
 
 
 class Refused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """An event that belongs to no actor (`unknown_receiver`, `malformed`) is given up and owed a burial."""
+    """An event without a number is given up and owed a burial: `unknown_receiver`, `malformed`, `expired`."""
 
     position: int
     reason: str

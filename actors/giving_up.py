@@ -8,11 +8,11 @@ numbers like all others, and goes to the journal in one fact for as many as were
 
 from itertools import islice
 
-from actors.commands import GiveUp, Ignore, Read, Refuse, Rest, Step, View
+from actors.commands import View
 from actors.event import Event
 from actors.numbering import Numbered, is_repeat, number, with_number
 from actors.policy import Policy
-from actors.state import Open, State, as_numbered
+from actors.state import Open, State
 
 BURIALS_MAX = 128
 """Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
@@ -74,30 +74,6 @@ def next_to_go(state: State, policy: Policy, view: View, now: float, reason: str
         found.append(with_number(event, frontier.sequence + 1))
         frontier = number(frontier, found[-1])
     return tuple(found)
-
-
-def evicted(state: State, view: View) -> Step | None:
-    """What a line asks for while nothing is known of the receiver; None if nothing of it waits up to there.
-
-    One that was never opened gives no numbers: its events go as those of nobody do.
-    """
-    line, head = view.line, view.head
-    if line is None or view.in_flight:
-        return None
-    if len(state.burials) >= BURIALS_MAX:
-        return Rest()
-    if state.open and state.open[0].position <= line.to:
-        return GiveUp((as_numbered(state.open[0]),), line.reason)
-    if head is None:
-        unread = state.parked and view.read_to < min(view.seen, line.to)
-        return Read(view.read_to) if unread else None
-    if head.position > line.to:
-        return None
-    if not state.opened:
-        return Refuse(head, line.reason)
-    if is_repeat(state.frontier, head):
-        return Ignore(head)
-    return GiveUp((with_number(head, state.frontier.sequence + 1),), line.reason)
 
 
 def _goes(policy: Policy, view: View, now: float, event: Event, reason: str) -> bool:

@@ -19,6 +19,8 @@ from msgspec import Meta, Struct, field
 
 from actors.errors import InvalidPolicy
 
+AGE_MAX_S = 432000.0
+"""The longest that an event may wait by any configuration."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 RESERVED = frozenset({
     "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
@@ -61,7 +63,7 @@ class Retry(Struct, frozen=True, kw_only=True):
 
     base_s: Annotated[float, Meta(ge=0.05, le=86400)] = 2
     cap_s: Annotated[float, Meta(ge=0.05, le=432000)] = 3600
-    max_age_s: Annotated[float, Meta(ge=60, le=432000)] = 172800
+    max_age_s: Annotated[float, Meta(ge=60, le=AGE_MAX_S)] = 172800
     max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     rejected_attempts: Annotated[int, Meta(ge=1, le=1000)] = 5
 

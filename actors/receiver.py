@@ -34,12 +34,13 @@ from actors import facts as f
 from actors.backoff import backoff_s
 from actors.bucket import Limit, next_token_at, refill, take, under
 from actors.event import Event
-from actors.giving_up import BURIALS_MAX, NEVER, evicted, given_up_at, hopeless, next_to_go
+from actors.giving_up import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
 from actors.ids import fraction, stable_hash
 from actors.numbering import Numbered, is_repeat, move, number, resize, with_number
 from actors.outcome import Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
 from actors.state import Open, State, as_numbered, fresh_entry, open_entry, with_entry
+from actors.unconfigured import step_without_policy
 
 PARK_AFTER_S = 2.0
 OPEN_MAX = 256
@@ -358,7 +359,7 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     if state.burials and not view.burying and not view.unconfirmed:
         return c.Bury(state.burials)
     if policy is None:
-        return evicted(state, view) or _step_without_policy(state, view)
+        return step_without_policy(state, view, now)
     if not state.opened:
         return c.Begin()
     if view.removal > state.removal:
@@ -417,26 +418,6 @@ def _first(steps: Iterator[c.Step]) -> c.Step:
             case _:
                 return step
     return waiting
-
-
-def _step_without_policy(state: State, view: c.View) -> c.Step:
-    """Nothing is known of the receiver: the leader of the configurations says what becomes of its events.
-
-    It is asked after an event has come: the receiver may have been put since it was asked before.
-    """
-    if view.in_flight or view.asking:
-        return c.Rest()
-    if state.opened:
-        return c.Ask()
-    head = view.head
-    if head is None:
-        if not state.parked:
-            return c.Rest()
-        return c.Unpark() if view.read_to >= view.seen else c.Read(view.read_to)
-    if head.position > view.absent_to and not head.malformed:
-        return c.Ask()
-    reason = "malformed" if head.malformed else "unknown_receiver"
-    return c.Rest() if len(state.burials) >= BURIALS_MAX else c.Refuse(head, reason)
 
 
 def _is_over(state: State, head: Event) -> bool:

@@ -71,8 +71,11 @@ def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]
 class Clock:
     """The ownership's clock."""
 
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
     def now(self) -> float:
-        return NOW + asyncio.get_running_loop().time()
+        return NOW + self.ahead_s + asyncio.get_running_loop().time()
 
 
 class Recorded(NamedTuple):

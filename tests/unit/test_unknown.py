@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from actors import facts as f
+from actors.policy import AGE_MAX_S
 from actors.ports import Invalid
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
@@ -59,6 +60,41 @@ async def test_events_of_a_receiver_that_never_had_a_valid_configuration_wait() 
     world.put(policy())
     await world.until_settled(100)
     assert world.sender.numbers == list(range(1, 101))
+
+
+@in_virtual_time
+async def test_without_a_valid_configuration_they_wait_for_as_long_as_any_may() -> None:
+    world = ShardWorld()
+    world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
+    world.publish(100)
+    await world.until(lambda: world.state.parked and world.host.bindings.bound == 0)
+    world.clock.ahead_s = AGE_MAX_S - 10
+    world.crash()
+    await world.pass_time(5)
+    assert world.graveyard.buried == []
+    await world.until(lambda: len(world.graveyard.buried) == 100)
+    assert {(each.reason, each.sequence) for each in world.graveyard.buried} == {("expired", None)}
+    await world.until(lambda: not world.state.parked)
+    world.put(policy())
+    world.publish()
+    await world.until_settled(1)
+    assert (world.sender.positions, world.sender.numbers) == ([101], [1])
+
+
+@in_virtual_time
+async def test_what_had_its_number_when_the_configuration_broke_keeps_it() -> None:
+    """The node has just started, and the bucket holds nothing valid any more."""
+    world = strict(paused=True)
+    world.publish(3)
+    await world.until(lambda: world.state.parked)
+    world.policies.known.clear()
+    world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
+    world.clock.ahead_s = AGE_MAX_S
+    world.crash()
+    await world.until(lambda: len(world.graveyard.buried) == 3)
+    assert [(each.reason, each.sequence) for each in world.graveyard.buried] == [
+        ("expired", 1), ("expired", 2), ("expired", 3),
+    ]  # fmt: skip
 
 
 # ---- removal
