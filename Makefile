@@ -22,7 +22,7 @@ sim-mutants: .venv/ready
 	.venv/bin/python -m tests.sim --mutants
 
 soak: .venv/ready
-	.venv/bin/pytest -m soak
+	.venv/bin/pytest -m soak -o faulthandler_timeout=900
 	.venv/bin/python -m tests.sim --seed $(SEED) --runs 1000
 
 # Made anew whenever pyproject.toml changes.

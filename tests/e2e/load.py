@@ -44,7 +44,7 @@ async def configure_relaxed(fleet: Fleet, receivers: Iterable[str], **members: A
 
 def slow_and_flaky(number: int) -> Reply:
     """How relaxed receivers answer, so that several attempts are in flight and some are repeated."""
-    return Reply(status=200 if number % 7 else 503, delay_s=0.1)
+    return Reply(status=200 if number % 7 else 503, delay_s=0.03)
 
 
 class Load:
