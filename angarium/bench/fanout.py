@@ -190,15 +190,18 @@ class Bench:
     async def _routed(self, node: LocalNode, tenant: str, position: int) -> None:
         """Return when all copies are stored of the tenant's events up to there: when these are acked."""
         consumer = self._names.route_consumer(partition_of(tenant, self._shards))
-        moved_at, floor = time.monotonic(), -1
-        while floor < position:
+        moved_at, copies = time.monotonic(), -1
+        while True:
             node.check()
-            info, before = await self._js.consumer_info(self._names.events, consumer), floor
-            floor = info.ack_floor if info else floor
-            if floor > before:
+            info = await self._js.consumer_info(self._names.events, consumer)
+            if info is not None and info.ack_floor >= position:
+                return
+            stream, before = await self._js.stream_info(self._names.deliveries), copies
+            copies = stream.last if stream else before
+            if copies > before:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > STALLED_S:
-                raise click.ClickException(f"no event was routed for {STALLED_S:g} s; see {node.log}")
+                raise click.ClickException(f"no copy was stored for {STALLED_S:g} s; see {node.log}")
             await asyncio.sleep(LOOK_S)
 
     # ---- what is measured
