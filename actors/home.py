@@ -7,6 +7,7 @@ from actors.bindings import Bindings
 from actors.bucket import Unclean
 from actors.ports import Backlog, Clock, Graveyard, Policies, Recorder, Sender
 from actors.state import State
+from actors.tally import Tally
 
 
 class Home(Protocol):
@@ -19,6 +20,7 @@ class Home(Protocol):
     backlog: Backlog
     graveyard: Graveyard
     policies: Policies
+    tally: Tally
     epoch: int
     claimed_at: float
     claim_position: int

@@ -29,6 +29,7 @@ from actors.ports import (
 )
 from actors.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
 from actors.state import State, is_left_over
+from actors.tally import Tally
 
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
@@ -59,6 +60,7 @@ class Host:
         graveyard: Graveyard,
         snapshots: Snapshots,
         policies: Policies,
+        tally: Tally,
         within_lease: Callable[[], bool],
         ack: Callable[[list[str]], None],
     ) -> None:
@@ -74,6 +76,7 @@ class Host:
         self.graveyard = graveyard
         self.snapshots = snapshots
         self.policies = policies
+        self.tally = tally
         self.ack = ack
         self.bindings = Bindings(floor)
         self.needs = Needs()

@@ -67,6 +67,13 @@ def inspect(
 
 def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
     """The one word for how a receiver does; where several hold, the one that lasts longest without help."""
+    if held := held_back(state, policy, now):
+        return held
+    return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
+
+
+def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
+    """What keeps a receiver from its events; None: nothing does."""
     if policy is None:
         return "misconfigured"
     if state.disabled:
@@ -79,7 +86,7 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
         return "throttled"
     if _held_until(state, policy) > now:
         return "backing_off"
-    return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
+    return None
 
 
 def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:

@@ -106,6 +106,7 @@ class Shell(Memory):
 
     def _record(self, fact: Fact) -> None:
         self.state = evolve(self.state, fact)
+        self.host.tally.decided(fact)
         hurried = not isinstance(fact, UNHURRIED)
         index = self.host.recorder.add(fact, self.state, hurried)
         if hurried:
@@ -280,6 +281,7 @@ class Shell(Memory):
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()
         del self.in_flight[event.position]
+        self.host.tally.ended(outcome, now - event.stored_at)
         self.host.landed()
         if self._landing is not None:
             self._landing.set_result(None)

@@ -16,9 +16,11 @@ from angarium.delivery.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
 from angarium.desk import ReceiverDesk
+from angarium.monitor import monitoring
 from angarium.node import Node
 from angarium.settings import Settings
 from angarium.shard import Surroundings
+from angarium.tallies import Tallies
 from streams.backlog import READERS_MAX
 from streams.clock import SystemTime, Timekeeper
 from streams.connection import connect
@@ -41,7 +43,8 @@ async def run_node(settings: Settings, *, ready: Callable[[], None] | None = Non
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with open_node(settings) as node:
+    async with monitoring(settings.monitor) as monitor, open_node(settings) as node:
+        monitor.watch(node)
         claimed = asyncio.ensure_future(node.until_ready())
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait((claimed, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +90,7 @@ async def member(
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing,
-        drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
+        tallies=Tallies(), drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
     control = Control(wire, names, ReceiverDesk(node))

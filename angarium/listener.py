@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for receivers on this machine: what `angarium listen` and the demo stand on.
+"""A small HTTP/1.1 server: what `angarium listen`, the receivers of the demo and a node's monitor stand on.
 
 It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
 connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection.

@@ -65,6 +65,11 @@ class Node:
             task.cancel()
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop, and hands its shards over or has done so."""
+        return self._stopping
+
+    @property
     def ready(self) -> bool:
         """Every shard that should be this node's is."""
         return set(self.around.members.wanted(self.shards)) <= self.owned.keys()
@@ -159,6 +164,7 @@ class Node:
             if claimed is None:
                 return
             if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
+                around.tallies.ownership.resumed += 1
                 log.info("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
             else:
                 await self._drop(number, shard)
@@ -183,10 +189,19 @@ class Node:
             self.refused.pop(number, None)
             self._again_at.pop(number, None)
             self.owned[number] = taken
+            self._count(taken.claim)
             log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
             await taken.start()
             self._taken.set()
             self._spawn(self._watch(taken))
+
+    def _count(self, claimed: Claim) -> None:
+        """A claim is clean where the owner before had released the shard, or nobody had ever owned it."""
+        ownership = self.around.tallies.ownership
+        if claimed.clean:
+            ownership.clean += 1
+        else:
+            ownership.unclean += 1
 
     async def _watch(self, shard: Shard) -> None:
         await shard.ended.wait()

@@ -1,4 +1,4 @@
-"""Rates, sizes and instants as people write them: `10/second`, `256KiB`, `2h` ago."""
+"""Rates, sizes, instants and addresses as people write them: `10/second`, `256KiB`, `2h` ago, `[::1]:80`."""
 
 import re
 from datetime import datetime
@@ -10,13 +10,15 @@ from actors.policy import SECONDS, Rate
 
 _RATE = re.compile(r"\s*([0-9.]+)\s*/\s*([a-z]+)\s*\Z")
 _SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
 _AGE = re.compile(r"\s*(\d+)\s*([smhdw])\s*\Z")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+PORT_MAX = 65_535
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class BadQuantity(AngariumError):
-    """A rate, a size or an instant that cannot be read; the text says how to write it."""
+    """A rate, a size, an instant or an address that cannot be read; the text says how to write it."""
 
 
 def rate(text: str, burst: int | None = None) -> Rate:
@@ -49,6 +51,14 @@ def bytes_text(count: int) -> str:
             return f"{amount:.4g} {unit}"
         amount /= 1024
     return f"{amount:.4g} TiB"
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port to listen on: `127.0.0.1:9464`, `[::]:9464`; port 0 is any free one."""
+    match = _ADDRESS.match(text)
+    if match is None or int(match[3]) > PORT_MAX:
+        raise BadQuantity(f"{text!r} is not an address; write it as 127.0.0.1:9464 or [::1]:9464")
+    return match[1] or match[2], int(match[3])
 
 
 def instant(text: str, now: float) -> float:

@@ -92,6 +92,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1)] | None, Meta(description="burst that goes with default_rate")
     ] = None
 
+    monitor: Annotated[
+        str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
+    ] = None
     log_format: Annotated[Literal["text", "json"], Meta(description="how a log line looks")] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
@@ -198,6 +201,8 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
         value = quantities.size(value)
     if name == "default_rate":
         quantities.rate(value if isinstance(value, str) else repr(value))
+    if name == "monitor" and isinstance(value, str):
+        quantities.address(value)
     if is_list(kind) and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=not isinstance(value, str))

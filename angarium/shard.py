@@ -17,6 +17,7 @@ from actors.ids import event_id
 from actors.needs import Needed
 from actors.ports import Sender, Unavailable
 from actors.state import State
+from angarium.tallies import Tallies
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
 from streams.clock import Timekeeper
@@ -48,6 +49,7 @@ class Surroundings(Struct, frozen=True):
     sender: Sender
     readers: asyncio.Semaphore
     routing: Routing
+    tallies: Tallies
     drain_s: float
     replay_keep_s: float
 
@@ -82,8 +84,9 @@ class Shard:
         self._lease = lease
         js, names = around.js, around.names
         self.journal = Journal(
-            js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S
-        )
+            js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S,
+            statistics=around.tallies.journal,
+        )  # fmt: skip
         self._snapshots = Snapshots(js, names, claimed)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
@@ -102,6 +105,7 @@ class Shard:
             graveyard=Graveyard(js, names),
             snapshots=self._snapshots,
             policies=around.receivers,
+            tally=around.tallies.actors,
             within_lease=self._within_lease,
             ack=self._ack,
         )
@@ -160,6 +164,7 @@ class Shard:
 
     def fenced(self, why: str) -> None:
         """Somebody else owns the shard: stop at once, ack nothing more."""
+        self._around.tallies.ownership.fenced += 1
         self._end(f"fenced: {why}")
 
     # ---- a lease that lapsed
@@ -289,7 +294,7 @@ class Shard:
             return
         host.give_back()
         if written is False and snapshots is self._snapshots and not self.suspended:
-            self._end("fenced: another node owns the shard's snapshots")
+            self.fenced("another node owns the shard's snapshots")
 
 
 async def take_over(number: int, around: Surroundings) -> Shard | Lost:

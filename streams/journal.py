@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from actors.facts import Fact
 from actors.state import State
+from actors.tally import Histogram
 from streams.claim import Claim, holds
 from streams.clock import Timekeeper
 from streams.envelope import encode_fact, encode_flush, message_id
@@ -37,7 +38,7 @@ ENVELOPE = 512
 """Bytes that a flush needs beside its facts, at most."""
 SIGNS_OF_LIFE = 4
 """A quiet shard appends so many times in its journal's retention."""
-LATENCIES_KEPT = 1024
+APPEND_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +65,12 @@ class Listener(Protocol):
 
 
 class Statistics(Struct):
-    """What was appended. A latency is the time from a flush's cut to its confirmation, in seconds."""
+    """What was appended, and how many seconds each flush took from its cut to its confirmation."""
 
     flushes: int = 0
     facts: int = 0
     bytes: int = 0
-    latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
+    append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_S))
 
 
 class _Waiting(Struct, frozen=True, gc=False):
@@ -107,12 +108,13 @@ class Journal:
         *,
         time: Timekeeper,
         retention_s: float,
+        statistics: Statistics | None = None,
     ) -> None:
         self.index = 0
         self.confirmed_index = 0
         self.sequence = claim.sequence
         self.floor = claim.floor
-        self.statistics = Statistics()
+        self.statistics = statistics or Statistics()
         self._js = js
         self._names = names
         self._claim = claim
@@ -300,7 +302,7 @@ class Journal:
         self.statistics.flushes += 1
         self.statistics.facts += len(flush.parts)
         self.statistics.bytes += len(flush.data)
-        self.statistics.latencies_s.append(self._loop.time() - flush.cut_at)
+        self.statistics.append_s.add(self._loop.time() - flush.cut_at)
         self._moved.set()
         self._moved = asyncio.Event()
         self._listener.confirmed([part.entry for part in flush.parts], sequence)

@@ -20,7 +20,7 @@ LOGS = ("log_format", "log_level")
 CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix")
 INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
 EDGE = ("allow_http", "allow_networks")
-NODE = ("node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "default_rate", "default_burst")
+NODE = ("node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "default_rate", "default_burst", "monitor")
 
 
 def takes(*names: str) -> Callable[[Command], Command]:

@@ -49,7 +49,7 @@ class Node:
         self._command = (
             *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
             "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
-            "--allow-http", "--allow-network", "127.0.0.0/8",
+            "--allow-http", "--allow-network", "127.0.0.0/8", "--monitor", "127.0.0.1:0",
         )  # fmt: skip
 
     @property
@@ -107,6 +107,13 @@ class Node:
         """How often the process has logged that."""
         self.read_log()
         return sum(line["event"] == event for line in self.said)
+
+    @property
+    def monitor(self) -> str:
+        """Where the running process serves its health and its metrics; empty: not yet."""
+        self.read_log()
+        ports = [line["port"] for line in self.said if line["event"] == "monitor.listening"]
+        return f"http://127.0.0.1:{ports[-1]}" if ports else ""
 
     def read_log(self) -> None:
         """Take what has been logged since; a last line may still be on its way."""

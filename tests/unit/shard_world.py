@@ -22,6 +22,7 @@ from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Unavailable
 from actors.receiver import evolve
 from actors.shell import Shell
 from actors.state import State
+from actors.tally import Tally
 from tests.unit.machine import NOW, answer, event, policy
 
 FLUSH_S = 0.2
@@ -293,6 +294,7 @@ class ShardWorld:
         self.policies = Policies()
         self.snapshots = Snapshots()
         self.graveyard = Graveyard(self)
+        self.tally = Tally()
         self.journal = Journal(self)
         self.within_lease = True
         self.acked: list[int] = []
@@ -315,7 +317,7 @@ class ShardWorld:
             unclean=Unclean(self.epoch, last, at) if unclean else None, floor=self.journal.floor,
             unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal, sender=self.sender,
             backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots, policies=self.policies,
-            within_lease=lambda: self.within_lease, ack=self._acked,
+            tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
         )  # fmt: skip
         states = self.journal.folded
         if snapshots:

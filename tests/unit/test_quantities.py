@@ -1,9 +1,9 @@
-"""Rates, sizes and instants as people write them."""
+"""Rates, sizes, instants and addresses as people write them."""
 
 import pytest
 
 from actors.policy import Rate
-from angarium.quantities import BadQuantity, bytes_text, instant, rate, size
+from angarium.quantities import BadQuantity, address, bytes_text, instant, rate, size
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,20 @@ def test_instants(text: str, expected: float) -> None:
 def test_what_is_no_instant(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a time; write an age"):
         instant(text, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)), ("0.0.0.0:0", ("0.0.0.0", 0)), ("[::1]:80", ("::1", 80)),
+        ("node-1.example:65535", ("node-1.example", 65535)),
+    ],
+)  # fmt: skip
+def test_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "9464", ":9464", "::1:80", "a:b", "a:65536", "http://a:80", "a:80/"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(BadQuantity, match="is not an address; write it as 127"):
+        address(text)

@@ -118,6 +118,8 @@ def test_the_repr_shows_nothing() -> None:
         ({"prefix": "A.b"}, {}, "", "prefix (--prefix): must be a lower-case letter"),
         ({"node": "a b"}, {}, "", "node (--node): must be 1 to 64 of"),
         ({}, {"ANGARIUM_NATS": ","}, "", "nats (ANGARIUM_NATS): names no server"),
+        ({"monitor": "9464"}, {}, "", "monitor (--monitor): '9464' is not an address; write it"),
+        ({}, {}, "monitor = 9464", "monitor (given.toml): must be a text, not 9464"),
         ({"tls_key": __file__}, {}, "", "tls_cert (default): goes with tls_key"),
     ],
 )

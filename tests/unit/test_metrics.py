@@ -1,0 +1,145 @@
+"""The text that Prometheus gets, and why a node is not ready."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.tally import Histogram
+from angarium.listener import Received
+from angarium.metrics import NodeMetrics, histogram
+from angarium.monitor import Monitor, unready
+from angarium.node import Node
+from angarium.shard import Shard
+from angarium.tallies import Tallies
+from streams.router import Tally as Routed
+from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
+
+Listeners = list[Any]
+
+
+def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
+    """As much of a node as is looked at, with three shards wanted; `members` override."""
+    listeners: Listeners = []
+    lease = SimpleNamespace(valid=lambda: members.get("lease", True))
+    around = SimpleNamespace(
+        node="one",
+        js=SimpleNamespace(
+            wire=SimpleNamespace(connected=members.get("connected", True)),
+            add_listener=listeners.append, listeners=listeners,
+        ),
+        members=SimpleNamespace(lease=lease, wanted=lambda shards: list(range(shards))),
+        routing=SimpleNamespace(tally=Routed(events=7, copies=9)),
+        tallies=members.get("tallies", Tallies()),
+    )  # fmt: skip
+    return cast(Node, SimpleNamespace(
+        around=around, shards=3, stopping=members.get("stopping", False), refused=members.get("refused", {}),
+        owned={number: shard() for number in range(3)} if owned is None else owned,
+    ))  # fmt: skip
+
+
+def shard(world: ShardWorld | None = None, *, suspended: bool = False, ended: bool = False) -> Shard:
+    return cast(Shard, SimpleNamespace(
+        host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
+    ))  # fmt: skip
+
+
+def scraped(watched: Node) -> dict[str, float]:
+    """Each sample by its name and labels, as Prometheus reads them."""
+    registry = CollectorRegistry()
+    metrics = NodeMetrics(watched)
+    registry.register(metrics)
+    cast(Any, watched.around.js).listeners[0](False)
+    cast(Any, watched.around.js).listeners[0](True)
+    text = generate_latest(registry).decode()
+    return {
+        " ".join([sample.name, *sorted(sample.labels.values())]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_buckets_add_up() -> None:
+    counted = Histogram((0.1, 1.0))
+    for value in (0.05, 0.5, 0.6, 7.0):
+        counted.add(value)
+    samples = {(each.name, each.labels.get("le")): each.value for each in histogram("x", "", counted).samples}
+    assert samples == {
+        ("angarium_x_bucket", "0.1"): 1, ("angarium_x_bucket", "1.0"): 3, ("angarium_x_bucket", "+Inf"): 4,
+        ("angarium_x_count", None): 4, ("angarium_x_sum", None): pytest.approx(8.15),
+    }  # fmt: skip
+
+
+@in_virtual_time
+async def test_what_is_in_memory_is_counted_over_all_shards() -> None:
+    paused = strict(paused=True)
+    paused.publish(3)
+    hanging = strict()
+    hanging.sender.latency_s = 1000.0
+    hanging.publish(2)
+    await paused.pass_time(5)
+    tallies = Tallies()
+    tallies.actors.dead_letters["expired"] = 2
+    tallies.ownership.unclean = 1
+    watched = node({0: shard(paused), 1: shard(hanging, suspended=True)}, tallies=tallies, refused={2: "why"})
+    found = scraped(watched)
+    hanging.host.stop()
+    assert found["angarium_actors"] == 2
+    assert found["angarium_events_waiting"] == 4
+    assert found["angarium_attempts_in_flight"] == 1
+    assert (found["angarium_receivers_held paused"], found["angarium_receivers_held throttled"]) == (1, 0)
+    assert found["angarium_receivers_parked"] == len(paused.host.parked) + len(hanging.host.parked) > 0
+    assert [found[f"angarium_shards {each}"] for each in ("running", "suspended", "refused")] == [1, 1, 1]
+    assert found["angarium_dead_letters_total expired"] == 2
+    assert found["angarium_takeovers_total unclean"] == 1
+    assert (found["angarium_router_events_total"], found["angarium_router_copies_total"]) == (7, 9)
+    assert (found["angarium_nats_connected"], found["angarium_nats_reconnects_total"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("watched", "why"),
+    [
+        (node(), ""),
+        (node(stopping=True), "stopping"),
+        (node(connected=False), "NATS is not connected"),
+        (node(lease=False), "the lease is over"),
+        (node({0: shard()}, refused={2: "upgrade this node"}), "shard 2 is refused: upgrade this node"),
+        (node({0: shard()}), "2 of 3 shards are still to be claimed"),
+        (node({0: shard(), 1: shard(suspended=True), 2: shard(ended=True)}), "2 of 3 shards are held up"),
+    ],
+)
+def test_why_a_node_is_not_ready(watched: Node, why: str) -> None:
+    assert unready(watched).startswith(why)
+    assert bool(unready(watched)) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("GET", "/healthz", 200, b"ok\n"),
+        ("GET", "/readyz?verbose", 503, b"not ready: starting\n"),
+        ("POST", "/healthz", 405, b""),
+        ("GET", "/", 404, b"not found; there are /healthz, /readyz and /metrics\n"),
+    ],
+)
+def test_the_answers_before_there_is_a_node(method: str, path: str, status: int, text: bytes) -> None:
+    reply = Monitor().answer(Received(method, path, {}, b""))
+    assert (reply.status, reply.body) == (status, text)
+
+
+def test_a_node_that_works_is_ready_and_tells_its_metrics_and_those_of_the_process() -> None:
+    monitor = Monitor()
+    monitor.watch(node({}))
+    reply = monitor.answer(Received("GET", "/metrics", {}, b""))
+    assert reply.status == 200
+    assert b'angarium_node_info{node="one",version=' in reply.body
+    assert b"angarium_loop_lag_seconds_count 0.0" in reply.body
+
+
+def test_what_breaks_while_it_is_scraped_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = Monitor()
+    monitor.watch(node({0: None}))
+    assert monitor.answer(Received("GET", "/metrics", {}, b"")).status == 500
+    assert caplog.messages == ["monitor.broken"]
