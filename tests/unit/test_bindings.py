@@ -26,6 +26,11 @@ class Shard(RuleBasedStateMachine):
         self.bindings = Bindings(floor)
         self.begun_at = self.received = self.highest_floor = floor
 
+    def floor(self, index: int) -> int:
+        """What it must be."""
+        held = [each.position for each, _ in self.handed_out if each.mark is None or each.mark > index]
+        return max(self.highest_floor, min(held, default=self.received + 1) - 1)
+
     @property
     def bound(self) -> list[Binding]:
         return [each for each, _ in self.handed_out if each.mark is None]
@@ -60,10 +65,7 @@ class Shard(RuleBasedStateMachine):
     def a_flush_is_cut(self, data: st.DataObject) -> None:
         self.cut_at = data.draw(st.integers(self.cut_at, self.index))
         floor = self.bindings.floor(self.cut_at)
-        held = [
-            each.position for each, _ in self.handed_out if each.mark is None or each.mark > self.cut_at
-        ]
-        assert floor == max(self.highest_floor, min(held, default=self.received + 1) - 1)
+        assert floor == self.floor(self.cut_at)
         first_time = [
             each.position for each, floor_then in self.handed_out
             if each.position > floor_then and (each.mark is None or each.mark > self.cut_at)
@@ -75,6 +77,7 @@ class Shard(RuleBasedStateMachine):
     def a_flush_is_confirmed(self, data: st.DataObject) -> None:
         self.confirmed_index = data.draw(st.integers(self.confirmed_index, self.cut_at))
         replies = self.bindings.confirmed(self.confirmed_index)
+        self.highest_floor = self.floor(self.confirmed_index)
         marks = {each.reply: each.mark for each, _ in self.handed_out}
         for reply in replies:
             mark = marks[reply]
