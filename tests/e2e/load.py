@@ -93,14 +93,14 @@ class Load:
 
     async def arrived(self) -> None:
         """Return when every event was accepted."""
-        waiting = list(self.records)
+        for record in self.records:
+            await self._all_of(record)
 
-        def all_arrived() -> bool:
-            while waiting and waiting[-1].complete:
-                waiting.pop()
-            return not waiting
-
-        await self._fleet.until(all_arrived, f"all of {self.total} events were accepted")
+    async def _all_of(self, record: Record) -> None:
+        count = len(record.published)
+        await self._fleet.until(
+            lambda: record.complete, f"all of {count} events for {record.receiver} were accepted"
+        )
 
     @property
     def complete(self) -> bool:
