@@ -35,7 +35,6 @@ class Acks:
     async def flush(self) -> None:
         """Send what is due now."""
         replies, self._replies = self._replies, []
-        if self._wire.connected:
+        if replies and self._wire.connected:
             with contextlib.suppress(Disconnected):
-                for reply in replies:
-                    await self._wire.publish(reply, ACK)
+                await self._wire.publish_each(replies, ACK)

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 import nats.errors
@@ -113,15 +113,21 @@ class NatsWire:
     async def publish(
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
+        await self._sent(self._client.publish(subject, data, reply, headers), subject)
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        await self._sent(self._client.publish_each(subjects, data), f"{len(subjects)} subjects")
+
+    async def _sent(self, publishing: Awaitable[None], where: str) -> None:
         try:
-            await self._client.publish(subject, data, reply, headers)
+            await publishing
         except nats.errors.ConnectionClosedError:
             if self.closed:
                 raise Disconnected("the connection to NATS was closed") from None
         except nats.errors.OutboundBufferLimitError:
             # Core NATS promises nothing to a message sent without a connection; who needs an answer
             # learns by its absence.
-            log.debug("not connected and the buffer is full: dropped a message to %s", subject)
+            log.debug("not connected and the buffer is full: dropped a message to %s", where)
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "_Subscribed":
         if self.closed:

@@ -5,7 +5,7 @@ server in memory, and publisher, pull loop, follower, journal and claim run in i
 `streams.connection.NatsWire` is the real one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -54,6 +54,9 @@ class Wire(Protocol):
         While the connection is lost, it is kept and sent on the next one. Raises `Disconnected` only
         when the wire was closed.
         """
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        """Publish the same to each of these subjects, which servers gave us; it costs little for each."""
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> Subscription:
         """Call `handler` for each message, in the order of arrival; it must neither block nor raise.

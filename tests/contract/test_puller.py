@@ -1,7 +1,7 @@
 """What the pull loop makes of answers that no server gives on demand; they come from a script."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import pytest
@@ -33,6 +33,10 @@ class ScriptedWire:
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         self.sent.append(Message(subject, data, reply, headers))
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        for subject in subjects:
+            await self.publish(subject, data)
 
     async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "ScriptedSubscription":
         self.handlers[subject] = handler

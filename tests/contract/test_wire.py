@@ -27,6 +27,15 @@ async def test_a_message_bears_subject_reply_and_headers(wire: Wire, prefix: str
     assert (second.data, second.reply, second.headers) == (b"", "", None)
 
 
+async def test_the_same_is_published_to_each(wire: Wire, prefix: str) -> None:
+    seen = Seen()
+    await wire.subscribe(f"{prefix}.>", seen)
+    await wire.publish_each([f"{prefix}.{number}" for number in range(100)], b"+ACK")
+    await wire.publish(f"{prefix}.end")
+    subjects = [message.subject for message in await seen.first(101)]
+    assert subjects == [f"{prefix}.{end}" for end in (*range(100), "end")]
+
+
 async def test_another_connection_hears_it(server: Server, wire: Wire, prefix: str) -> None:
     other = await server.connect("other")
     seen, echo = Seen(), Seen()

@@ -1,7 +1,7 @@
 """The client's side of a connection to the server in memory: the port `streams.wire.Wire`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,10 @@ class ClientWire:
         self._check_open()
         clean = None if headers is None else {name.strip(): text.strip() for name, text in headers.items()}
         self.transmit(Message(subject, data, reply, clean))
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        for subject in subjects:
+            await self.publish(subject, data)
 
     async def subscribe(self, subject: str, handler: Handler) -> Listening:
         self._check_open()
