@@ -15,7 +15,9 @@ from actors.ports import Sender
 from angarium.connecting import connect_options
 from angarium.delivery.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.pool import Limits
 from angarium.delivery.sender import HttpSender
+from angarium.descriptors import connections_max
 from angarium.desk import ReceiverDesk
 from angarium.monitor import monitoring
 from angarium.node import Node
@@ -70,7 +72,7 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
     wire = await connect(connect_options(settings))
     networks = [ip_network(each) for each in settings.allow_networks]
     guard = Guard(allow_http=settings.allow_http, allow_networks=networks)
-    transport = Http1Transport(guard)
+    transport = Http1Transport(guard, limits=Limits(connections_max=connections_max()))
     try:
         async with member(wire, settings, SystemTime(), HttpSender(transport)) as node:
             yield node

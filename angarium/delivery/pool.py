@@ -22,10 +22,13 @@ Line = dict[asyncio.Future[None], None]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds of a pool. `per_host_max` counts a host at one address."""
+    """Bounds of a pool. `per_host_max` counts a host at one address.
 
-    connections_max: int = 4096
-    per_host_max: int = 512
+    Receivers of one host wait for each other once so many attempts hang there, all others go on.
+    """
+
+    connections_max: int = 16_384
+    per_host_max: int = 4096
     idle_s: float = 30.0
 
 

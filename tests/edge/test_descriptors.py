@@ -1,0 +1,40 @@
+"""What a node makes of its limit of open files; in a process of its own, since no limit can be given back."""
+
+import subprocess
+import sys
+
+import pytest
+
+from angarium.delivery.pool import DEFAULT_LIMITS
+from angarium.descriptors import SPARE
+
+resource = pytest.importorskip("resource", reason="this system has no limit of open files")
+
+ASK = """
+import resource, sys
+from angarium.descriptors import connections_max
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+print(connections_max(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+def asked(soft: int, hard: int) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(soft), str(hard)], capture_output=True, text=True, check=True
+    )
+    return [int(each) for each in done.stdout.split()]
+
+
+def test_the_limit_is_raised_as_far_as_it_goes() -> None:
+    assert asked(500, 1000) == [1000 - SPARE, 1000]
+
+
+def test_no_more_is_taken_than_is_needed() -> None:
+    most = DEFAULT_LIMITS.connections_max
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < most + SPARE + 1:
+        pytest.skip("this machine does not allow so many open files")
+    assert asked(500, most + SPARE + 1) == [most, most + SPARE]
+
+
+def test_one_connection_is_left_where_there_is_next_to_nothing() -> None:
+    assert asked(100, 100) == [1, 100]
