@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from angarium import settings
@@ -188,11 +189,12 @@ async def test_an_operator_redrives_and_owns_nothing(connect: Connect) -> None:
 
 async def test_an_inspector_hears_the_nodes_and_sees_no_secret(connect: Connect) -> None:
     async with connect("node") as node, connect("inspector") as inspector:
-        requests = await node.client.subscribe("angarium.ctl.*.*.*")
+        async def answer(request: Msg) -> None:
+            await request.respond(b'{"ok":true}')
+
+        await node.client.subscribe("angarium.ctl.*.*.*", cb=answer)
         await node.client.flush()
-        asking = asyncio.create_task(inspector.ask("angarium.ctl.inspect.acme.billing"))
-        await (await requests.next_msg(timeout=10)).respond(b'{"ok":true}')
-        assert await asking == b'{"ok":true}'
+        assert await inspector.ask("angarium.ctl.inspect.acme.billing") == b'{"ok":true}'
         assert b'"state"' in await inspector.ask("$JS.API.STREAM.INFO.KV_angarium_receivers")
         for subject in (
             "$JS.API.STREAM.MSG.GET.KV_angarium_receivers",
