@@ -1,8 +1,8 @@
 """nats-py's client, with the few changes that we need; each says why.
 
 What is read off the socket goes straight to the handlers of `listen`. nats-py would put each message into a
-queue, from which a task of the subscription takes it; and its parser tries one pattern after the other. A
-pulled message took 4.2 µs until its handler had it, and takes 2.2 µs now.
+queue, from which a task of the subscription takes it, and its parser tries one pattern after the other: 4.2 µs
+until the handler of a pulled message has it, where this takes 2.2.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class NatsClient(Client):
     def hand_over(self, number: int, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
         """Give a message to whoever listens. A subject that is no UTF-8 has `\\xff` for its bytes."""
         handler = self._handlers.get(number)
-        if handler is None or number not in self._subs:
+        if handler is None:
             return
         message = Message(
             subject.decode(errors="backslashreplace"),
@@ -132,17 +132,21 @@ class _Parser(Parser):
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
                 break
-            verb, subject, number, *middle, size = data[at:line_end].split(b" ")
-            head_size = int(middle.pop()) if verb == b"HMSG" else 0
+            try:
+                verb, subject, number, *middle, size = data[at:line_end].split(b" ")
+                head_size = int(middle.pop()) if verb == b"HMSG" else 0
+                listener, whole_size = int(number), int(size)
+            except (ValueError, IndexError):
+                raise nats.errors.ProtocolError from None  # At which nats-py connects anew.
             reply = middle[0] if middle else b""
             start = line_end + CRLF_SIZE
-            end = start + int(size)
+            end = start + whole_size
             if end + CRLF_SIZE > len(data):
-                self.msg_arg = {"subject": subject, "sid": int(number), "reply": reply}
-                self.needed, self.header_needed = int(size), head_size
+                self.msg_arg = {"subject": subject, "sid": listener, "reply": reply}
+                self.needed, self.header_needed = whole_size, head_size
                 self.state = AWAITING_MSG_PAYLOAD
                 return start
             head_end = start + head_size
-            hand_over(int(number), subject, reply, data[start:head_end], data[head_end:end])
+            hand_over(listener, subject, reply, data[start:head_end], data[head_end:end])
             at = end + CRLF_SIZE
         return at

@@ -4,7 +4,8 @@ An `asyncio.Protocol` rather than a client library: a request leaves in one writ
 future, its deadline is one timer, and the lease is asked in the very call that writes.
 
 What is started in one turn of the event loop is written at its end, one after the other: each write wakes
-its receiver up, and where that one is on the same machine, it takes the core from whoever writes.
+its receiver up, and where that one is on the same machine, it takes the core from whoever writes. A node made
+5 % more deliveries a second for it (four runs each, by turns).
 """
 
 import asyncio

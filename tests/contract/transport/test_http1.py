@@ -13,6 +13,7 @@ from tests.contract.transport.receiver import OK, Peer, Receiver, polite
 from tests.contract.waiting import until
 
 SOON_S = 0.15
+HANGING = 600
 
 
 @pytest.fixture(params=[Http1Transport], ids=["http1"])
@@ -121,3 +122,22 @@ async def test_a_dead_kept_connection_is_replaced_by_a_new_one_though_others_are
     await asyncio.gather(*(post() for _ in range(3)))
     assert answered(await post()).status == 200
     assert receiver.connections == 4
+
+
+async def test_hundreds_that_hang_at_a_host_keep_nobody_from_it(
+    make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
+) -> None:
+    """Receivers that share a host share nothing else; one bound of many would hold the healthy ones up."""
+
+    async def hangs(peer: Peer) -> None:
+        await peer.request()
+        await stay.wait()
+
+    receiver.plays(*[hangs] * HANGING, polite)
+    transport = make_transport()
+    url = f"http://127.0.0.1:{receiver.port}/"
+    hanging = [asyncio.create_task(post_to(transport, url)) for _ in range(HANGING)]
+    await until(lambda: len(receiver.requests) == HANGING)
+    answered(await post_to(transport, url))
+    stay.set()
+    await asyncio.gather(*hanging)
