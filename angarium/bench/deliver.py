@@ -6,7 +6,6 @@ cores; how many there are while somebody publishes all the time is a figure of i
 """
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,19 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from angarium.bench import loops
+from angarium.bench.ground import SECRET, Ground, ground
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
-from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.bench.time_spent import PYTHON, time_spent
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.setup import setup
 from streams.topology import Names, Settings
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PUBLISHING_MAX = 1000
 LOOK_S = 0.05
 STALLED_S = 30.0
@@ -94,18 +88,16 @@ class Load(Struct, frozen=True):
 class Bench:
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(
-        self, plan: Plan, directory: Path, js: JetStream, sink: SinkProcess, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
         self._plan = plan
-        self._directory = directory
-        self._js = js
-        self._sink = sink
+        self._on = on
+        self._js = on.js
+        self._sink = on.sink
         self._tell = tell
         self._names = Names()
         self._published = 0
 
-    async def run(self, nats: str) -> Figures:
+    async def run(self) -> Figures:
         """Measure. Raises click.ClickException where events were not accepted."""
         plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()
@@ -117,9 +109,9 @@ class Bench:
         http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
         aiohttp = await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s)
         tell("deliver what was published")
-        full = await self._full_load(nats)
+        full = await self._full_load()
         appends = await self._appends()
-        live, steady = await self._while_publishing(nats)
+        live, steady = await self._while_publishing()
         reports = [load.report for load in (full, live, steady)]
         return Figures(
             receivers=plan.receivers, events=plan.events, profiled=plan.profile is not None,
@@ -133,10 +125,10 @@ class Bench:
             disordered=sum(report.disordered for report in reports),
         )  # fmt: skip
 
-    async def _full_load(self, nats: str) -> Load:
+    async def _full_load(self) -> Load:
         """A node that finds everything published, under a profiler if one is wanted."""
-        record, profile = self._directory / "profile", self._plan.profile
-        node = LocalNode(self._directory, {"nats": [nats]}, (*PYTHON, str(record)) if profile else ())
+        record, profile = self._on.directory / "profile", self._plan.profile
+        node = self._on.node(*PYTHON, str(record)) if profile else self._on.node()
         try:
             await node.start()
             load = await self._arrived(node, self._plan.events)
@@ -146,9 +138,9 @@ class Bench:
             profile.write_text(time_spent(record))
         return load
 
-    async def _while_publishing(self, nats: str) -> tuple[Load, Load]:
+    async def _while_publishing(self) -> tuple[Load, Load]:
         """A node while somebody publishes: as fast as possible, then at a steady rate."""
-        plan, node = self._plan, LocalNode(self._directory, {"nats": [nats]})
+        plan, node = self._plan, self._on.node()
         fast, slow = plan.events // 2, int(plan.rate * plan.timed_s)
         try:
             await node.start()
@@ -222,17 +214,7 @@ class Bench:
 
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
-    """Run the bench in a temporary directory."""
+    """Run the bench."""
     loops.check()
-    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
-        directory = Path(name)
-        async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
-            wire = await connect(ConnectOptions(servers=(server.url,)))
-            js = JetStream(wire)
-            await js.start()
-            try:
-                await setup(js, Settings())
-                return await Bench(plan, directory, js, sink, tell).run(server.url)
-            finally:
-                await js.stop()
-                await wire.close()
+    async with ground() as on:
+        return await Bench(plan, on, tell).run()

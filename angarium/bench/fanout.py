@@ -7,36 +7,29 @@ same time. A copy counts when it is stored.
 
 import asyncio
 import itertools
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Self
 
 import click
 import msgspec
 from msgspec import Struct
 
+from angarium.bench.ground import SECRET, Ground, ground
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
-from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.bench.usage import usage
 from angarium.local_node import LocalNode
 from streams.answers import StoredMessage
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
 from streams.fanout import copy_headers, published_event
-from streams.jetstream import JetStream
 from streams.lanes import SENDERS
 from streams.messages import SOURCE
 from streams.partitions import partition_of
 from streams.protocol import publish_answer
-from streams.setup import setup
 from streams.topology import Names, Settings
 from streams.wire import Message
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
 """Tenants: whose receivers are paused, whose get copies, whose event is for very many, who is unknown."""
@@ -121,24 +114,22 @@ class Judgement(Struct, frozen=True, kw_only=True):
 class Bench:
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(
-        self, plan: Plan, directory: Path, js: JetStream, sink: SinkProcess, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
         self._plan = plan
-        self._directory = directory
-        self._js = js
-        self._sink = sink
+        self._on = on
+        self._js = on.js
+        self._sink = on.sink
         self._tell = tell
         self._names = Names()
         self._shards = Settings().shards
         self._neighbours = _neighbours(WIDE, NEIGHBOURS, self._shards)
 
-    async def run(self, nats: str) -> Figures:
+    async def run(self) -> Figures:
         """Measure. Raises click.ClickException where something was not accepted, or came to a halt."""
         plan, tell = self._plan, self._tell
         tell(f"configure {2 * plan.receivers + plan.wide} receivers")
         await self._configure()
-        node = LocalNode(self._directory, {"nats": [nats]})
+        node = self._on.node()
         try:
             await node.start()
             await node.until_ready()
@@ -322,16 +313,6 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
 
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
-    """Run the bench in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
-        directory = Path(name)
-        async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
-            wire = await connect(ConnectOptions(servers=(server.url,)))
-            js = JetStream(wire)
-            await js.start()
-            try:
-                await setup(js, Settings())
-                return await Bench(plan, directory, js, sink, tell).run(server.url)
-            finally:
-                await js.stop()
-                await wire.close()
+    """Run the bench."""
+    async with ground() as on:
+        return await Bench(plan, on, tell).run()

@@ -7,31 +7,23 @@ trouble's own.
 
 import asyncio
 import itertools
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 from statistics import median
 from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Struct
 
+from angarium.bench.ground import SECRET, Ground, ground
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import ASIDE, Report
-from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.bench.usage import usage
 from angarium.local_node import LocalNode
 from streams.answers import ConsumerInfo
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
 from streams.partitions import partition_of, shard_of
-from streams.setup import setup
 from streams.topology import Names, Settings
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOWHERE = "http://127.0.0.1:1/"
 """Nobody listens there: connections are refused."""
 
@@ -128,11 +120,12 @@ def troubles(plan: Plan, names: Names, shards: int) -> list[Trouble]:
 class Bench:
     """The healthy receivers beside one trouble."""
 
-    def __init__(self, plan: Plan, trouble: Trouble, js: JetStream, sink: SinkProcess) -> None:
+    def __init__(self, plan: Plan, trouble: Trouble, on: Ground) -> None:
         self._plan = plan
         self._trouble = trouble
-        self._js = js
-        self._sink = sink
+        self._on = on
+        self._js = on.js
+        self._sink = on.sink
         self._names = Names()
         self._shards = Settings().shards
         tenants = _tenants(trouble.near, self._shards)
@@ -141,25 +134,29 @@ class Bench:
         ]
         self._published = 0
 
-    async def run(self, node: LocalNode) -> Row:
+    async def run(self) -> Row:
         """Measure. Raises click.ClickException where events were not accepted."""
         plan = self._plan
         await self._configure()
         await self._make_trouble()
-        await node.start()
-        await node.until_ready()
-        if not self._trouble.goes_on:
-            await self._handed_out(node)
-        await self._healthy_for(node, 1.0)  # Connections are made, actors opened.
-        reports = [await self._healthy_for(node, plan.timed_s) for _ in range(plan.runs)]
-        used = usage(node.pid)
+        node = self._on.node()
+        try:
+            await node.start()
+            await node.until_ready()
+            if not self._trouble.goes_on:
+                await self._handed_out(node)
+            await self._healthy_for(node, 1.0)  # Connections are made, actors opened.
+            reports = [await self._healthy_for(node, plan.timed_s) for _ in range(plan.runs)]
+            used, unacked = usage(node.pid), await self._sum(lambda info: info.unacked)
+        finally:
+            await node.stop()
         return Row(
             beside=self._trouble.name,
             p50_ms=median(report.p50_ms for report, _ in reports),
             p99_ms=median(report.p99_ms for report, _ in reports),
             worst_ms=median(report.worst_ms for report, _ in reports),
             memory_mb=used.memory_mb if used else None,
-            unacked=await self._sum(lambda info: info.unacked),
+            unacked=unacked,
             lost=sum(lost for _, lost in reports),
             repeats=sum(report.repeats for report, _ in reports),
             disordered=sum(report.disordered for report, _ in reports),
@@ -242,21 +239,10 @@ def _tenants(near: bool, partitions: int) -> list[str]:
 
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
-    """Run the bench in temporary directories, one for each trouble."""
+    """Run the bench, each time on a ground of its own."""
     rows = []
     for trouble in troubles(plan, Names(), Settings().shards):
         tell(f"beside {trouble.name}")
-        async with AsyncExitStack() as stack:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="angarium-bench-")))
-            sink = await stack.enter_async_context(running_sink())
-            server = await stack.enter_async_context(EmbeddedServer(directory / "nats", port=0))
-            wire = await connect(ConnectOptions(servers=(server.url,)))
-            stack.push_async_callback(wire.close)
-            js = JetStream(wire)
-            await js.start()
-            stack.push_async_callback(js.stop)
-            await setup(js, Settings())
-            node = LocalNode(directory, {"nats": [server.url]})
-            stack.push_async_callback(node.stop)
-            rows.append(await Bench(plan, trouble, js, sink).run(node))
+        async with ground() as on:
+            rows.append(await Bench(plan, trouble, on).run())
     return rows

@@ -1,12 +1,18 @@
 """`angarium bench`: what this machine can do, beside bare clients in the same run."""
 
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from angarium.console import output
 from angarium.console.looping import heed_sigterm, run_long
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+MEASURES = ("measure", "figure")
 
 
 @click.group(short_help="Measure, beside bare clients in the same run.")
@@ -34,22 +40,10 @@ def deliver(
     At full load the events are published before the node starts. Ends with 1 if one was lost, repeated or
     came out of order.
     """
-    from msgspec import to_builtins
-
-    from angarium.bench.deliver import Figures, Plan, measured
+    from angarium.bench.deliver import Plan, measured
 
     plan = Plan(receivers=receivers, events=events, size=size, timed_s=seconds, profile=profile)
-
-    async def measure() -> Figures:
-        heed_sigterm()
-        return await measured(plan, (lambda _: None) if as_json else output.say)
-
-    figures = run_long(measure())
-    if as_json:
-        output.say_json(to_builtins(figures))
-    else:
-        output.say()
-        output.say_table(("measure", "figure"), _rows(figures))
+    figures = _run(measured, plan, as_json, MEASURES, _rows)
     _check(figures, "delivery")
 
 
@@ -68,22 +62,10 @@ def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as
     Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
     repeated or came out of order.
     """
-    from msgspec import to_builtins
-
-    from angarium.bench.fanout import Figures, Plan, measured
+    from angarium.bench.fanout import Plan, measured
 
     plan = Plan(receivers=receivers, copies=copies, wide=wide, size=size, timed_s=seconds)
-
-    async def measure() -> Figures:
-        heed_sigterm()
-        return await measured(plan, (lambda _: None) if as_json else output.say)
-
-    figures = run_long(measure())
-    if as_json:
-        output.say_json(to_builtins(figures))
-    else:
-        output.say()
-        output.say_table(("measure", "figure"), _fanout_rows(figures))
+    figures = _run(measured, plan, as_json, MEASURES, _fanout_rows)
     _check(figures, "copy")
 
 
@@ -103,28 +85,42 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 
     Ends with 1 if a delivery to a healthy one was lost, repeated or came out of order.
     """
-    from msgspec import to_builtins
+    from angarium.bench.isolation import Plan, measured
 
-    from angarium.bench.isolation import Plan, Row, measured
-
-    async def measure() -> list[Row]:
-        heed_sigterm()
-        return await measured(Plan(timed_s=seconds, **plan), (lambda _: None) if as_json else output.say)
-
-    rows = run_long(measure())
-    if as_json:
-        output.say_json(to_builtins(rows))
-    else:
-        output.say()
-        output.say_table(("beside", "p50", "p99", "worst", "memory", "unacked"), map(_isolation_row, rows))
+    headings = ("beside", "p50", "p99", "worst", "memory", "unacked")
+    rows = _run(measured, Plan(timed_s=seconds, **plan), as_json, headings, _isolation_rows)
     for row in rows:
         _check(row, f"delivery beside {row.beside}")
 
 
-def _isolation_row(row: Any) -> tuple[str, ...]:
-    times = (row.p50_ms, row.p99_ms, row.worst_ms)
-    memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f} MB"
-    return (row.beside, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
+def _isolation_rows(rows: Sequence[Any]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        times = (row.p50_ms, row.p99_ms, row.worst_ms)
+        memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f} MB"
+        yield (row.beside, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
+
+
+def _run(
+    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]],
+    plan: P,
+    as_json: bool,
+    headings: Sequence[str],
+    rows: Callable[[T], Iterable[Sequence[str]]],
+) -> T:
+    """Measure, telling what is being done, and show what came out."""
+    from msgspec import to_builtins
+
+    async def measure() -> T:
+        heed_sigterm()
+        return await measured(plan, (lambda _: None) if as_json else output.say)
+
+    figures = run_long(measure())
+    if as_json:
+        output.say_json(to_builtins(figures))
+    else:
+        output.say()
+        output.say_table(headings, rows(figures))
+    return figures
 
 
 def _check(figures: Any, what: str) -> None:

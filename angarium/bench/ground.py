@@ -1,0 +1,44 @@
+"""What every bench stands on: a sink, a server that is set up, and a connection to it."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from angarium.bench.sink_process import SinkProcess, running_sink
+from angarium.connecting import installation, open_jetstream
+from angarium.local_node import LocalNode
+from angarium.settings import Settings
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.setup import setup
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+"""Signs for all receivers of a bench."""
+
+
+class Ground(Struct, frozen=True):
+    """Made by `ground`; the directory is for whatever a bench has to write."""
+
+    directory: Path
+    url: str
+    js: JetStream
+    sink: SinkProcess
+
+    def node(self, *python: str) -> LocalNode:
+        """A node that is not started yet; see `LocalNode` for `python`."""
+        return LocalNode(self.directory, {"nats": [self.url]}, python)
+
+
+@asynccontextmanager
+async def ground() -> AsyncIterator[Ground]:
+    """Nothing is left of it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
+        directory = Path(name)
+        async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
+            settings = Settings(nats=(server.url,))
+            async with open_jetstream(settings) as js:
+                await setup(js, installation(settings))
+                yield Ground(directory, server.url, js, sink)
