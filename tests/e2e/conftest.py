@@ -19,9 +19,16 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
+@pytest.fixture
+async def durable_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The same, whose nats-server syncs before each acknowledgement."""
+    async with open_fleet(tmp_path, sync_interval="always") as fleet:
+        yield fleet
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    """The same with one node, for all tests of a module, each of which has a receiver of its own."""
+    """A fleet with one node, for all tests of a module, each of which has a receiver of its own."""
     async with open_fleet(tmp_path_factory.mktemp("fleet"), ttl_s=LONG_TTL_S) as fleet:
         await fleet.start_ready()
         yield fleet

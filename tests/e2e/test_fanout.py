@@ -3,24 +3,15 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.e2e.fanout import announce, fanout, nearly_full
-from tests.e2e.fleet import SHARDS, Fleet, names, open_fleet
+from tests.e2e.fleet import SHARDS, Fleet, names
 from tests.e2e.nodes import needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
 from tests.e2e.test_zombie import owns, owns_all
-
-
-@pytest.fixture
-async def durable_fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    """Its server syncs before each acknowledgement."""
-    async with open_fleet(tmp_path, sync_interval="always") as fleet:
-        yield fleet
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])

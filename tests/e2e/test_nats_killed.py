@@ -6,27 +6,20 @@ nobody else owned its shards meanwhile, it goes on from memory.
 """
 
 import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import SHARDS, Fleet, open_fleet
+from tests.e2e.fleet import SHARDS, Fleet
 from tests.e2e.load import mixed_load
 from tests.e2e.ownership import zombies_wrote
 
 
-@pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    async with open_fleet(tmp_path, sync_interval="always") as fleet:
-        yield fleet
-
-
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 async def test_every_event_arrives_once_over_kills_of_nats(
-    fleet: Fleet, rng: random.Random, rounds: int
+    durable_fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
     """Every other time NATS stays away until the node's lease is over."""
+    fleet = durable_fleet
     load = await mixed_load(fleet)
     node = await fleet.start_ready()
     async with load.flowing():
