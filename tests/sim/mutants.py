@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import bucket, event, facts, numbering, receiver, shell
+from actors import bucket, event, facts, folding, numbering, receiver, shell
 from actors import commands as c
 from actors.bindings import Bindings
 from actors.bucket import Bucket, Limit, Unclean
@@ -212,7 +212,7 @@ _record_fact = Shell._record
 def _record_no_acceptance(actor: Shell, fact: facts.Fact) -> None:
     """The number is known, and on no record before the first fact about the event."""
     if isinstance(fact, facts.Accepted):
-        actor.state = receiver.evolve(actor.state, fact)
+        actor.state = folding.evolve(actor.state, fact)
     else:
         _record_fact(actor, fact)
 
@@ -226,7 +226,7 @@ def _width_of_config(state: State, policy: Policy) -> int:
     return 1 if policy.order == "strict" else policy.concurrency
 
 
-_after_outcome = receiver._after_outcome
+_after_outcome = folding._after_outcome
 
 
 def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
@@ -374,7 +374,7 @@ ALL = [
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
            ((receiver, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("attempts-shared", "each event has its own attempts",
-           ((receiver, "_after_outcome", _attempts_shared),)),
+           ((folding, "_after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
            ((shell, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
