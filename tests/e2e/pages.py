@@ -1,8 +1,8 @@
 """The pages of the documentation, taken apart: what they show, what they link to, and what they name.
 
 A `console` block is typed in: a line that begins with `$ ` is a command, the lines below it are what it
-prints, where `…` stands for anything, and alone in a line for any number of lines. A `python` block is a
-file, which its first line names. Blocks in other languages (`sh`, `go`, `js` …) are to be read.
+prints, where `…` stands for anything, and alone in a line for any number of lines. A block of `python`, `js`
+or `go` is a file, which its first line names. Other blocks (`sh`, `yaml` …) are to be read.
 """
 
 import ast
@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from tests.e2e.commands import ROOT
 
+_PROGRAMS = ("python", "js", "go")
+_NAMED = re.compile(r"(?:#|//) (\S+)\n")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -56,7 +58,8 @@ class Page:
     @property
     def programs(self) -> dict[str, str]:
         """The sources of its programs, by the name of the file that they go into."""
-        return {source.partition("\n")[0].removeprefix("# "): source for source in self._of("python")}
+        named = ((_NAMED.match(source), source) for source in self._of(*_PROGRAMS))
+        return {name[1] if name else "": source for name, source in named}
 
     @property
     def scripts(self) -> list[str]:
@@ -87,8 +90,8 @@ class Page:
             elif _MEMBER.fullmatch(span) and span not in _members():
                 yield span
 
-    def _of(self, language: str) -> list[str]:
-        return [source for each, source in self._blocks if each == language]
+    def _of(self, *languages: str) -> list[str]:
+        return [source for each, source in self._blocks if each in languages]
 
 
 def all_pages() -> list[Page]:

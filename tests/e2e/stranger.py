@@ -21,11 +21,11 @@ from tests.e2e.commands import PATIENCE_S, ROOT
 from tests.e2e.nats_cli import NATS
 from tests.e2e.pages import Typed
 
-NATS_PORT, RECEIVER_PORT = "4222", "9000"
+NATS_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "9000", "9001", "9002"
 LOOK_S = 0.05
 ANY = "…"
 
-_STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py)\b")
+_STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
 _LOOKS = re.compile(
     r"angarium (inspect|doctor)\b|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
 )
@@ -45,7 +45,8 @@ class Stranger:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._ports = dict(zip((NATS_PORT, RECEIVER_PORT), _free_ports(2), strict=True))
+        usual = (NATS_PORT, RECEIVER_PORT, *OTHER_PORTS)
+        self._ports = dict(zip(usual, _free_ports(len(usual)), strict=True))
         self._staying: list[_Staying] = []
         url = f"nats://127.0.0.1:{self._ports[NATS_PORT]}"
         programs = [Path(sys.executable).parent, *([Path(NATS).parent] if NATS else [])]

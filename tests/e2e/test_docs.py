@@ -1,15 +1,15 @@
 """README and docs are true: what they show works, in their order, and what they name and link to is there.
 
-A page that starts no `angarium dev` is read beside one. Lines for the nats CLI are left out where it is not
-installed.
+A page that starts no `angarium dev` is read beside one. Commands that need the nats CLI, Node or Go are left
+out where these are not installed.
 """
 
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.nats_cli import NATS
 from tests.e2e.pages import Page, Typed, all_pages
+from tests.e2e.samples import TOOLS, can_run, lay_out, missing
 from tests.e2e.stranger import stranger
 
 PAGES = all_pages()
@@ -18,7 +18,8 @@ DEV = Typed("angarium dev", ["ready: NATS on …"])
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.typed], ids=str)
 def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
-    typed = [each for each in page.typed if NATS or not each.command.startswith("nats ")]
+    typed = [each for each in page.typed if can_run(each.command)]
+    lay_out(tmp_path)
     with stranger(tmp_path) as somebody:
         for name, source in page.programs.items():
             somebody.save(name, source)
@@ -28,9 +29,16 @@ def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
             somebody.type(each)
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_nothing_that_is_shown_was_left_out(tool: str) -> None:
+    if why := missing(tool):
+        pytest.skip(why)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_program_is_run(page: Page) -> None:
     commands = [each.command for each in page.typed]
+    assert "" not in page.programs, "the first line of a program names its file"
     assert [name for name in page.programs if not any(name in command for command in commands)] == []
 
 
