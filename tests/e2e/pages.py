@@ -18,7 +18,7 @@ from tests.e2e.commands import ROOT
 _PROGRAMS = ("python", "js", "go")
 _NAMED = re.compile(r"(?:#|//) (\S+)\n")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"`([^`\s]+)`")
 _PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
@@ -69,8 +69,13 @@ class Page:
     @property
     def anchors(self) -> set[str]:
         """What GitHub makes of its headings."""
-        headings = _HEADING.findall(self._prose)
-        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        headings = (heading.lower() for _, heading in _HEADING.findall(self._prose))
+        return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+    @property
+    def sections(self) -> list[str]:
+        """The headings that part it, in order."""
+        return [heading for level, heading in _HEADING.findall(self._prose) if level == "##"]
 
     def broken_links(self) -> Iterator[str]:
         """Links within the repository that lead nowhere."""

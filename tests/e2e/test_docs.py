@@ -52,6 +52,11 @@ def test_what_is_named_is_there(page: Page) -> None:
     assert list(page.missing()) == []
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.path.parent.name == "decisions"], ids=str)
+def test_decisions_have_one_shape(page: Page) -> None:
+    assert page.sections == ["Context", "Decision", "Argument", "Consequences", "Tests"]
+
+
 # ---- and would be found if it were not so
 
 
