@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from tests.e2e.commands import ROOT
+from tests.sim.mutants import BY_NAME
 
 _PROGRAMS = ("python", "js", "go")
 _NAMED = re.compile(r"(?:#|//) (\S+)\n")
@@ -21,6 +22,9 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"`([^`\s]+)`")
+_MUTANTS = re.compile(r"\bmutants?\s((?:`[\w-]+`(?:,\s)?)+)")
+_TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
+_PROOF = re.compile(rf"`tests/|{_MUTANTS.pattern}")
 _PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
 _MEMBER = re.compile(r"_?[A-Z][A-Za-z0-9]+\.(?!md\b)_?[a-z][a-z_]*")
 
@@ -85,8 +89,17 @@ class Page:
             if "://" not in target and not (path.exists() and (not anchor or anchor in Page(path).anchors)):
                 yield target
 
+    def unproven(self) -> Iterator[str]:
+        """Rows of its tables of what `rests on` what, which name no test and no mutant in their last cell."""
+        for table in _TABLE.findall(self._prose):
+            heading, _, *rows = table.splitlines()
+            if heading.startswith("| rests on |"):
+                yield from (row for row in rows if not _PROOF.search(row.rpartition(" | ")[2]))
+
     def missing(self) -> Iterator[str]:
-        """What it names as code and is not there: files, `file::name` as pytest has it, `Class.member`."""
+        """What it names and is not there: files, `file::name` as pytest has it, `Class.member`, mutants."""
+        for names in _MUTANTS.findall(self._prose):
+            yield from (name for name in _SPAN.findall(names) if name not in BY_NAME)
         for span in _SPAN.findall(self._prose):
             name, *inside = span.split("::")
             if _PLACE.match(name):

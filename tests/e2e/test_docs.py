@@ -57,6 +57,11 @@ def test_decisions_have_one_shape(page: Page) -> None:
     assert page.sections == ["Context", "Decision", "Argument", "Consequences", "Tests"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_all_that_a_promise_rests_on_has_its_proof(page: Page) -> None:
+    assert list(page.unproven()) == []
+
+
 # ---- and would be found if it were not so
 
 
@@ -87,6 +92,11 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
         "[a](page.md#here) [b](page.md#there) [c](none.md) [d](https://example.com)\n# Here\n"
         "`streams/fence.py` `streams/none.py` `streams/fence.py::append` `streams/fence.py::none`\n"
         "`Journal._cut` `Journal.none` `Content-Type`\n"
+        "mutant `rebase`, mutants `no-lease`,\n`none-such`\n"
+        "| rests on | fails without it |\n| --- | --- |\n| this | `tests/conftest.py` |\n| that | nothing |\n"
     )
     assert list(Page(path).broken_links()) == ["page.md#there", "none.md"]
-    assert list(Page(path).missing()) == ["streams/none.py", "streams/fence.py::none", "Journal.none"]
+    assert list(Page(path).missing()) == [
+        "none-such", "streams/none.py", "streams/fence.py::none", "Journal.none",
+    ]  # fmt: skip
+    assert list(Page(path).unproven()) == ["| that | nothing |"]

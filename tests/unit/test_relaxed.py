@@ -15,7 +15,7 @@ from actors.event import Event
 from actors.outcome import Outcome
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
-from actors.receiver import FAILURES_IN_A_ROW_MAX, OPEN_MAX
+from actors.receiver import FAILURES_IN_A_ROW_MAX
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed
 
@@ -88,11 +88,11 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
 
 
 def test_at_most_256_are_open() -> None:
-    actor = with_open(wide(concurrency=256), *[NOW + 60] * OPEN_MAX)
+    actor = with_open(wide(concurrency=256), *[NOW + 60] * 256)
     head = event(999)
     assert actor.step(head=head) == c.WaitUntil(NOW + 60)
     actor.ends(event(7), answer(200))
-    assert actor.step(head=head) == c.Post(head, OPEN_MAX + 1, 1, free=True, accepted=True)
+    assert actor.step(head=head) == c.Post(head, 257, 1, free=True, accepted=True)
 
 
 # ---- the machine: each with its own patience
