@@ -16,7 +16,6 @@ from actors.outcome import Answered
 from actors.policy import SECONDS, Policy
 from actors.state import State
 
-BODY_MAX = 4096
 REDACTED = "[redacted]"
 
 Phase = Literal[
@@ -40,7 +39,8 @@ def inspect(
     """The live state of one actor, ready for JSON.
 
     `queued` counts the events in memory, `backlog` all that are accepted and not settled; `problems` says
-    what is wrong with the configuration that was put last, which need not be the one in force.
+    what is wrong with the configuration that was put last, which need not be the one in force. `last_answer`
+    is an excerpt.
     """
     return {
         "receiver": state.receiver,
@@ -141,7 +141,7 @@ def _response(answer: Answered) -> dict[str, object]:
     return {
         "status": answer.status,
         "headers": headers,
-        "body": answer.body[:BODY_MAX].decode("utf-8", "replace"),
+        "body": answer.body.decode("utf-8", "replace"),
     }
 
 

@@ -13,6 +13,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 RETRY_AFTER_MAX_S = 86400.0
+EXCERPT_BODY_MAX = 4096
+EXCERPT_HEADERS_MAX = 8192
+"""Of an answer that is kept: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
@@ -29,6 +32,23 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
     def header(self, name: str) -> str | None:
         """The first header of that name (lower case)."""
         return next((value for key, value in self.headers if key == name), None)
+
+    def excerpt(self) -> "Answered":
+        """As much of it as may be kept for every receiver in memory; of its headers those that find room."""
+        if len(self.body) <= EXCERPT_BODY_MAX and _length(self.headers) <= EXCERPT_HEADERS_MAX:
+            return self
+        kept: list[tuple[str, str]] = []
+        room = EXCERPT_HEADERS_MAX
+        for header in self.headers:
+            if (size := _length((header,))) <= room:
+                kept.append(header)
+                room -= size
+        return Answered(
+            status=self.status,
+            latency_ms=self.latency_ms,
+            headers=tuple(kept),
+            body=self.body[:EXCERPT_BODY_MAX],
+        )
 
 
 class Failed(Struct, frozen=True, gc=False, kw_only=True):
@@ -91,6 +111,10 @@ def retry_after_s(answer: Answered, now: float) -> float | None:
     if named is None:
         return None
     return min(max(0.0, named - (now if sent is None else sent)), RETRY_AFTER_MAX_S)
+
+
+def _length(headers: tuple[tuple[str, str], ...]) -> int:
+    return sum([len(name) + len(value) for name, value in headers])
 
 
 def _date(text: str) -> float | None:

@@ -293,7 +293,7 @@ class Shell(Memory):
                 self.mailbox.put_back(event)
             return
         if isinstance(outcome, Answered):
-            self.last_answer = outcome
+            self.last_answer = outcome.excerpt()
         self.record(c.RecordOutcome(event, outcome, now, self.bucket_at(now)))
         entry = open_entry(self.state, event.position)
         if entry is None:

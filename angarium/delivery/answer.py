@@ -4,6 +4,8 @@ The grammar is llhttp's, through httptools. What it leaves open is decided here:
 
 - It buffers a header without limit. So at most `HEAD_MAX` bytes, interim answers included, are fed to it
   before the headers are complete. What comes after them (body, chunk headers, trailers) is bounded as well.
+- It counts no headers. Thousands of tiny ones would take twenty times their bytes here, for as long as the
+  answer takes, so `HEADERS_MAX` is bounded too.
 - It hands out 1xx answers like any other. They are skipped, `INTERIM_MAX` of them; 101 ends the exchange,
   since nobody asked for another protocol.
 - It takes the status lines of HTTP/0.9, HTTP/2 and RTSP for answers. They are refused.
@@ -17,6 +19,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpResponsePars
 from angarium.delivery.transport import (
     BODY_MAX,
     HEAD_MAX,
+    HEADERS_MAX,
     INTERIM_MAX,
     FailureKind,
     Response,
@@ -53,7 +56,7 @@ class Answer:
         self.headed = self.over = self.reusable = False
         self.fault: tuple[FailureKind, str] | None = None
         self._headers: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._room = BODY_MAX
         self._fed = self._interim = 0
 
@@ -81,7 +84,7 @@ class Answer:
         return Response(
             status=self.status,
             headers=decoded(self._headers),
-            body=b"".join(self._body),
+            body=bytes(self._body),
             latency_s=latency_s,
         )
 
@@ -128,8 +131,12 @@ class Answer:
         self.status = self._parser.get_status_code()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.headed:
-            self._headers.append((name, value))
+        if self.headed:
+            return
+        if len(self._headers) == HEADERS_MAX:
+            self._refuse(FailureKind.HEADERS_TOO_LARGE, f"more than {HEADERS_MAX} headers")
+            raise _Stop
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -145,7 +152,7 @@ class Answer:
 
     def on_body(self, data: bytes) -> None:
         if self._room > 0:
-            self._body.append(data[: self._room])
+            self._body += data[: self._room]
         self._room -= len(data)
 
     def on_message_complete(self) -> None:

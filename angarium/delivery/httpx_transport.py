@@ -4,7 +4,8 @@ It is httpcore, the part of httpx that speaks HTTP, without the client around it
 environment, content decoding or default headers, so none can be forgotten to be switched off. The network
 below it is ours, since it decides what matters: it connects to the judged address and to no other, while
 name, `Host` and TLS stay the target's; it asks for the lease in the call that writes a request's first byte;
-and it counts what is read. An exchange is one task, so a context variable tells it whom it works for.
+and it lets our own `Answer` judge whatever is read before httpcore sees it, so that both transports make the
+same of every answer. An exchange is one task, so a context variable tells it whom it works for.
 
 HTTP/2 is left off: requests share writes there, and the lease could no longer be asked right before each.
 """
@@ -18,40 +19,29 @@ from typing import Any
 
 import httpcore
 
+from angarium.delivery.answer import Answer
 from angarium.delivery.guard import Guard
 from angarium.delivery.pool import DEFAULT_LIMITS, Limits
 from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
-from angarium.delivery.transport import (
-    BODY_MAX,
-    HEAD_MAX,
-    Failure,
-    FailureKind,
-    Request,
-    Response,
-    decoded,
-    one_line,
-)
+from angarium.delivery.transport import HEAD_MAX, Failure, FailureKind, Request, Response, one_line
 
 
 class _Exchange:
     """One request on its way, what the network has seen of it, and its answer as far as it was read."""
 
-    __slots__ = ("addresses", "body", "deadline", "headed", "headers", "hung_up", "reached", "received",
-                 "request", "reused", "sent", "status")  # fmt: skip
+    __slots__ = ("addresses", "answer", "deadline", "hung_up", "reached", "request", "reused", "sent")
 
     def __init__(self, request: Request, addresses: tuple[str, ...], deadline: float) -> None:
         self.request = request
         self.addresses = addresses
         self.deadline = deadline
-        self.reached = self.reused = self.sent = self.hung_up = self.headed = False
-        self.received = self.status = 0
-        self.headers: tuple[tuple[str, str], ...] = ()
-        self.body = b""
+        self.answer = Answer()
+        self.reached = self.reused = self.sent = self.hung_up = False
 
     @property
     def stale(self) -> bool:
-        """A kept connection had died, or was out of step: nothing has come since the request was sent."""
-        return self.reused and not self.received
+        """A kept connection had died: nothing has come since the request was sent."""
+        return self.reused and not self.answer.begun
 
 
 _current: ContextVar[_Exchange] = ContextVar("exchange")
@@ -76,30 +66,30 @@ class HttpxTransport:
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         try:
-            done = await self._deliver(request, started_at + request.timeout_s)
+            answer = await self._deliver(request, started_at + request.timeout_s)
         except NoAnswer as why:
             return Failure(kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at)
-        latency_s = loop.time() - started_at
-        return Response(status=done.status, headers=done.headers, body=done.body, latency_s=latency_s)
+        return answer.response(loop.time() - started_at)
 
     async def close(self) -> None:
         """See `Transport`."""
         await self._pool.aclose()
 
-    async def _deliver(self, request: Request, deadline: float) -> _Exchange:
-        """The exchange with its answer, a second one where the first met a dead connection."""
+    async def _deliver(self, request: Request, deadline: float) -> Answer:
+        """The answer of an exchange, or of a second one where the first met a dead connection."""
         addresses = await judged(self._guard, request.target, deadline)
         for _ in range(2):
             exchange = _Exchange(request, addresses, deadline)
             token = _current.set(exchange)
             try:
                 await self._run(exchange)
-                return exchange
+                return exchange.answer
             except NoAnswer as why:
                 failure = why
             finally:
                 _current.reset(token)
-            if not exchange.stale or failure.kind not in (FailureKind.RESET, FailureKind.PROTOCOL):
+                exchange.answer.release()
+            if not exchange.stale or failure.kind is not FailureKind.RESET:
                 break
         raise failure
 
@@ -110,13 +100,13 @@ class HttpxTransport:
         except TimeoutError:
             if not exchange.reached:
                 raise NoAnswer(FailureKind.OVERLOAD, "no connection became free in time") from None
-            if not exchange.headed:
+            if not exchange.answer.headed:
                 raise NoAnswer(FailureKind.TIMEOUT, "no answer came in time") from None
         except httpcore.LocalProtocolError as error:
             raise ValueError(f"headers: {error}") from None
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
             broken = exchange.hung_up or isinstance(error, httpcore.NetworkError)
-            if not exchange.headed:
+            if not exchange.answer.headed:
                 kind = FailureKind.RESET if broken else FailureKind.PROTOCOL
                 raise NoAnswer(kind, one_line(error)) from None
 
@@ -126,17 +116,8 @@ class HttpxTransport:
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         headers = [(b"host", target.authority.encode()), *request.headers]
         async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
-            if exchange.stale:
-                raise NoAnswer(FailureKind.RESET, "the answer had come before the request was sent")
-            if response.status < 200 or response.extensions["http_version"] not in (b"HTTP/1.1", b"HTTP/1.0"):
-                raise NoAnswer(FailureKind.PROTOCOL, f"status {response.status} of another protocol")
-            exchange.status = response.status
-            exchange.headers = decoded(response.headers)
-            exchange.headed = True
-            async for chunk in response.aiter_stream():
-                exchange.body = (exchange.body + chunk)[:BODY_MAX]
-                if len(exchange.body) == BODY_MAX:
-                    break
+            async for _ in response.aiter_stream():
+                pass  # It was judged and kept on its way here; what is over has nothing more to read.
 
 
 class _Network(httpcore.AsyncNetworkBackend):
@@ -179,7 +160,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._writer = writer
         self._where = where
         self._taken = 0
-        self._used = False
+        self._used = self._spoiled = False
 
     @classmethod
     async def open(cls, address: str, port: int) -> "_Stream":
@@ -217,19 +198,20 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(str(error)) from error
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """See httpcore. Up to the end of the headers, `HEAD_MAX` bytes can be read and no more."""
+        """See httpcore, which gets nothing of what is no answer, and nothing beyond the end of one."""
         exchange = _current.get()
-        if not exchange.headed:
-            max_bytes = min(max_bytes, HEAD_MAX - exchange.received)
-            if not max_bytes:
-                raise NoAnswer(FailureKind.HEADERS_TOO_LARGE, f"headers over {HEAD_MAX} bytes")
+        if exchange.answer.over:
+            return b""
         try:
             data = await self._reader.read(max_bytes)
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
         self._taken += len(data)
-        exchange.received += len(data)
         exchange.hung_up = not data
+        if data:
+            self._spoiled = exchange.answer.feed(data) and not exchange.answer.reusable
+        if exchange.answer.fault is not None:
+            raise NoAnswer(*exchange.answer.fault)
         return data
 
     async def aclose(self) -> None:
@@ -239,8 +221,8 @@ class _Stream(httpcore.AsyncNetworkStream):
             await self._writer.wait_closed()
 
     def get_extra_info(self, info: str) -> Any:
-        """See httpcore, which asks whether an idle connection has ended, and whether TLS chose HTTP/2."""
+        """See httpcore, which asks whether an idle connection should be closed, and whether TLS chose h2."""
         if info == "is_readable":
             ended = self._reader.at_eof() or self._reader.exception() is not None
-            return ended or self._reader.fed > self._taken
+            return ended or self._spoiled or self._reader.fed > self._taken
         return self._writer.get_extra_info(info)

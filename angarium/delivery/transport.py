@@ -24,6 +24,7 @@ from msgspec import Struct
 from angarium.delivery.target import Target
 
 HEAD_MAX = 64 * 1024
+HEADERS_MAX = 256
 BODY_MAX = 64 * 1024
 INTERIM_MAX = 16
 """1xx answers that may precede the real one."""

@@ -12,6 +12,7 @@ from actors.numbering import Frontier, Numbered
 from actors.outcome import Answered
 from actors.policy import Policy, Rate
 from actors.state import Open, State
+from tests.unit.shard_world import in_virtual_time, strict
 
 NOW = 1_700_000_000.0
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -103,15 +104,26 @@ def test_there_is_no_bucket_without_a_rate() -> None:
     assert shown(state, Policy(url="https://a.example"))["bucket"] is None
 
 
-def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_cut() -> None:
+def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_text() -> None:
     answer = Answered(
-        status=200, latency_ms=1, body=b"\xff" + b"x" * 9000,
+        status=200, latency_ms=1, body=b"\xffx",
         headers=(("set-cookie", "session=hidden"), ("vary", "a"), ("vary", "b"), ("Set-Cookie", "hidden")),
     )  # fmt: skip
     response = shown(State(receiver="a.b"), last_answer=answer)["last_response"]
     assert isinstance(response, dict)
     assert response["headers"] == {"set-cookie": "[redacted]", "vary": "a, b", "Set-Cookie": "[redacted]"}
-    assert response["body"] == "�" + "x" * 4095
+    assert response["body"] == "�x"
+
+
+@in_virtual_time
+async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
+    world = strict()
+    world.sender.answers(
+        Answered(status=200, latency_ms=1.0, headers=(("x", "y" * 60_000),), body=bytes(65_536))
+    )
+    world.publish()
+    await world.until_settled(1)
+    assert world.shell.last_answer == Answered(status=200, latency_ms=1.0, body=bytes(4096))
 
 
 def test_no_secret_is_shown_and_it_is_json() -> None:

@@ -13,7 +13,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.outcome import REJECTED, RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
+from actors.outcome import (
+    EXCERPT_BODY_MAX,
+    EXCERPT_HEADERS_MAX,
+    REJECTED,
+    RETRY_AFTER_MAX_S,
+    Answered,
+    Failed,
+    Verdict,
+    judge,
+    retry_after_s,
+)
 
 NOW = 1_700_000_000.0
 DAY_S = 86400.0
@@ -134,6 +144,15 @@ def test_seconds_need_no_date() -> None:
 def test_of_two_headers_the_first_counts() -> None:
     headers = (("retry-after", "10"), ("retry-after", "99"))
     assert retry_after_s(Answered(status=429, latency_ms=1.0, headers=headers), NOW) == 10
+
+
+def test_an_excerpt_is_bounded_and_a_small_answer_is_kept_whole() -> None:
+    small = Answered(status=200, latency_ms=1.0, headers=(("vary", "a"),), body=b"x" * EXCERPT_BODY_MAX)
+    assert small.excerpt() is small
+    headers = (("date", "today"), ("x", "y" * EXCERPT_HEADERS_MAX), *[("a", "b" * 99)] * 200, ("z", "z"))
+    cut = Answered(status=503, latency_ms=1.0, headers=headers, body=b"x" * 65536).excerpt()
+    assert (cut.status, cut.latency_ms, cut.body) == (503, 1.0, b"x" * EXCERPT_BODY_MAX)
+    assert cut.headers == (("date", "today"), *[("a", "b" * 99)] * 81, ("z", "z"))
 
 
 DATE_LIKE = st.text("0123456789 ,:+-.GMTUZNovSunday\t()\x00é", max_size=70)

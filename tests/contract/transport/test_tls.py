@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import trustme
@@ -97,6 +98,19 @@ async def test_a_wrong_name_is_refused(transport: Transport, receiver: TlsReceiv
 
 async def test_an_unknown_authority_is_refused(make_transport: MakeTransport, receiver: TlsReceiver) -> None:
     await refused(make_transport(resolver=ToLoopback()), receiver)
+
+
+async def test_a_certificate_that_signs_itself_is_refused(
+    transport: Transport, authority: trustme.CA, tmp_path: Path
+) -> None:
+    itself = trustme.CA()
+    pem = tmp_path / "itself.pem"
+    pem.write_bytes(itself.private_key_pem.bytes() + itself.cert_pem.bytes())
+    receiver = TlsReceiver(authority.issue_cert(NAME))
+    receiver.context.load_cert_chain(pem)
+    await receiver.start(receiver.context)
+    await refused(transport, receiver)
+    await receiver.stop()
 
 
 async def test_an_expired_certificate_is_refused(transport: Transport, authority: trustme.CA) -> None:
