@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from actors.appetite import Appetite
 from actors.bindings import Bindings
 from actors.bucket import Unclean
 from actors.event import Event
@@ -63,6 +64,8 @@ class Host:
         tally: Tally,
         within_lease: Callable[[], bool],
         ack: Callable[[list[str]], None],
+        hold: Callable[[bool], None],
+        saturated: Callable[[], bool],
     ) -> None:
         self.epoch = epoch
         self.claimed_at = claimed_at
@@ -78,6 +81,7 @@ class Host:
         self.policies = policies
         self.tally = tally
         self.ack = ack
+        self.appetite = Appetite(hold, saturated)
         self.bindings = Bindings(floor)
         self.needs = Needs()
         self.shells: dict[str, Shell] = {}
@@ -110,6 +114,7 @@ class Host:
     def stop(self) -> None:
         """Nothing is started, recorded or acked any more."""
         self.stopped = True
+        self.appetite.stop()
         for shell in self.shells.values():
             shell.close()
             shell.ready.cancel()
@@ -137,6 +142,7 @@ class Host:
     def landed(self) -> None:
         """An attempt is over."""
         self._landed.set()
+        self.appetite.done(self.bindings.bound)
 
     @property
     def in_flight(self) -> int:
@@ -197,6 +203,7 @@ class Host:
         """The consumer handed out a message."""
         shell = self.shells.get(receiver) or self.activate(receiver)
         shell.arrive(event, reply)
+        self.appetite.came(self.bindings.bound)
         if self.bindings.bound > self.unacked_max // 2:
             self._park_largest()
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from actors.event import Event
 
-MAILBOX_MAX = 64
+MAILBOX_MAX = 128
 MAILBOX_BYTES_MAX = 1 << 20
 
 

@@ -21,6 +21,7 @@ from angarium.descriptors import connections_max
 from angarium.desk import ReceiverDesk
 from angarium.monitor import monitoring
 from angarium.node import Node
+from angarium.saturation import Saturation
 from angarium.settings import Settings
 from angarium.shard import Surroundings
 from angarium.tallies import Tallies
@@ -74,7 +75,7 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
     guard = Guard(allow_http=settings.allow_http, allow_networks=networks)
     transport = Http1Transport(guard, limits=Limits(connections_max=connections_max()))
     try:
-        async with member(wire, settings, SystemTime(), HttpSender(transport)) as node:
+        async with member(wire, settings, SystemTime(), HttpSender(transport), Saturation()) as node:
             yield node
     finally:
         await transport.close()
@@ -83,9 +84,16 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
 
 @asynccontextmanager
 async def member(
-    wire: Wire, settings: Settings, time: Timekeeper, sender: Sender
+    wire: Wire,
+    settings: Settings,
+    time: Timekeeper,
+    sender: Sender,
+    saturated: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[Node]:
-    """A member of the fleet over given ports; leaving hands its shards over."""
+    """A member of the fleet over given ports; leaving hands its shards over.
+
+    `saturated` tells whether the event loop has no time to spare.
+    """
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
@@ -99,7 +107,8 @@ async def member(
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing,
-        tallies=Tallies(), drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
+        tallies=Tallies(), saturated=saturated,
+        drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
     control = Control(wire, names, ReceiverDesk(node))

@@ -7,7 +7,7 @@ it; what comes after begins with a claim.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -50,6 +50,7 @@ class Surroundings(Struct, frozen=True):
     readers: asyncio.Semaphore
     routing: Routing
     tallies: Tallies
+    saturated: Callable[[], bool]
     drain_s: float
     replay_keep_s: float
 
@@ -108,6 +109,8 @@ class Shard:
             tally=around.tallies.actors,
             within_lease=self._within_lease,
             ack=self._ack,
+            hold=self._hold,
+            saturated=around.saturated,
         )
         self._inbox = self._new_inbox()
         self._router = self._new_router()
@@ -151,6 +154,9 @@ class Shard:
 
     def _ack(self, replies: list[str]) -> None:
         self._inbox.ack(replies)
+
+    def _hold(self, held: bool) -> None:
+        self._inbox.hold(held)
 
     # ---- the journal's listener
 

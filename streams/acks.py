@@ -1,5 +1,7 @@
-"""Acks on their way: gathered, and sent by one task.
+"""Acks on their way: gathered for EVERY_S, or until there are MANY, and sent by one task.
 
+The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
+that come with every flush of the journal cost more than all else that it does for a delivery.
 Nothing is recovered from an ack, it only tells the server that it may hand out more. Without a connection
 they are dropped: a RESET follows, and hands out anew what is not released.
 """
@@ -11,6 +13,9 @@ from streams.delivered import ACK
 from streams.errors import Disconnected
 from streams.wire import Wire
 
+EVERY_S = 1.0
+MANY = 1000
+
 
 class Acks:
     """The acks of one consumer's messages."""
@@ -19,17 +24,24 @@ class Acks:
         self._wire = wire
         self._replies: list[str] = []
         self._due = asyncio.Event()
+        self._many = asyncio.Event()
 
     def add(self, replies: list[str]) -> None:
         """Ack these messages, by their reply subjects, soon."""
         self._replies += replies
         self._due.set()
+        if len(self._replies) >= MANY:
+            self._many.set()
 
     async def run(self) -> None:
         """Send what is due, until cancelled."""
         while True:
             await self._due.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_S):
+                    await self._many.wait()
             self._due.clear()
+            self._many.clear()
             await self.flush()
 
     async def flush(self) -> None:

@@ -13,6 +13,8 @@ from streams.reader import Reader
 from streams.topology import Names, shard_consumer
 from streams.wire import Message
 
+BATCH = 64
+
 
 class Inbox:
     """Of one shard, under one claim.
@@ -47,10 +49,12 @@ class Inbox:
             on_broken=on_broken,
             may_reset=may_reset,
             created=created,
+            batch=BATCH,
         )
         self.start = self._reader.start
         self.stop = self._reader.stop
         self.ack = self._reader.ack
+        self.hold = self._reader.hold
 
     @property
     def received(self) -> int:

@@ -9,7 +9,8 @@ from tests.sim.world import World
 class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
     goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
-    intervals. `room`: bytes that the deliveries may take, where it is not what `setup` gives them."""
+    intervals, `much` that of its limit. `room`: bytes that the deliveries may take, where it is not what
+    `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -23,6 +24,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     upkeep_every_s: float = 60.0
     room: int = 0
+    much: int = 64
+    saturated: float = 0.0
 
 
 def drawn(world: World) -> Plan:
@@ -43,4 +46,6 @@ def drawn(world: World) -> Plan:
         idle_s=chance.choice((0.5, 3.0, 60.0)),
         upkeep_every_s=chance.choice((0.3, 1.0, 3.0)),
         room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
+        much=chance.choice((2, 8, 64)),
+        saturated=chance.choice((0.0, 0.5, 1.0)),
     )

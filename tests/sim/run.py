@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 from unittest.mock import patch
 
-from actors import host, shell
+from actors import appetite, host, shell
 from actors.commands import Post, Record, Step, View
 from actors.policy import Policy
 from actors.state import State
@@ -157,7 +157,10 @@ class Run:
         plan = self.plan
         settings = Settings(node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=0.0)
         sender = SimSender(process, self.receivers)
-        async with member(wire, settings, ProcessTime(process), sender) as node:
+        chance = self.world.random("saturation")
+        async with member(
+            wire, settings, ProcessTime(process), sender, lambda: chance.random() < plan.saturated
+        ) as node:
             self.checkers.nodes[process.name] = node
             await stop.wait()
         await wire.close()
@@ -248,6 +251,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
         for owner, name, value in (
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "IDLE_S", plan.idle_s),
+            (appetite, "MUCH", plan.much),
             (upkeep, "EVERY_S", plan.upkeep_every_s),
             (upkeep, "HURRIED_S", plan.upkeep_every_s),
             (upkeep, "LAG", 2),

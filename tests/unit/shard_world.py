@@ -298,6 +298,8 @@ class ShardWorld:
         self.journal = Journal(self)
         self.within_lease = True
         self.acked: list[int] = []
+        self.held: list[bool] = []
+        self.saturated = False
         self.epoch = 0
         self.unacked_max = unacked_max
         if given is not None:
@@ -318,6 +320,7 @@ class ShardWorld:
             unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal, sender=self.sender,
             backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots, policies=self.policies,
             tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
+            hold=self.held.append, saturated=lambda: self.saturated,
         )  # fmt: skip
         states = self.journal.folded
         if snapshots:

@@ -175,18 +175,18 @@ async def test_a_malformed_event_becomes_a_dead_letter_in_its_turn() -> None:
 @in_virtual_time
 async def test_more_than_the_mailbox_holds_goes_by_way_of_the_stream() -> None:
     world = strict()
-    world.publish(300)
+    world.publish(600)
     await world.until(lambda: world.shell.loaded)
     assert len(world.shell.mailbox) <= MAILBOX_MAX
     assert world.host.bindings.bound <= MAILBOX_MAX
-    await world.until_settled(300)
-    assert world.sender.numbers == list(range(1, 301))
-    assert world.sender.positions == list(range(1, 301))
+    await world.until_settled(600)
+    assert world.sender.numbers == list(range(1, 601))
+    assert world.sender.positions == list(range(1, 601))
     await world.until(lambda: not world.state.parked)
     reads = world.stream.reads
     assert 4 <= reads <= 8
     world.publish(3)
-    await world.until_settled(303)
+    await world.until_settled(603)
     assert world.stream.reads == reads
 
 
@@ -234,28 +234,28 @@ async def test_a_throttled_receiver_costs_no_memory_and_comes_back_in_time() -> 
 async def test_while_the_backlog_cannot_be_read_it_is_asked_for_again() -> None:
     world = strict()
     world.stream.unavailable = True
-    world.publish(100)
+    world.publish(MAILBOX_MAX + 40)
     await world.pass_time(5)
     assert world.sender.made == []
     assert world.stream.reads >= 8
     world.stream.unavailable = False
-    await world.until_settled(100)
+    await world.until_settled(MAILBOX_MAX + 40)
 
 
 @in_virtual_time
 async def test_what_is_read_ahead_stays_bound_once_it_is_handed_out() -> None:
     """It lies beyond all that was seen, so the receiver unparks before it is settled."""
-    world = strict()
-    world.publish(70)
+    world, count = strict(), MAILBOX_MAX + 6
+    world.publish(count)
     await world.until(lambda: world.state.parked)
     world.store()
-    await world.until(lambda: world.shell.mailbox.holds(71))
+    await world.until(lambda: world.shell.mailbox.holds(count + 1))
     world.sender.latency_s = 0.25
     world.hand_out()
     await world.until(lambda: bool(world.journal.of(f.Unparked)))
-    assert (world.state.counters.delivered, world.host.bindings.bound) == (70, 1)
+    assert (world.state.counters.delivered, world.host.bindings.bound) == (count, 1)
     world.crash()
-    await world.until_settled(71)
+    await world.until_settled(count + 1)
 
 
 @in_virtual_time

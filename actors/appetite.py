@@ -1,0 +1,62 @@
+"""How much a shard asks for: what can be worked on, and what lies behind those who are slow.
+
+A message that finds its mailbox full is paid for twice: it was handed out for nothing, and is read from the
+stream when its turn comes. Where the node is the one that is slow, that would be so with nearly every
+message. So a shard in which MUCH waits asks for nothing until half of it is done. But what waits may be for
+receivers that are slow themselves, and others must not wait for these: after PATIENCE_S the shard asks for
+another batch. A node whose event loop comes too late even to that has no time to spare for others; there the
+patience is HURRY_S, in which the mailboxes of those who are slow fill up, and they are parked.
+
+Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+MUCH = 64
+PATIENCE_S = 0.01
+HURRY_S = 1.0
+
+
+class Appetite:
+    """Of one shard. `hold` is told to ask for nothing more, or to go on; `saturated` tells of the node."""
+
+    __slots__ = ("_handle", "_hold", "_saturated", "_until")
+
+    def __init__(self, hold: Callable[[bool], None], saturated: Callable[[], bool]) -> None:
+        self._hold = hold
+        self._saturated = saturated
+        self._handle: asyncio.TimerHandle | None = None
+        self._until = 0.0
+
+    def came(self, waiting: int) -> None:
+        """A message came, and so many wait now."""
+        if waiting >= MUCH and self._handle is None:
+            loop = asyncio.get_running_loop()
+            self._until = loop.time() + HURRY_S
+            self._hold(True)
+            self._wait(loop)
+
+    def done(self, waiting: int) -> None:
+        """Something was done, and so many wait still."""
+        if self._handle is not None and waiting * 2 <= MUCH:
+            self.stop()
+            self._hold(False)
+
+    def stop(self) -> None:
+        """Wait for nothing more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + PATIENCE_S
+        self._handle = loop.call_at(due, self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        if self._saturated() and now < self._until:
+            self._wait(loop)
+        else:
+            self._handle = None
+            self._hold(False)
