@@ -24,6 +24,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"`([^`\s]+)`")
 _MUTANTS = re.compile(r"\bmutants?\s((?:`[\w-]+`(?:,\s)?)+)")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
+_ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+_CODE = re.compile(r"`([^`]+)`")
 _PROOF = re.compile(rf"`tests/|{_MUTANTS.pattern}")
 _PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
 _MEMBER = re.compile(r"_?[A-Z][A-Za-z0-9]+\.(?!md\b)_?[a-z][a-z_]*")
@@ -88,6 +90,12 @@ class Page:
             path = self.path.parent / name if name else self.path
             if "://" not in target and not (path.exists() and (not anchor or anchor in Page(path).anchors)):
                 yield target
+
+    def explained(self, heading: str) -> list[str]:
+        """What stands as code in the first column of the tables under a heading."""
+        _, _, below = self._prose.partition(f"\n## {heading}\n")
+        section, _, _ = below.partition("\n## ")
+        return [name for row in _ROW.findall(section) for name in _CODE.findall(row.partition(" | ")[0])]
 
     def unproven(self) -> Iterator[str]:
         """Rows of its tables of what `rests on` what, which name no test and no mutant in their last cell."""

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from actors.policy import Offline, Policy, Retry
+from tests.e2e.commands import ROOT
 from tests.e2e.pages import Page, Typed, all_pages
 from tests.e2e.samples import TOOLS, can_run, lay_out, missing
 from tests.e2e.stranger import stranger
 
 PAGES = all_pages()
+OPERATING = Page(ROOT / "docs" / "operating.md")
 DEV = Typed("angarium dev", ["ready: NATS on …"])
 
 
@@ -55,6 +58,13 @@ def test_what_is_named_is_there(page: Page) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.path.parent.name == "decisions"], ids=str)
 def test_decisions_have_one_shape(page: Page) -> None:
     assert page.sections == ["Context", "Decision", "Argument", "Consequences", "Tests"]
+
+
+def test_every_member_of_a_configuration_is_explained() -> None:
+    members = set(Policy.__struct_fields__) - {"retry", "offline"}
+    members |= {f"retry.{each}" for each in Retry.__struct_fields__}
+    members |= {f"offline.{each}" for each in Offline.__struct_fields__}
+    assert set(OPERATING.explained("A receiver's configuration")) == members
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
