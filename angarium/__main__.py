@@ -1,6 +1,13 @@
-"""Makes `python -m angarium` the same as the console script."""
+"""Where the console script and `python -m angarium` begin.
 
-from angarium.cli import main
+Commands take a moment to load. Ctrl-C then ends the process as it does any other, without a traceback.
+"""
+
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from angarium.cli import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

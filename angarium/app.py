@@ -4,9 +4,10 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,6 +41,8 @@ from streams.wire import Wire
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 COLLECT_AFTER = 10_000
 """New objects before the garbage collector looks for cycles among them. Python's own 700 are made by some 250
 deliveries, and looking took 3 % of a busy node; so it takes 0.8 %, and 0.4 ms a look."""
@@ -53,7 +56,10 @@ async def run_node(settings: Settings, *, ready: Callable[[], None] | None = Non
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with monitoring(settings.monitor) as monitor, open_node(settings) as node:
+    async with monitoring(settings.monitor) as monitor, AsyncExitStack() as stack:
+        node = await _unless(stop, stack.enter_async_context(open_node(settings)))
+        if node is None:
+            return
         monitor.watch(node)
         claimed = asyncio.ensure_future(node.until_ready())
         stopped = asyncio.ensure_future(stop.wait())
@@ -65,6 +71,18 @@ async def run_node(settings: Settings, *, ready: Callable[[], None] | None = Non
         await stopped
         claimed.cancel()
         log.info("node.stopping", extra={"node": node.around.node})
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What comes of the work; None where `stop` came first. A node may wait for NATS as long as it likes."""
+    task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        task.cancel()
+        await asyncio.wait((task,))
+    return None if task.cancelled() else task.result()
 
 
 @asynccontextmanager
@@ -115,11 +133,11 @@ async def member(
     service = Service(
         wire, _identity(settings, time.wall()), control.subject, control.tally, lambda: _statistics(node)
     )
-    await receivers.start()
-    await node.start()
-    await control.start()
-    await service.start()
     try:
+        await receivers.start()
+        await node.start()
+        await control.start()
+        await service.start()
         yield node
     finally:
         await service.stop()

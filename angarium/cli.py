@@ -7,6 +7,7 @@ Commands are imported here, so they must be light: what takes long to import is 
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -22,15 +23,16 @@ log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """The console script."""
+    """The console script: from here on Ctrl-C is an exception, which `run` expects."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status."""
-    if problems := house.strangers():
-        return _failed("; ".join(problems))
     try:
+        if problems := house.strangers():
+            return _failed("; ".join(problems))
         outcome = _commands().main(list(arguments), prog_name="angarium", standalone_mode=False)
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
@@ -95,6 +97,8 @@ def _broken(error: Exception) -> int:
         case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity():
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
             return WRONG_USAGE
+        case errors.NotPermitted():
+            return _failed(str(error))
         case errors.Unavailable() | errors.ApiError():
             return _failed(f"{error}; angarium doctor tells what is missing")
         case AngariumError() | errors.ConnectError() | errors.SetupError() | errors.ServerError():

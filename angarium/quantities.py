@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,6 +13,7 @@ _RATE = re.compile(r"\s*([0-9.]+)\s*/\s*([a-z]+)\s*\Z")
 _SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
 _AGE = re.compile(r"\s*(\d+)\s*([smhdw])\s*\Z")
+_SCHEMES = ("nats", "tls", "ws", "wss")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 PORT_MAX = 65_535
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -59,6 +61,15 @@ def address(text: str) -> tuple[str, int]:
     if match is None or int(match[3]) > PORT_MAX:
         raise BadQuantity(f"{text!r} is not an address; write it as 127.0.0.1:9464 or [::1]:9464")
     return match[1] or match[2], int(match[3])
+
+
+def is_server(text: str) -> bool:
+    """Whether it is the address of a NATS server: `nats://user:password@host:4222`, `tls://host`, `host`."""
+    try:
+        parts = urlsplit(text if "://" in text else f"nats://{text}")
+        return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def instant(text: str, now: float) -> float:

@@ -237,6 +237,9 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     ]
     if not settings.nats:
         found.append(("nats", "names no server; give one such as nats://127.0.0.1:4222"))
+    elif not all(map(quantities.is_server, settings.nats)):
+        # Not shown: it may hold a password.
+        found.append(("nats", "one is not the address of a server; write each as nats://host:4222"))
     for network in settings.allow_networks:
         try:
             ipaddress.ip_network(network)

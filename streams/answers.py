@@ -33,6 +33,10 @@ class Unanswered(Struct, frozen=True, gc=False):
     why: str
 
 
+class Forbidden(Unanswered, frozen=True, gc=False):
+    """The server told in its place that our user may not publish there, or not hear answers."""
+
+
 Answer = Stored | Refused | Unanswered
 
 

@@ -6,16 +6,17 @@ given all subscriptions, so that the wire ends only when it is closed.
 """
 
 import asyncio
-import errno
 import logging
-import os
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import nats.errors
 from msgspec import Struct
 from nats.aio.subscription import Subscription as NatsSubscription
+from nkeys import NkeysError  # type: ignore[import-untyped]  # It brings none.
 
 from streams.errors import ConnectError, Disconnected
 from streams.nats_client import NatsClient
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 RECONNECT_WAIT_S = 0.25
 """Between two attempts at the same server; short, since every shard waits while there is none."""
+
+_NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 PING_INTERVAL_S = 5
 """A server that vanished without a word is noticed after two pings without an answer."""
@@ -66,6 +69,8 @@ class NatsWire:
         self._options = options
         self._client = _client(options)
         self._listeners: list[Callable[[bool], None]] = []
+        self._told_of_refusals: list[Callable[[str], None]] = []
+        self._last_refusal = ""
         self._subscriptions: list[_Subscribed] = []
         self._successor: asyncio.Task[None] | None = None
         self._errors: asyncio.Queue[Exception] = asyncio.Queue()
@@ -90,8 +95,9 @@ class NatsWire:
             await asyncio.wait({attempt, failed})
         if failure is not None:
             self.closed = True
-            await self._client.close()
-            raise ConnectError(_connect_error(self._options, failure)) from failure
+            with suppress(AssertionError):  # nats-py's word for a client that never began to connect.
+                await self._client.close()
+            raise ConnectError(_cannot_connect(self._options, _reason(failure))) from failure
         self._opened = True
 
     @property
@@ -142,6 +148,9 @@ class NatsWire:
 
     def on_change(self, listener: Callable[[bool], None]) -> None:
         self._listeners.append(listener)
+
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        self._told_of_refusals.append(listener)
 
     async def close(self) -> None:
         if self.closed:
@@ -202,12 +211,21 @@ class NatsWire:
             listener(connected)
 
     async def _on_error(self, error: Exception) -> None:
-        if self._opened:
+        if refused := _NOT_PERMITTED.search(str(error)):
+            self._refused(refused[1], str(error))
+        elif self._opened:
             # That the connection is lost was told once; each vain attempt to make it again is no news.
             level = logging.WARNING if self._client.is_connected else logging.DEBUG
             log.log(level, "NATS: %s", str(error) or type(error).__name__)
         else:
             self._errors.put_nowait(error)
+
+    def _refused(self, subject: str, text: str) -> None:
+        """Whoever asks again is refused again; it is logged once."""
+        log.log(logging.DEBUG if text == self._last_refusal else logging.WARNING, "NATS: %s", text)
+        self._last_refusal = text
+        for listener in self._told_of_refusals:
+            listener(subject)
 
     async def _on_disconnected(self) -> None:
         self._tell(False)
@@ -258,9 +276,12 @@ def _client(options: ConnectOptions) -> NatsClient:
 def _check_files(options: ConnectOptions) -> None:
     """nats-py reads some of them only when a server asks for them."""
     for path in options.files():
-        if not os.path.isfile(path):
-            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            raise ConnectError(_connect_error(options, missing))
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            why = f"the file {path} cannot be read ({error.strerror}); check the paths and rights of "
+            raise ConnectError(_cannot_connect(options, f"{why}credentials and TLS files")) from None
 
 
 def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
@@ -273,31 +294,33 @@ def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
     return context
 
 
-def _connect_error(options: ConnectOptions, failure: BaseException) -> str:
+def _cannot_connect(options: ConnectOptions, reason: str) -> str:
     """One sentence; the URLs without what may be a password in them."""
     places = ", ".join(
         urlsplit(server)._replace(netloc=_place(server)).geturl() for server in options.servers
     )
+    return f"cannot connect to NATS at {places}: {reason}"
+
+
+def _reason(failure: BaseException) -> str:
+    """Why there is no connection, and what to do."""
     match failure:
         case ssl.SSLError():
-            reason = f"TLS failed ({failure}); check the certificate, key and CA files"
+            return f"TLS failed ({failure}); check the certificate, key and CA files"
         case nats.errors.SecureConnRequiredError():
-            reason = "the server does not require TLS, which was asked for; enable it there, or ask for none"
+            return "the server does not require TLS, which was asked for; enable it there, or ask for none"
         case TimeoutError():
-            reason = "no answer in time; check the address and the network"
+            return "no answer in time; check the address and the network"
         case ConnectionRefusedError():
-            reason = "nobody listens there; start nats-server or give another address"
-        case FileNotFoundError():
-            reason = (
-                f"the file {failure.filename} does not exist; check the paths of credentials and TLS files"
-            )
+            return "nobody listens there; start nats-server or give another address"
         case OSError():
-            reason = f"{failure.strerror or failure}; check the address"
+            return f"{failure.strerror or failure}; check the address"
+        case NkeysError() | ValueError() | TypeError():  # The last is of credentials without a JWT.
+            return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
         case _ if "authorization" in str(failure).lower():
-            reason = "the server refused who we are; check the credentials, the nkey, or the user in the URL"
+            return "the server refused who we are; check the credentials, the nkey, or the user in the URL"
         case _:
-            reason = str(failure) or type(failure).__name__
-    return f"cannot connect to NATS at {places}: {reason}"
+            return str(failure) or type(failure).__name__
 
 
 def _place(server: str) -> str:

@@ -13,6 +13,10 @@ class Disconnected(Exception):
     """The connection to NATS was closed by us; nothing more can be sent on it."""
 
 
+class NotPermitted(Unavailable):
+    """NATS does not let our user ask that; the message names the subject and the remedy."""
+
+
 class ConnectError(Exception):
     """No connection could be made; the message names the server and the remedy."""
 

@@ -15,6 +15,7 @@ from streams.answers import (
     AccountInfo,
     Answer,
     ConsumerInfo,
+    Forbidden,
     Page,
     Put,
     Refused,
@@ -22,7 +23,7 @@ from streams.answers import (
     StreamInfo,
     Unanswered,
 )
-from streams.errors import ApiError, Disconnected, Unavailable
+from streams.errors import ApiError, Disconnected, NotPermitted, Unavailable
 from streams.protocol import (
     AccountReply,
     ConsumerReply,
@@ -176,7 +177,7 @@ class JetStream:
         )
         answer = parts if isinstance(parts, Unanswered) else page(parts)
         if isinstance(answer, Unanswered):
-            raise Unavailable(f"cannot read {stream} from {sequence}: {answer.why}")
+            raise _unavailable(f"cannot read {stream} from {sequence}", answer)
         return answer
 
     async def subjects(self, stream: str, subject: str) -> dict[str, int]:
@@ -251,7 +252,7 @@ class JetStream:
         """Ask and wait for one answer. Raises `Unavailable`."""
         answer = await self._replies.ask(subject, data, headers, timeout_s)
         if isinstance(answer, Unanswered):
-            raise Unavailable(f"{subject}: {answer.why}")
+            raise _unavailable(subject, answer)
         return answer
 
     async def _api(self, operation: str, body: object, kind: type[R]) -> R:
@@ -274,6 +275,10 @@ class JetStream:
             if error.code != not_found:
                 raise
             return None
+
+
+def _unavailable(what: str, answer: Unanswered) -> Unavailable:
+    return NotPermitted(answer.why) if isinstance(answer, Forbidden) else Unavailable(f"{what}: {answer.why}")
 
 
 def _size(data: bytes, headers: dict[str, str] | None) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from streams.answers import StreamInfo
-from streams.errors import ApiError, Unavailable
+from streams.errors import ApiError, NotPermitted, Unavailable
 from streams.jetstream import STREAM_NOT_FOUND, JetStream
 
 FIRST_S = 0.05
@@ -47,12 +47,14 @@ async def stream_info(js: JetStream, stream: str) -> StreamInfo:
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a command: raises the last `Unavailable` after `PATIENCE_S`."""
+    """The same for a command: raises the last `Unavailable` after `PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while True:
         try:
             return await ask(*args, **kwargs)
+        except NotPermitted:
+            raise
         except Unavailable:
             if loop.time() >= deadline:
                 raise

@@ -7,7 +7,7 @@ by one sweep while anything is waiting, so that a question costs one future and 
 import asyncio
 from collections.abc import Callable
 
-from streams.answers import Unanswered
+from streams.answers import Forbidden, Unanswered
 from streams.errors import Disconnected
 from streams.wire import Message, Subscription, Wire
 
@@ -16,14 +16,16 @@ SWEEP_S = 0.1
 
 
 class _Question:
-    __slots__ = ("deadline", "future", "is_part", "parts")
+    __slots__ = ("deadline", "future", "is_part", "parts", "subject")
 
     def __init__(
         self,
+        subject: str,
         future: asyncio.Future[list[Message] | Unanswered],
         deadline: float,
         is_part: Callable[[Message], bool] | None,
     ) -> None:
+        self.subject = subject
         self.future = future
         self.deadline = deadline
         self.is_part = is_part
@@ -37,11 +39,13 @@ class Replies:
         self._asked = 0
         self._prefix = ""
         self._subscription: Subscription | None = None
+        self._deaf: Forbidden | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._prefix = self._wire.new_inbox() + "."
+        self._wire.on_refusal(self._refused)
         self._subscription = await self._wire.subscribe(self._prefix + "*", self._on_message)
 
     async def stop(self) -> None:
@@ -78,9 +82,11 @@ class Replies:
             return Unanswered("stopped")
         if not self._wire.connected:
             return Unanswered("not connected to NATS")
+        if self._deaf is not None:
+            return self._deaf
         self._asked += 1
         token = str(self._asked)
-        question = _Question(self._loop.create_future(), self._loop.time() + timeout_s, is_part)
+        question = _Question(subject, self._loop.create_future(), self._loop.time() + timeout_s, is_part)
         self._questions[token] = question
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -104,18 +110,38 @@ class Replies:
     def _sweep(self) -> None:
         now = self._loop.time()
         late = [token for token, question in self._questions.items() if question.deadline <= now]
-        for token in late:
-            self._end(self._questions.pop(token), Unanswered("no answer in time"))
+        self._end_each(late, Unanswered("no answer in time"))
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._questions else None
 
     def end_all(self, why: str) -> None:
-        """End every question that is open."""
-        questions, self._questions = self._questions, {}
-        for question in questions.values():
-            self._end(question, Unanswered(why))
+        """End every question that is open. The next connection may be another user's, in effect."""
+        self._deaf = None
+        self._end_each(list(self._questions), Unanswered(why))
+
+    def _refused(self, subject: str) -> None:
+        """An answer to what may not be asked never comes; nor does any where the inbox may not be heard."""
+        if subject == f"{self._prefix}*".lower():
+            self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
+            self._end_each(list(self._questions), self._deaf)
+            return
+        asked = [token for token, each in self._questions.items() if each.subject.lower() == subject]
+        if asked:
+            told = Forbidden(_forbidden("publish", self._questions[asked[0]].subject))
+            self._end_each(asked, told)
+
+    def _end_each(self, tokens: list[str], answer: Unanswered) -> None:
+        for token in tokens:
+            self._end(self._questions.pop(token), answer)
 
     @staticmethod
     def _end(question: _Question, answer: list[Message] | Unanswered) -> None:
         # It is done already when the one who asked was cancelled.
         if not question.future.done():
             question.future.set_result(answer)
+
+
+def _forbidden(verb: str, subject: str) -> str:
+    return (
+        f"NATS does not permit our user to {verb} to {subject}: use another user, or permit it as "
+        "deploy/nats-permissions.conf shows"
+    )

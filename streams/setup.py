@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from streams.answers import ConsumerInfo, StreamInfo
-from streams.errors import ApiError, SetupError, Unavailable
+from streams.errors import ApiError, NotPermitted, SetupError, Unavailable
 from streams.jetstream import JetStream
 from streams.rules import Problem, consumer_problems, stream_problems
 from streams.topology import STAMP_VERSION, Settings, consumers, streams
@@ -98,6 +98,8 @@ async def _check_server(js: JetStream) -> None:
         raise SetupError(f"nats-server is {version}, must be {oldest} or newer: upgrade it")
     try:
         await js.account()
+    except NotPermitted as error:
+        raise SetupError(str(error)) from error
     except (ApiError, Unavailable) as error:
         raise SetupError(
             f"JetStream does not answer ({error}): enable it in nats-server (-js) and for this account"

@@ -67,5 +67,8 @@ class Wire(Protocol):
     def on_change(self, listener: Callable[[bool], None]) -> None:
         """Tell `listener` False when the connection is lost, True when there is a new one."""
 
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        """Tell `listener` a subject, in lower case, that our user may not publish to or subscribe to."""
+
     async def close(self) -> None:
         """Send what is buffered, then end. Does nothing the second time."""

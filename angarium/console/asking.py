@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from angarium.settings import Settings
-from streams.errors import Unavailable
+from streams.errors import NotPermitted, Unavailable
 from streams.jetstream import JetStream
 from streams.topology import Names
 
@@ -47,6 +47,8 @@ async def ask(
 async def _ask_once(js: JetStream, subject: str, receiver: str, timeout_s: float) -> dict[str, Any]:
     try:
         message = await js.request(subject, b"", timeout_s)
+    except NotPermitted as error:
+        raise click.ClickException(str(error)) from None
     except Unavailable:
         raise click.ClickException(
             f"no node answered for {receiver}: start one with angarium node (or angarium dev), "

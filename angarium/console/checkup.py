@@ -10,7 +10,7 @@ from angarium import house, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.console import sizing
 from angarium.settings import Settings
-from streams.errors import ApiError, ConnectError, SetupError, Unavailable
+from streams.errors import ApiError, ConnectError, NotPermitted, SetupError, Unavailable
 from streams.jetstream import JetStream
 from streams.purge import is_short
 from streams.receivers import Receivers
@@ -51,7 +51,7 @@ async def examine(settings: Settings) -> list[Finding]:
             findings += await _topology(js, settings)
             if findings[-1].ok:
                 findings += await _running(js, settings)
-    except ConnectError as error:
+    except (ConnectError, NotPermitted) as error:
         findings.append(_ill("nats", str(error)))
     except (Unavailable, ApiError) as error:
         findings.append(

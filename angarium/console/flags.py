@@ -14,6 +14,8 @@ import msgspec
 from angarium import logs, settings
 from angarium.settings import FILES, Settings
 
+QUIET = {"log_level": "error"}
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOGS = ("log_format", "log_level")
@@ -39,10 +41,12 @@ def takes(*names: str) -> Callable[[Command], Command]:
 def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
     """The settings under which a command runs, `usual` where nobody says otherwise.
 
-    Its logs look as they say from now on.
+    Its logs look as they say from now on. Of a command that is soon over the one line that says why it failed
+    is enough; those that stay have a `usual` level of their own.
     """
     names = {"config", *(each.name for each in msgspec.structs.fields(Settings))}
-    loaded = settings.load({name: value for name, value in given.items() if name in names}, usual=usual)
+    said = {name: value for name, value in given.items() if name in names}
+    loaded = settings.load(said, usual=QUIET | usual)
     logs.configure(loaded.log_format, loaded.log_level)
     return loaded
 

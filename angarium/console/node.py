@@ -16,7 +16,7 @@ def node(**given: Any) -> None:
 
     `angarium setup` must have run. Any number of nodes may run; each takes its share of the shards.
     """
-    run_long(_serve(flags.settings_of(given)))
+    run_long(_serve(flags.settings_of(given, log_level="info")))
 
 
 async def _serve(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.console import output
 from angarium.settings import Settings
 from streams import messages
-from streams.answers import Refused, Stored, Unanswered
+from streams.answers import Forbidden, Refused, Stored, Unanswered
 from streams.errors import Unavailable
 from streams.jetstream import MESSAGE_TOO_LARGE, JetStream
 from streams.receivers import Receivers
@@ -88,6 +88,8 @@ async def _publish(js: JetStream, subject: str, body: bytes, headers: dict[str, 
                 return stored
             case Refused(code, text):
                 raise click.ClickException(_refusal(code, text))
+            case Forbidden(why):
+                raise click.ClickException(f"refused: {why}")
             case Unanswered(why):
                 if not left:
                     raise click.ClickException(

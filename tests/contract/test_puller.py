@@ -42,6 +42,9 @@ class ScriptedWire:
         self.handlers[subject] = handler
         return ScriptedSubscription(self, subject)
 
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        """All is permitted."""
+
     def on_change(self, listener: Callable[[bool], None]) -> None:
         self.listeners.append(listener)
 

@@ -231,7 +231,17 @@ class TestNoConnection:
             ConnectOptions(servers=(server.url,), nkey="/no/such.nk"),
             ConnectOptions(servers=(server.url,), tls_ca="/no/ca.pem"),
         ):
-            with pytest.raises(ConnectError, match=r"the file /no/\S+ does not exist; check the paths"):
+            with pytest.raises(ConnectError, match=r"the file /no/\S+ cannot be read \(No such .*; check"):
+                await connect(options)
+
+    async def test_files_that_hold_no_keys(self, server: EmbeddedServer, tmp_path: Path) -> None:
+        garbage = tmp_path / "garbage"
+        garbage.write_text("no key at all\n")
+        for options, sentence in (
+            (ConnectOptions(servers=(server.url,), nkey=str(garbage)), "a key cannot be used"),
+            (ConnectOptions(servers=(server.url,), tls_ca=str(garbage)), "TLS failed"),
+        ):
+            with pytest.raises(ConnectError, match=f"{sentence} .*; check the "):
                 await connect(options)
 
     async def test_tls_that_the_server_has_not(self, server: EmbeddedServer, tmp_path: Path) -> None:

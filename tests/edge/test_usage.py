@@ -1,6 +1,7 @@
 """Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
 
 import logging
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,6 +135,24 @@ def test_help_imports_nothing_slow() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "click").mkdir()
+    (tmp_path / "click" / "__init__.py").write_text("print('loading', flush=True); input()")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "angarium", "--help"],
+        env={"PYTHONPATH": f"{tmp_path}:{Path(cli.__file__).parents[1]}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (-signal.SIGINT, "")
 
 
 def test_packages_of_others_are_refused_before_they_are_imported(

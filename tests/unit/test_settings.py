@@ -118,6 +118,10 @@ def test_the_repr_shows_nothing() -> None:
         ({"prefix": "A.b"}, {}, "", "prefix (--prefix): must be a lower-case letter"),
         ({"node": "a b"}, {}, "", "node (--node): must be 1 to 64 of"),
         ({}, {"ANGARIUM_NATS": ","}, "", "nats (ANGARIUM_NATS): names no server"),
+        ({"nats": ("http://a",)}, {}, "", "nats (--nats): one is not the address of a server; write each as"),
+        ({"nats": ("nats://:hush@",)}, {}, "", "nats (--nats): one is not the address of a server"),
+        ({"nats": ("nats://a:4222,nats://b:4222",)}, {}, "", "nats (--nats): one is not the address"),
+        ({"nats": ("nats://a:99999",)}, {}, "", "nats (--nats): one is not the address of a server"),
         ({"monitor": "9464"}, {}, "", "monitor (--monitor): '9464' is not an address; write it"),
         ({}, {}, "monitor = 9464", "monitor (given.toml): must be a text, not 9464"),
         ({"tls_key": __file__}, {}, "", "tls_cert (default): goes with tls_key"),
@@ -127,7 +131,13 @@ def test_refusals(flags: dict[str, Any], variables: dict[str, str], file: str, s
     with pytest.raises(SettingsError) as refusal:
         load({**flags, "config": _file(file)}, variables)
     assert sentence in str(refusal.value)
+    assert "hush" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["a", "a:4222", "tls://me:hush@a", "nats://[::1]:4222", "ws://a:80/nats"])
+def test_addresses_of_servers(url: str) -> None:
+    assert load({"nats": (url,)}, {}).nats == (url,)
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -82,6 +82,9 @@ class ClientWire:
     def on_change(self, listener: Callable[[bool], None]) -> None:
         self._watchers.append(listener)
 
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        """This server permits everything to everybody."""
+
     def receive(self, number: int, message: Message) -> None:
         """A message for one of the subscriptions has come in."""
         listener = self.listeners.get(number)
