@@ -22,6 +22,10 @@ class Memory:
     they are `counted`.
     """
 
+    __slots__ = ("bound", "bucket", "busy_reading", "confirmed", "counted", "held", "host", "in_flight",
+                 "known", "left", "mailbox", "parked_mark", "read_to", "receiver", "seen",
+                 "state")  # fmt: skip
+
     def __init__(self, receiver: str, host: Home) -> None:
         self.receiver = receiver
         self.host = host

@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 class Shell(Memory):
     """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
+    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "barrier", "burying", "counting",
+                 "granted", "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
+                 "still", "touched_at", "trimmed_at", "unconfirmed")  # fmt: skip
+
     def __init__(self, receiver: str, host: Home) -> None:
         super().__init__(receiver, host)
         self.loaded = False

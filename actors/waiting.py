@@ -1,6 +1,5 @@
 """The events of one receiver that are in memory: in stream order, bounded in number and bytes."""
 
-from collections import deque
 from collections.abc import Collection
 
 from actors.event import Event
@@ -15,7 +14,8 @@ class Mailbox:
     __slots__ = ("_bytes", "_events")
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
+        # So few are shifted in 30 ns, and an empty deque would take 700 bytes of every actor at rest.
+        self._events: list[Event] = []
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -48,12 +48,12 @@ class Mailbox:
 
     def put_back(self, event: Event) -> None:
         """Hold an event that is older than all others: its turn is not over."""
-        self._events.appendleft(event)
+        self._events.insert(0, event)
         self._bytes += event.size
 
     def pop(self) -> Event:
         """Take the head out."""
-        event = self._events.popleft()
+        event = self._events.pop(0)
         self._bytes -= event.size
         return event
 
@@ -64,5 +64,5 @@ class Mailbox:
 
     def clear(self) -> list[Event]:
         """Let go of all events, and return them."""
-        events, self._events, self._bytes = list(self._events), deque(), 0
+        events, self._events, self._bytes = self._events, [], 0
         return events

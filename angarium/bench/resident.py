@@ -1,0 +1,92 @@
+"""What an actor takes of memory while it rests: `python -m angarium.bench.resident COUNT` prints bytes.
+
+In a process of its own, since what a process gave back to its allocator is not seen in its size. The actors
+are real, under a real host; what is around them has nothing to say.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from actors import ports
+from actors.event import Event
+from actors.facts import Burial, Fact
+from actors.host import Host
+from actors.ids import KEY_BYTES
+from actors.numbering import Frontier
+from actors.outcome import NotSent, Outcome
+from actors.policy import Policy
+from actors.state import State
+from actors.tally import Tally
+from angarium.bench.usage import usage
+
+POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))
+
+
+class Nothing:
+    """All ports of a shard on which nothing happens, but for the snapshots: everybody's window is full."""
+
+    index = confirmed_index = 0
+    stalled = False
+
+    def now(self) -> float:
+        return 1.0
+
+    def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
+        return 0
+
+    async def send(self, attempt: ports.Attempt) -> Outcome:
+        return NotSent(why="nothing is sent here")
+
+    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> ports.Batch:
+        return ports.Batch(events=[], complete=True)
+
+    async def event(self, receiver: str, position: int) -> Event | None:
+        return None
+
+    async def first_since(self, receiver: str, at: float) -> int | None:
+        return None
+
+    async def count(self, receiver: str, after: int) -> int:
+        return 0
+
+    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+        return None
+
+    async def load(self, receiver: str) -> State:
+        window = os.urandom(POLICY.dedup_window * KEY_BYTES)
+        frontier = Frontier(position=1_000_000, sequence=1_000, window=window, size=POLICY.dedup_window)
+        return State(receiver=receiver, frontier=frontier, opened=True, target=POLICY.url)
+
+    def policy(self, receiver: str) -> Policy | None:
+        return POLICY
+
+    def removal(self, receiver: str) -> ports.Removal | None:
+        return None
+
+    async def confirm(self, receiver: str) -> Policy | ports.Absent | ports.Invalid:
+        return POLICY
+
+
+async def bytes_each(count: int) -> float:
+    """What each of so many resting actors takes."""
+    around = Nothing()
+    host = Host(
+        epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, unacked_max=20_000, clock=around,
+        recorder=around, sender=around, backlog=around, graveyard=around, snapshots=around, policies=around,
+        tally=Tally(), within_lease=lambda: True, ack=lambda _: None, hold=lambda _: None,
+        saturated=lambda: False,
+    )  # fmt: skip
+    await host.resident("acme.first")
+    before = usage(os.getpid())
+    for number in range(count):
+        await host.resident(f"acme.receiver-{number}")
+    after = usage(os.getpid())
+    if before is None or after is None:
+        return 0.0
+    return (after.memory_mb - before.memory_mb) * 1e6 / count
+
+
+if __name__ == "__main__":
+    print(asyncio.run(bytes_each(int(sys.argv[1]))))
