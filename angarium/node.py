@@ -6,8 +6,8 @@ only brings the first two together, again and again, until what is owned is what
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, TypeVarTuple
 
 from actors.errors import AngariumError
 from actors.host import Host
@@ -25,6 +25,7 @@ CLAIMS_AT_ONCE = 8
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Node:
@@ -103,18 +104,18 @@ class Node:
             alive = self.around.members.lease.valid()
             for number, shard in list(self.owned.items()):
                 if shard.ended.is_set():
-                    self._begin(number, self._drop(number, shard))
+                    self._begin(self._drop, number, shard)
                 elif shard.suspended:
                     if alive and not self._rests(number):
-                        self._begin(number, self._resume(number, shard))
+                        self._begin(self._resume, number, shard)
                 elif number not in wanted:
-                    self._begin(number, self._hand_over(number, shard))
+                    self._begin(self._hand_over, number, shard)
             if alive:
                 for number in sorted(wanted - self.owned.keys()):
                     if not self._rests(number):
-                        self._begin(number, self._claim(number))
+                        self._begin(self._claim, number)
                 for number in sorted(self._claimed - wanted - self.owned.keys()):
-                    self._begin(number, self._let_go(number))
+                    self._begin(self._let_go, number)
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
@@ -125,17 +126,17 @@ class Node:
         """Whether the shard was refused a short while ago."""
         return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
 
-    def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts) -> None:
         """One thing at a time for each shard."""
-        if number in self._busy:
-            work.close()
-            return
-        self._busy.add(number)
-        self._spawn(self._finish(number, work))
+        if number not in self._busy:
+            self._busy.add(number)
+            self._spawn(self._finish(work, number, *more))
 
-    async def _finish(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _finish(
+        self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts
+    ) -> None:
         try:
-            await work
+            await work(number, *more)
         finally:
             self._busy.discard(number)
 

@@ -1,5 +1,9 @@
 """What a node does with a shard that must not be run: it keeps off it, says so, and tries again later."""
 
+import asyncio
+import gc
+from typing import Any, cast
+
 import pytest
 
 from actors.outcome import Outcome
@@ -110,3 +114,18 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
             await publish(js, names, RECEIVER)
         await until(lambda: SHARD in node.owned)
         assert not node.refused
+
+
+async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Python complains of a coroutine that nobody ever awaited."""
+    node = Node(cast(Any, None), SHARDS)
+    node._begin(node._claim, SHARD)
+    for task in node._tasks:
+        task.cancel()
+    del task
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not recwarn.list
