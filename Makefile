@@ -3,6 +3,9 @@ PYTHON ?= python3
 SEED ?= 1
 RUNS ?= 200
 
+# The tests start hundreds of processes: each would compile the code anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint sim sim-mutants soak
 
 demo: .venv/ready

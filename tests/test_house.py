@@ -10,8 +10,8 @@ import re
 import sys
 import tokenize
 from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -38,21 +38,24 @@ SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
-class Module(NamedTuple):
-    """A module by its dotted name, and its text."""
+class Module:
+    """A module by its dotted name, and its text; taken apart once for all rules."""
 
-    name: str
-    source: str
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.path = tuple(name.split("."))
 
-    @property
-    def path(self) -> tuple[str, ...]:
-        return tuple(self.name.split("."))
-
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
+
+@cache
 def modules() -> list[Module]:
     return [
         Module(".".join(path.relative_to(ROOT).with_suffix("").parts), path.read_text(encoding="utf-8"))
@@ -63,7 +66,7 @@ def modules() -> list[Module]:
 
 def imports(module: Module) -> Iterator[tuple[str, ...]]:
     """All that is imported, wherever it stands; `from a import b` counts as a and as a.b."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Import(names=names):
                 yield from (tuple(alias.name.split(".")) for alias in names)
@@ -117,7 +120,7 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
             yield f"imports {path[0]}"
         if in_room(path) and not room:
             yield f"imports {'.'.join(path[:2])}, which awaits"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
                 if not room or name != "now":  # A room asks its Clock.
@@ -134,7 +137,7 @@ def files_are_short(module: Module) -> Iterator[str]:
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             lines = node.end_lineno - node.lineno + 1
             if lines > FUNCTION_MAX:
@@ -162,7 +165,7 @@ def modules_introduce_themselves(module: Module) -> Iterator[str]:
 
 def nothing_is_swallowed(module: Module) -> Iterator[str]:
     """No `except Exception: pass`, in any of its spellings."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.ExceptHandler(
                 type=caught, body=[ast.Pass() | ast.Continue() | ast.Expr(ast.Constant())]
@@ -185,9 +188,10 @@ def catches_all(caught: ast.expr | None) -> bool:
 
 
 def nothing_is_left_for_later(module: Module) -> Iterator[str]:
-    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
-        if token.type == tokenize.COMMENT and LOOSE_ENDS.search(token.string):
-            yield f"line {token.start[0]}: {token.string}"
+    if LOOSE_ENDS.search(module.source):
+        for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+            if token.type == tokenize.COMMENT and LOOSE_ENDS.search(token.string):
+                yield f"line {token.start[0]}: {token.string}"
 
 
 def annotations_are_real(module: Module) -> Iterator[str]:

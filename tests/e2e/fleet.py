@@ -26,8 +26,8 @@ from tests.e2e.records import Arrival
 from tests.e2e.sink import Sink
 
 SHARDS = 16
-PATIENCE_S = 60.0
-LOOK_S = 0.005
+PATIENCE_S = 100.0
+LOOK_S = 0.02
 names = Names()
 
 
