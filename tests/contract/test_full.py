@@ -90,7 +90,7 @@ async def test_who_takes_nothing_gives_way_on_record(wire: Wire, js: JetStream, 
         await node.until_ready()
         refused = 0
         for number, receiver in zip(range(EVENTS), cycle(CONFIGURATIONS)):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 refused += await publish(js, names, receiver, f"e{number}")
             accepted[receiver].append(f"e{number}")
         await until(lambda: len(sender.delivered) == len(accepted[HEALTHY]))

@@ -23,10 +23,13 @@ from tests.contract.conftest import Server
 from tests.contract.dying import Died, dying
 from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish
+from tests.contract.shards import Clocks
 from tests.contract.waiting import until_true
 
 ONE, OTHER = "acme.billing", "acme.mail"
 LEASE_S = 0.15
+LONG_LEASE_S = 1.0
+"""Where something has to happen while it is waited for, on however busy a machine."""
 WINDOW_NS = 100_000_000
 """The least that nats-server takes; less than a lease, so that it is over when a turn changes hands."""
 
@@ -335,10 +338,10 @@ async def test_a_turn_that_ended_is_not_waited_for(js: JetStream, names: Names) 
 
 
 async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) -> None:
-    first = Turn(js, names, "first", SystemTime(), lease_s=LEASE_S)
+    first = Turn(js, names, "first", SystemTime(), lease_s=LONG_LEASE_S)
     await first.take()
     waiting = asyncio.Event()
-    second = Turn(js, names, "second", SystemTime(), lease_s=LEASE_S)
+    second = Turn(js, names, "second", SystemTime(), lease_s=LONG_LEASE_S)
     taking = asyncio.ensure_future(second.take(lambda *_: waiting.set()))
     await waiting.wait()
     await first.keep(letters=(1,))
@@ -382,15 +385,17 @@ async def test_who_is_overtaken_amid_a_page_stops(server: Server, js: JetStream,
 
 
 async def test_a_lease_that_lapsed_amid_a_page_is_made_sure_of(js: JetStream, names: Names) -> None:
-    turn = Turn(js, names, "first", SystemTime(), lease_s=LEASE_S)
+    clocks = Clocks()
+    turn = Turn(js, names, "first", clocks, lease_s=LEASE_S)
     await turn.take()
     step = turn.plan.step
     await turn.hold()
     assert turn.plan.step == step
-    await asyncio.sleep(LEASE_S)
+    clocks.turn(LEASE_S)
     await turn.hold()
     assert turn.plan.step == step + 1
-    other = Turn(js, names, "second", SystemTime(), lease_s=LEASE_S)
+    other = Turn(js, names, "second", clocks, lease_s=LEASE_S)
     await other.take()
+    clocks.turn(LEASE_S)
     with pytest.raises(Busy):
         await turn.hold()

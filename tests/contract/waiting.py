@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from streams.wire import Message
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 LOOK_S = 0.005
 
 

@@ -13,6 +13,9 @@ from msgspec import Struct, field
 REPEATS_MAX = 256 + 1
 """What one crash may repeat in strict order: 256 settlements not yet recorded, and what is in flight."""
 
+CLOCKS_S = 0.001
+"""By what the sender's clock and the receiver's may differ in what they take for a second."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -52,6 +55,8 @@ class Record(Struct, kw_only=True):
     @property
     def complete(self) -> bool:
         """Whether every event was accepted."""
+        if len(self.arrivals) < len(self.published):
+            return False  # This is asked again and again.
         return set(self.published) <= {each.event_id for each in self.arrivals if each.accepted}
 
 
@@ -181,21 +186,21 @@ def needless_repeats(records: Iterable[Record], crashes_at: Sequence[float] = ()
 # ---- when it came
 
 
-def excess(starts_at: Sequence[float], per_second: float, burst: int) -> float:
-    """By how many attempts the worst window is above `burst + rate·t`; below zero: by how many it is under.
+def unearned(arrived_at: Iterable[float], since: float, per_second: float, burst: int) -> Iterator[str]:
+    """Attempts of a strict receiver that came before there was a token for them; nothing was sent `since`.
 
-    Of the windows that end with one attempt, the worst begins where `rate·at − place` is highest.
+    Nobody sees when a token was taken, but it was after the attempt before had come, and before this one did.
+    So each is taken to have had its token as soon as that may have been, and what was late on its way, or
+    noted late, is not held against the sender.
     """
-    worst = highest = float("-inf")
-    for place, at in enumerate(starts_at):
-        highest = max(highest, per_second * at - place)
-        worst = max(worst, highest - (per_second * at - place) + 1 - burst)
-    return worst
-
-
-def mean_rate(starts_at: Sequence[float]) -> float:
-    """Attempts a second from the first to the last of them."""
-    return (len(starts_at) - 1) / (starts_at[-1] - starts_at[0])
+    tokens, taken_at = float(burst), since
+    for number, at in enumerate(arrived_at, 1):
+        tokens = min(float(burst), tokens + per_second * max(0.0, since - taken_at))
+        taken_at = max(taken_at, since) + max(0.0, 1.0 - tokens) / per_second
+        tokens = max(0.0, tokens - 1.0)
+        if taken_at > at + CLOCKS_S:
+            yield f"attempt {number} came {taken_at - at:.3f} s before its token"
+        since = at
 
 
 def _firsts(record: Record) -> Iterator[Arrival]:

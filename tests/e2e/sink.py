@@ -30,6 +30,12 @@ class Reply(Struct, frozen=True):
     delay_s: float = 0.0
 
 
+class Held(Struct, frozen=True):
+    """The answer 200, as soon as the test says so."""
+
+    released: asyncio.Event
+
+
 class Hang(Struct, frozen=True):
     """No answer; the connection stays."""
 
@@ -45,7 +51,8 @@ class Request(Struct, frozen=True):
     body: bytes
 
 
-Manner = Callable[[int], Reply | Hang | Reset]
+Answer = Reply | Held | Hang | Reset
+Manner = Callable[[int], Answer]
 """What a receiver does with its nth request, from 1 on."""
 
 
@@ -94,7 +101,7 @@ class Sink:
             await asyncio.sleep(LOOK_S)
             self.late_s = max(self.late_s, time.monotonic() - due)
 
-    def take(self, receiver: str, request: Request, by: str) -> Reply | Hang | Reset:
+    def take(self, receiver: str, request: Request, by: str) -> Answer:
         """Write a request down, and say what is to be answered."""
         arrivals, headers = self.arrivals[receiver], request.headers
         manner = self.manners.get(receiver)
@@ -106,7 +113,7 @@ class Sink:
             sequence=int(headers.get("angarium-sequence", 0)),
             event_id=headers["webhook-id"],
             attempt=int(headers["angarium-attempt"]),
-            status=answer.status if isinstance(answer, Reply) else None,
+            status=_status(answer),
             beside=self.unanswered[receiver],
             by=by,
         ))  # fmt: skip
@@ -157,6 +164,8 @@ class _Connection(asyncio.Protocol):
                 self._answer(reply)
             case Reply(delay_s=delay_s) as reply:
                 asyncio.get_running_loop().call_later(delay_s, self._answer, reply)
+            case Held(released=released):
+                self._waiting = asyncio.create_task(self._answer_once(released))
             case Reset():
                 self._reset()
             case Hang():
@@ -169,11 +178,26 @@ class _Connection(asyncio.Protocol):
         self._sink.unanswered[self._receiver] -= 1
         self._transport.write(_encode(reply))
 
+    async def _answer_once(self, released: asyncio.Event) -> None:
+        await released.wait()
+        self._answer(Reply())
+
     def _reset(self) -> None:
         """Closing with no time to linger makes the kernel send a RST."""
         raw: socket.socket = self._transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
+
+
+def _status(answer: Answer) -> int | None:
+    """What is or will be answered."""
+    match answer:
+        case Reply(status=status):
+            return status
+        case Held():
+            return Reply().status
+        case Hang() | Reset():
+            return None
 
 
 def _encode(reply: Reply) -> bytes:

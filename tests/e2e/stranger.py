@@ -7,7 +7,6 @@ met or disturbed.
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from msgspec import Struct
 from tests.e2e.commands import PATIENCE_S, ROOT
 from tests.e2e.nats_cli import NATS
 from tests.e2e.pages import Typed
+from tests.e2e.ports import free_ports
 
 NATS_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "9000", "9001", "9002"
 LOOK_S = 0.05
@@ -46,7 +46,7 @@ class Stranger:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         usual = (NATS_PORT, RECEIVER_PORT, *OTHER_PORTS)
-        self._ports = dict(zip(usual, _free_ports(len(usual)), strict=True))
+        self._ports = dict(zip(usual, map(str, free_ports(len(usual))), strict=True))
         self._staying: list[_Staying] = []
         url = f"nats://127.0.0.1:{self._ports[NATS_PORT]}"
         programs = [Path(sys.executable).parent, *([Path(NATS).parent] if NATS else [])]
@@ -148,12 +148,3 @@ def _fits(shown: list[str], output: str) -> bool:
 
 def _pattern(line: str) -> str:
     return r"(.*\n)*" if line == ANY else ".*".join(map(re.escape, line.split(ANY))) + "\n"
-
-
-def _free_ports(count: int) -> list[str]:
-    """Ports of 127.0.0.1 that nobody has, no two of them the same."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [str(probe.getsockname()[1]) for probe in probes]

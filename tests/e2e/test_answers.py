@@ -1,16 +1,19 @@
 """What becomes of an event when its receiver misbehaves: always something, and its number stays its own."""
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.load import publish
 from tests.e2e.records import Arrival
-from tests.e2e.sink import Hang, Manner, Reply, Reset
+from tests.e2e.sink import Answer, Hang, Manner, Reply, Reset
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUICK = {"base_s": 0.05, "cap_s": 0.2}
-Answer = Reply | Hang | Reset
+SOON_S = 2.0
+"""A deadline for who does not answer, and for nobody else on however busy a machine."""
 
 
 @pytest.fixture
@@ -23,10 +26,10 @@ def first(*answers: Answer) -> Manner:
     return lambda number: answers[number - 1] if number <= len(answers) else Reply()
 
 
-async def two_events(fleet: Fleet, receiver: str, manner: Manner) -> None:
+async def two_events(fleet: Fleet, receiver: str, manner: Manner, **members: Any) -> None:
     """Two events for a receiver of that manner."""
     fleet.sink.manners[receiver] = manner
-    await fleet.configure([receiver], retry=QUICK, timeout_s=0.2)
+    await fleet.configure([receiver], retry=QUICK, **members)
     for event_id in ("a", "b"):
         await publish(fleet.js, receiver, f"{receiver.replace('.', ':')}-{event_id}", event_id.encode())
 
@@ -46,7 +49,7 @@ def shape(arrivals: list[Arrival]) -> list[tuple[int, int, int | None]]:
 @pytest.mark.parametrize(("name", "answer"), [("hangs", Hang()), ("fails", Reply(status=500))])
 async def test_an_attempt_that_failed_is_made_again(fleet: Fleet, name: str, answer: Answer) -> None:
     status = answer.status if isinstance(answer, Reply) else None
-    await two_events(fleet, f"t.{name}", first(answer, answer))
+    await two_events(fleet, f"t.{name}", first(answer, answer), timeout_s=SOON_S)
     arrivals = await accepted(fleet, f"t.{name}")
     assert shape(arrivals) == [(1, 1, status), (1, 2, status), (1, 3, 200), (2, 1, 200)]
     assert len({each.event_id for each in arrivals}) == 2
@@ -70,11 +73,20 @@ async def test_a_receiver_is_left_alone_until_the_time_it_named(
 ) -> None:
     receiver = f"t.{name}"
     await two_events(fleet, receiver, first(Reply(status=status, headers=(("retry-after", retry_after),))))
-    await fleet.until_true(lambda: in_phase(fleet, receiver, "throttled"), f"{receiver} is throttled")
     arrivals = await accepted(fleet, receiver)
     assert shape(arrivals) == [(1, 1, status), (1, 2, 200), (2, 1, 200)]
     assert arrivals[1].at - arrivals[0].at >= int(retry_after)
     await counted(fleet, receiver, throttled=1, failed_attempts=0)
+
+
+async def test_a_receiver_that_named_a_time_is_shown_as_throttled_until_somebody_resumes_it(
+    fleet: Fleet,
+) -> None:
+    await two_events(fleet, "t.away", first(Reply(status=429, headers=(("retry-after", "3600"),))))
+    await fleet.until_true(lambda: in_phase(fleet, "t.away", "throttled"), "t.away is throttled")
+    assert len(fleet.sink.arrivals["t.away"]) == 1
+    await fleet.ask("resume", "t.away")
+    assert shape(await accepted(fleet, "t.away")) == [(1, 1, 429), (1, 2, 200), (2, 1, 200)]
 
 
 async def test_too_many_requests_without_a_time_is_a_backoff(fleet: Fleet) -> None:

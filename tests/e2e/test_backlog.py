@@ -26,7 +26,7 @@ async def test_a_paused_backlog_survives_a_restart_in_flat_memory(fleet: Fleet) 
     await node.kill()
     await fleet.start_ready()
     at_first = node.memory_mb("VmRSS")
-    assert await waits(fleet)
+    await fleet.until_true(lambda: waits(fleet), "they wait as before")
     assert not load.records[0].arrivals
     resumed_at = time.monotonic()
     await fleet.ask("resume", RECEIVER)

@@ -284,14 +284,19 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
 # ---- node
 
 
+def nodes_of(terminal: Terminal) -> list[str]:
+    """What the doctor says of each node, once it misses nothing."""
+    done = terminal.run("doctor", "--json")
+    findings = {each["subject"]: each["text"] for each in msgspec.json.decode(done.stdout)}
+    return findings["nodes"].split(", ") if done.returncode == 0 else [""]
+
+
 def test_nodes_share_the_shards_and_hand_them_over(terminal: Terminal) -> None:
-    options = ("node", "--log-format", "json", "--ttl-s", "2", "--node")
+    options = ("node", "--log-format", "json", "--ttl-s", "10", "--node")
     with terminal.start(*options, "one") as one, terminal.start(*options, "two") as two:
         for node in (one, two):
             line_with(node.stderr, '"node.ready"')
-        terminal.until(lambda: terminal.run("doctor").returncode == 0)
-        findings = {each["subject"]: each["text"] for each in terminal.json("doctor")}
-        assert [name.split()[0] for name in findings["nodes"].split(", ")] == ["one", "two"]
+        terminal.until(lambda: [name.split()[0] for name in nodes_of(terminal)] == ["one", "two"])
         for node in (one, two):
             node.send_signal(signal.SIGTERM)
             _, err = node.communicate(timeout=PATIENCE_S)

@@ -78,6 +78,10 @@ async def test_an_event_that_was_rejected_is_redriven(fleet: Fleet, terminal: Te
     arrivals = fleet.sink.arrivals[BILLING]
     await fleet.until(lambda: len(arrivals) == 6, "the next event is delivered")
 
+    async def dead() -> bool:
+        return await buried(fleet.js) == 1
+
+    await fleet.until_true(dead, "the first one is a dead letter")
     row = await asyncio.to_thread(terminal.json, "dead", "list")
     assert row.pop("at").endswith("Z")
     assert row == {

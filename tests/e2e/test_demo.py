@@ -9,7 +9,7 @@ from pathlib import Path
 from angarium.demo.receivers import CAST
 from angarium.demo.verdict import PROMISES
 
-TIMEOUT_S = 60
+TIMEOUT_S = 100
 
 
 def start(tmp_path: Path) -> subprocess.Popen[str]:

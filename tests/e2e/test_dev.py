@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.e2e.commands import PATIENCE_S, Terminal, line_with
+from tests.e2e.ports import free_port
 
 Output = list[str]
 
@@ -28,7 +29,7 @@ def dev(directory: Path, ending: signal.Signals) -> Iterator[tuple[Terminal, Out
         'replicas = 3\nnats = "nats://127.0.0.1:1"\ntls_ca = "ca.pem"\n'
     )
     output: Output = []
-    with terminal.start("dev", "--port", str(_free_port()), "--config", "production.toml") as process:
+    with terminal.start("dev", "--port", str(free_port()), "--config", "production.toml") as process:
         url = line_with(process.stdout, "ready: NATS on ").split()[3]
         terminal.environment["ANGARIUM_NATS"] = url
         yield terminal, output
@@ -47,12 +48,6 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     with dev(tmp_path_factory.mktemp("dev"), signal.SIGINT) as (terminal, output):
         yield terminal
     assert output == [""]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> None:
@@ -85,7 +80,7 @@ def test_a_paused_receiver_waits_and_goes_on(terminal: Terminal) -> None:
         url = line_with(listener.stderr, "listening on").split()[-1]
         terminal.done("receiver", "put", "acme.paused", "--url", url, "--unsigned", "--paused")
         terminal.done("publish", "acme.paused", "{}")
-        assert terminal.json("inspect", "acme.paused")["phase"] == "paused"
+        terminal.until(lambda: terminal.json("inspect", "acme.paused")["phase"] == "paused")
         assert terminal.done("receiver", "resume", "acme.paused") == "acme.paused goes on\n"
         out, _ = listener.communicate(timeout=PATIENCE_S)
     assert msgspec.json.decode(out)["sequence"] == 1
@@ -94,7 +89,7 @@ def test_a_paused_receiver_waits_and_goes_on(terminal: Terminal) -> None:
 
 
 def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
-    url = f"http://127.0.0.1:{_free_port()}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     terminal.done("receiver", "put", "acme.away", "--url", url, "--unsigned")
     error = terminal.failed("receiver", "ping", "acme.away")
     assert "acme.away did not take the ping: connect: 127.0.0.1" in error

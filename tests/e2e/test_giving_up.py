@@ -65,8 +65,12 @@ async def test_what_waits_is_trimmed_skipped_forgotten_and_removed(fleet: Fleet,
     await fleet.until(lambda: len(arrivals) == 2, "what came since has arrived")
     assert [(each.sequence, each.event_id) for each in arrivals] == [(11, "e11"), (12, "e12")]
     assert await told(fleet) == expected
-    counters = (await fleet.ask("inspect", RECEIVER))["counters"]
-    assert (counters["dead"], counters["discarded"], counters["delivered"]) == (4, 6, 2)
+
+    async def counted() -> bool:
+        counters = (await fleet.ask("inspect", RECEIVER))["counters"]
+        return (counters["dead"], counters["discarded"], counters["delivered"]) == (4, 6, 2)
+
+    await fleet.until_true(counted, "each event has been counted as what became of it")
 
 
 async def test_each_is_a_dead_letter_once_over_a_kill(fleet: Fleet) -> None:

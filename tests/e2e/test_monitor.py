@@ -21,7 +21,7 @@ HANGS_S = 0.5
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         yield client
 
 
@@ -32,7 +32,7 @@ class Watcher:
         self._http = http
         self._node = node
 
-    async def get(self, path: str, timeout_s: float = 10) -> tuple[int, str]:
+    async def get(self, path: str, timeout_s: float = 60) -> tuple[int, str]:
         answer = await self._http.get(self._node.monitor + path, timeout=timeout_s)
         return answer.status_code, answer.text
 

@@ -56,7 +56,11 @@ async def test_an_event_id_within_the_window_is_delivered_once(fleet: Fleet, js:
         await js.publish("angarium.deliver.t.event-ids", b"{}", headers={"Angarium-Id": event_id})
     seen = await arrivals(fleet, "t.event-ids", "e-3")
     assert [(each.sequence, each.event_id) for each in seen] == [(1, "e-1"), (2, "e-2"), (3, "e-3")]
-    assert (await fleet.ask("inspect", "t.event-ids"))["counters"]["duplicates"] == 1
+
+    async def counted() -> bool:
+        return bool((await fleet.ask("inspect", "t.event-ids"))["counters"]["duplicates"] == 1)
+
+    await fleet.until_true(counted, "the repeat is counted")
 
 
 async def test_body_type_and_trace_arrive_as_published(fleet: Fleet, js: JetStreamContext) -> None:

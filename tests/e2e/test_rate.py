@@ -1,22 +1,22 @@
 """The rate as the receivers measure it: never above burst + rate · t, over a kill -9 and over a handover.
 
-A receiver sees when a request came, not when it took its token. What the network and two busy processes may
-add to one and not to the other is `TRANSIT_S`, plus what our own event loop was seen to be late by. Brisk
-receivers show that the rate is used; sparing ones, of whom a second is worth a single attempt, show every
-token that a new owner might grant too much.
+Brisk receivers show that the rate is used; sparing ones, of whom a second is worth a single attempt, show
+every token that a new owner might grant too much. How much of the rate is used is judged with half of it to
+spare, and by what most attempts had to wait, so that a busy machine is not mistaken for a slow sender.
 """
 
 import time
+from itertools import pairwise
+from statistics import median
 
 from tests.e2e.fleet import Fleet
 from tests.e2e.load import Load
-from tests.e2e.records import excess, mean_rate
+from tests.e2e.records import unearned
 
 BRISK = {f"t.brisk-{number}": 20.0 for number in range(4)}
 SPARING = {f"t.sparing-{number}": 1.0 for number in range(8)}
 """Attempts a second, by receiver."""
 BURST = 5
-TRANSIT_S = 0.1
 PART = 25
 """Attempts that each brisk receiver gets in each of the quiet parts."""
 
@@ -27,6 +27,7 @@ async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet) -> None:
         await fleet.configure([receiver], rate={"limit": per_second, "burst": BURST})
     brisk, sparing = Load(fleet, BRISK), Load(fleet, SPARING)
     node = await fleet.start_ready("one")
+    began_at = time.monotonic()
     await sparing.publish(BURST + 3)
     quiet = [await part(fleet, brisk)]
     await node.kill()
@@ -39,12 +40,12 @@ async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet) -> None:
         await load.arrived()
         load.check([killed_at])
     for receiver, per_second in limits.items():
-        starts_at = [each.at for each in fleet.sink.arrivals[receiver]]
-        assert excess(starts_at, per_second, BURST) <= per_second * (TRANSIT_S + fleet.sink.late_s)
+        arrived_at = [each.at for each in fleet.sink.arrivals[receiver]]
+        assert not list(unearned(arrived_at, began_at, per_second, BURST))
     for receiver, per_second in BRISK.items():
         for since, until in quiet:
-            starts_at = [each.at for each in fleet.sink.arrivals[receiver] if since <= each.at <= until]
-            assert mean_rate(starts_at) >= 0.8 * per_second
+            arrived_at = [each.at for each in fleet.sink.arrivals[receiver] if since <= each.at <= until]
+            assert median(late - early for early, late in pairwise(arrived_at)) <= 2 / per_second
 
 
 async def part(fleet: Fleet, brisk: Load) -> tuple[float, float]:

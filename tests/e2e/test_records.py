@@ -14,15 +14,14 @@ from tests.e2e.records import (
     changed_numbers,
     crowded,
     early,
-    excess,
     gaps,
     lost,
-    mean_rate,
     misnumbered,
     misordered,
     needless_repeats,
     repeats,
     shared_numbers,
+    unearned,
     unheard_of,
 )
 
@@ -129,19 +128,30 @@ def test_a_crash_may_repeat_whatever_a_relaxed_receiver_had_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("starts_at", "above"),
+    "arrived_at",
     [
-        ([0.0], -4.0),
-        ([0.0] * 5, 0.0),
-        ([0.0] * 6, 1.0),
-        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3], 0.0),
-        ([0.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.05], 0.5),
+        [],
+        [0.0] * 5,
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3],
+        [0.3, 0.3, 0.3, 0.3, 0.3, 0.3],
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.7],
     ],
-    ids=["one", "a burst", "one too many", "a burst, then the rate", "hidden by a quiet time"],
+    ids=["nothing", "a burst", "a burst, then the rate", "the first came late", "one in the middle did"],
 )
-def test_the_worst_window_is_found(starts_at: list[float], above: float) -> None:
-    assert excess(starts_at, per_second=10, burst=5) == pytest.approx(above)
+def test_attempts_that_may_have_had_their_tokens_are_right(arrived_at: list[float]) -> None:
+    assert list(unearned(arrived_at, since=0.0, per_second=10, burst=5)) == []
 
 
-def test_the_mean_rate_is_that_between_first_and_last() -> None:
-    assert mean_rate([5.0, 5.1, 5.2, 5.5]) == pytest.approx(6)
+@pytest.mark.parametrize(
+    ("arrived_at", "number", "early_s"),
+    [
+        ([0.0] * 6, 6, 0.1),
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.18], 7, 0.02),
+        ([0.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.05], 8, 0.05),
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.65], 12, 0.05),
+    ],
+    ids=["one too many", "faster than the rate", "after a quiet time", "after one that took long"],
+)
+def test_an_attempt_before_its_token_is_found(arrived_at: list[float], number: int, early_s: float) -> None:
+    found = list(unearned(arrived_at, since=0.0, per_second=10, burst=5))
+    assert found == [f"attempt {number} came {early_s:.3f} s before its token"]

@@ -1,5 +1,6 @@
 """Relaxed order at a real receiver: as wide as it asked for, whatever happens to some of the events."""
 
+import asyncio
 from functools import partial
 
 import pytest
@@ -7,18 +8,21 @@ import pytest
 from tests.e2e.fleet import Fleet
 from tests.e2e.load import CONCURRENCY, Load
 from tests.e2e.records import Record
-from tests.e2e.sink import Reply
+from tests.e2e.sink import Held, Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_relaxed_receiver_gets_as_many_at_once_as_it_asked_for(shared_fleet: Fleet) -> None:
     fleet, receiver = shared_fleet, "t.wide"
-    fleet.sink.manners[receiver] = lambda _: Reply(delay_s=0.1)
+    all_there = asyncio.Event()
+    fleet.sink.manners[receiver] = lambda _: Held(all_there)
     await fleet.configure([receiver], order="relaxed", concurrency=32)
     load = Load(fleet, [receiver])
     load.records[0].wide = 32
     await load.publish(160)
+    await fleet.until(lambda: fleet.sink.unanswered[receiver] == 32, "as many are under way")
+    all_there.set()
     await load.arrived()
     load.check()
     assert max(each.beside for each in load.records[0].arrivals) == 31
@@ -42,7 +46,7 @@ async def test_one_event_that_fails_stops_no_other(shared_fleet: Fleet) -> None:
 
 async def test_the_order_changes_while_work_is_under_way(shared_fleet: Fleet) -> None:
     fleet, receiver = shared_fleet, "t.changing"
-    fleet.sink.manners[receiver] = lambda number: Reply(status=200 if number % 20 else 503, delay_s=0.005)
+    fleet.sink.manners[receiver] = lambda number: Reply(status=200 if number % 20 else 503, delay_s=0.01)
     soon = {"base_s": 0.05, "cap_s": 0.05}
     await fleet.configure([receiver], retry=soon)
     load = Load(fleet, [receiver], [receiver])
@@ -52,9 +56,21 @@ async def test_the_order_changes_while_work_is_under_way(shared_fleet: Fleet) ->
         await fleet.until(partial(_reaches, record, len(record.arrivals) + 50), "some more arrived")
         await fleet.configure([receiver], order=order, concurrency=CONCURRENCY, retry=soon)
     await load.arrived()
-    load.check()
     assert max(each.beside for each in record.arrivals) == CONCURRENCY - 1
-    assert [each.sequence for each in record.arrivals if each.accepted][-20:] == [*range(381, 401)]
+    await fleet.configure([receiver], retry=soon, headers={"x-strict": "again"})
+
+    async def in_force() -> bool:
+        await load.publish(1)
+        await load.arrived()
+        return "x-strict" in fleet.sink.latest[receiver].headers
+
+    await fleet.until_true(in_force, "the last change is in force")
+    count = len(record.published)
+    await load.publish(20)
+    await load.arrived()
+    load.check()
+    strict = [each.sequence for each in record.arrivals if each.accepted and each.sequence > count]
+    assert strict == [*range(count + 1, count + 21)]
 
 
 def _reaches(record: Record, count: int) -> bool:

@@ -24,7 +24,7 @@ async def test_the_nats_cli_shows_all_there_is_to_know(fleet: Fleet, cli: NatsCl
     node = await fleet.start_ready("one")
     await cli("kv", "put", "angarium_receivers", RECEIVER, json.dumps({"url": fleet.sink.url(RECEIVER)}))
     await cli("pub", f"angarium.deliver.{RECEIVER}", '{"n": 1}', "-H", "Nats-Msg-Id:n-1")
-    await fleet.until(lambda: fleet.sink.total == 1, "the first event arrived")
+    await fleet.until_true(lambda: settled(fleet), "the first event arrived and its outcome was heard")
     await cli("req", f"angarium.ctl.pause.{RECEIVER}", "")
     await cli("pub", f"angarium.deliver.{RECEIVER}", '{"n": 2}', "-H", "Nats-Msg-Id:n-2")
     await shows_the_actor(fleet, cli)
@@ -32,6 +32,13 @@ async def test_the_nats_cli_shows_all_there_is_to_know(fleet: Fleet, cli: NatsCl
     await shows_the_journal(cli)
     await node.stop()
     await shows_what_is_left(cli)
+
+
+async def settled(fleet: Fleet) -> bool:
+    """Before that, a pause could be recorded in front of the delivery."""
+    if not fleet.sink.total:
+        return False
+    return bool((await fleet.ask("inspect", RECEIVER))["settled_sequence"] == 1)
 
 
 async def shows_the_actor(fleet: Fleet, cli: NatsCli) -> None:

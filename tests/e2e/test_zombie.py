@@ -12,9 +12,10 @@ import pytest
 from streams.answers import ConsumerInfo
 from streams.wire import Message
 from tests.e2e.fleet import SHARDS, Fleet, names
-from tests.e2e.load import mixed_load
+from tests.e2e.load import SLOW, mixed_load
 from tests.e2e.nodes import needs_proc
 from tests.e2e.ownership import zombies_posted, zombies_wrote
+from tests.e2e.sink import Hang, Reply
 
 
 @needs_proc
@@ -56,6 +57,7 @@ async def owns_all(fleet: Fleet, node: str) -> bool:
 async def test_acks_of_somebody_else_lose_nothing(fleet: Fleet) -> None:
     """While the node sleeps, all that was handed out to it is acked, settled or not; it never wakes."""
     load = await mixed_load(fleet)
+    fleet.sink.manners[SLOW[0]] = lambda number: Hang() if number == 5 else Reply()
     node, wire = await fleet.start_ready(), fleet.js.wire
     handed_out: list[str] = []
 

@@ -50,12 +50,12 @@ class User:
     async def ask(self, subject: str, body: object = b"") -> bytes:
         """The answer; raises where nobody listens or nothing was allowed."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return (await self.client.request(subject, data, timeout=10)).data
+        return (await self.client.request(subject, data, timeout=60)).data
 
     async def is_refused(self, subject: str) -> bool:
         """Publishes and waits for the refusal, which is all that the server says of a publish."""
         await self.client.publish(subject, b"")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return f'publish to "{subject.lower()}"' in (await self.refusals.get()).lower()
 
 
@@ -114,7 +114,7 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
 
 
 async def address(ports: Path) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if told := ports_file(ports):
                 return str(json.loads(told)["nats"][0])
@@ -165,7 +165,7 @@ async def test_a_node_may_do_its_work_and_not_change_the_streams(connect: Connec
         inbox = node.client.new_inbox()
         pulled = await node.client.subscribe(inbox)
         await node.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{deliveries}.shard-0", b"1", reply=inbox)
-        await (await pulled.next_msg(timeout=10)).ack()
+        await (await pulled.next_msg(timeout=60)).ack()
         for subject in (
             "angarium.ctl.*.*.*",
             "$SRV.PING",

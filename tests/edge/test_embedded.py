@@ -50,7 +50,7 @@ IGNORES_SIGTERM = NEW_ENOUGH + f"trap '' TERM; while :; do {SLEEP} 0.05; done"
 OnlyOnPath = Callable[[str | None], Path]
 
 
-async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while True:
             if condition():

@@ -18,7 +18,7 @@ from angarium.delivery.target import parse_target
 from angarium.delivery.transport import Failure, Request, Response, Transport
 from tests.contract.transport.receiver import Receiver
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 Post = Callable[..., Coroutine[Any, Any, Response | Failure]]

@@ -8,7 +8,7 @@ from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, Failure
 from tests.contract.transport.conftest import PATIENCE_S, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 
-SOON_S = 0.15
+SOON_S = 0.5
 
 
 def head_of(size: int) -> bytes:

@@ -14,7 +14,7 @@ from tests.contract.transport.conftest import MakeTransport, Post, answered, fai
 from tests.contract.transport.receiver import Peer, Receiver, polite
 from tests.contract.waiting import until
 
-SOON_S = 0.15
+SOON_S = 0.5
 
 
 class Names:

@@ -12,7 +12,7 @@ from tests.contract.transport.conftest import MakeTransport, Post, answered, fai
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
 from tests.contract.waiting import until
 
-SOON_S = 0.15
+SOON_S = 0.5
 HANGING = 600
 
 
@@ -77,7 +77,7 @@ async def test_a_connection_in_use_is_not_idle(make_transport: MakeTransport, re
     async def slow(peer: Peer) -> None:
         await peer.answer()
         await peer.request()
-        await asyncio.sleep(3 * SOON_S)
+        await asyncio.sleep(2 * SOON_S)
         await peer.send(OK)
         await peer.until_closed()
 
