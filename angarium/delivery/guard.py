@@ -9,21 +9,20 @@ that carry an IPv4 address inside an IPv6 one, and the metadata services of clou
 """
 
 import asyncio
-import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Protocol
 
 from msgspec import Struct
 
+from angarium.delivery.resolver import DnsResolver, Resolved, Resolver
 from angarium.delivery.target import Target
 from angarium.delivery.transport import one_line
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-KEPT_S = 30.0
-"""How long a name's addresses are believed. `getaddrinfo` does not tell how long they are valid."""
+KEPT_MAX_S = 300.0
+"""The longest that a verdict on a name is kept; never longer than the addresses are valid."""
 NAMES_MAX = 16_384
 
 _NOT_PUBLIC: tuple[tuple[Network, str], ...] = tuple(
@@ -92,21 +91,6 @@ Verdict = Allowed | Refused | Unresolved
 _HTTP_REFUSED = Refused("https only", "http is refused; use https, or the operator allows it (--allow-http)")
 
 
-class Resolver(Protocol):
-    """Turns a name into its addresses, all of them. Raises OSError where that fails."""
-
-    async def resolve(self, host: str) -> list[str]: ...
-
-
-class SystemResolver:
-    """The system's own resolver, `getaddrinfo`, in a thread."""
-
-    async def resolve(self, host: str) -> list[str]:
-        """See `Resolver`."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return [str(address[0]) for *_, address in found]
-
-
 def not_public(address: Address) -> str | None:
     """The rule by which an address is not public; None where it is."""
     if isinstance(address, IPv6Address) and address in _NAT64:
@@ -133,7 +117,7 @@ class Guard:
     ) -> None:
         self._allow_http = allow_http
         self._allow_networks = tuple(allow_networks)
-        self._resolver = resolver or SystemResolver()
+        self._resolver = resolver or DnsResolver()
         self._verdicts: dict[str, tuple[Verdict, float]] = {}
         self._lookups: dict[str, asyncio.Task[Verdict]] = {}
 
@@ -159,17 +143,18 @@ class Guard:
 
     async def _look_up(self, host: str) -> Verdict:
         try:
-            addresses = [host] if _is_literal(host) else await self._resolver.resolve(host)
+            resolved = _literal(host) or await self._resolver.resolve(host)
         except OSError as error:
             return Unresolved(one_line(f"{host} was not resolved: {error}"))
-        verdict = self._judge(host, list(dict.fromkeys(addresses)))
+        verdict = self._judge(host, resolved.addresses)
         while len(self._verdicts) >= NAMES_MAX:
             del self._verdicts[next(iter(self._verdicts))]
         self._verdicts.pop(host, None)
-        self._verdicts[host] = (verdict, asyncio.get_running_loop().time() + KEPT_S)
+        until = asyncio.get_running_loop().time() + min(resolved.valid_s, KEPT_MAX_S)
+        self._verdicts[host] = (verdict, until)
         return verdict
 
-    def _judge(self, host: str, addresses: list[str]) -> Verdict:
+    def _judge(self, host: str, addresses: tuple[str, ...]) -> Verdict:
         for text in addresses:
             address = ip_address(text)
             rule = not_public(address)
@@ -177,12 +162,13 @@ class Guard:
                 who = host if text == host else f"{host} has the address {text}, which"
                 detail = f"{who} is not public ({rule}); the operator can allow it (--allow-network)"
                 return Refused(rule, detail)
-        return Allowed(tuple(addresses)) if addresses else Unresolved(f"{host} has no address")
+        return Allowed(addresses) if addresses else Unresolved(f"{host} has no address")
 
 
-def _is_literal(host: str) -> bool:
+def _literal(host: str) -> Resolved | None:
+    """An address stands for itself, for ever; None: a name."""
     try:
         ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
+    return Resolved((host,), KEPT_MAX_S)

@@ -35,14 +35,15 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Opened by `loop.create_connection`; belongs to its owner while at rest, to one exchange otherwise.
 
-    `unanswered` is true once it ended before one byte of the last request's answer had come.
+    `unanswered` is true once it ended before one byte of the last request's answer had come; `rested` once it
+    was kept between two requests, and may have died unseen.
     """
 
     __slots__ = ("_aborted", "_answer", "_deadline", "_exchange", "_loop", "_may_start", "_owner",
-                 "_started_at", "_transport", "_wire", "unanswered")  # fmt: skip
+                 "_started_at", "_transport", "_wire", "rested", "unanswered")  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
-        self.unanswered = False
+        self.rested = self.unanswered = False
         self._owner = owner
         self._loop = loop
         self._answer = Answer()
@@ -85,7 +86,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(wire)
         else:
             self._fail(FailureKind.LEASE, "the lease ended before the first byte was sent")
-            self._owner.rest(self)
+            self._rest()
 
     def abort(self) -> None:
         """Close at once, without waiting for anything to be sent or for a TLS farewell."""
@@ -123,9 +124,13 @@ class Connection(asyncio.Protocol):
             self._fail(*answer.fault)
         if answer.reusable and self._transport is not None and not self._transport.get_write_buffer_size():
             answer.reset()
-            self._owner.rest(self)
+            self._rest()
         else:
             self.abort()
+
+    def _rest(self) -> None:
+        self.rested = True
+        self._owner.rest(self)
 
     def _end(self, why: str) -> None:
         """No more bytes will come. This is how an answer without a length ends, and how others break off."""

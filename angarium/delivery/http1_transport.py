@@ -28,19 +28,19 @@ class Http1Transport:
     async def post(self, request: Request) -> Response | Failure:
         """See `Transport`."""
         started_at = self._loop.time()
+        deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        kept = self._kept(request.target)
-        if kept is not None:
-            outcome = await self._exchange(kept, request, wire, started_at)
-            if not kept.unanswered:
-                return outcome
+        connection = self._kept(request.target)
         try:
-            connection = await self._open(
-                request.target, started_at + request.timeout_s, fresh=kept is not None
-            )
+            if connection is None:
+                connection = await self._open(request.target, deadline, fresh=False)
+            outcome = await self._exchange(connection, request, wire, started_at)
+            if connection.unanswered and connection.rested:
+                connection = await self._open(request.target, deadline, fresh=True)
+                outcome = await self._exchange(connection, request, wire, started_at)
         except NoAnswer as why:
             return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
-        return await self._exchange(connection, request, wire, started_at)
+        return outcome
 
     async def close(self) -> None:
         """See `Transport`."""

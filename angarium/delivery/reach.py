@@ -32,8 +32,13 @@ class NoAnswer(Exception):
 
 
 def default_tls() -> ssl.SSLContext:
-    """Verification against the system's authorities, TLS 1.2 or newer."""
-    context = ssl.create_default_context()
+    """Verification against the system's authorities, TLS 1.2 or newer.
+
+    OpenSSL's variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other authorities. `create_default_context`
+    would also write the keys of every connection down where `SSLKEYLOGFILE` says.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Certificate and name are verified.
+    context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context

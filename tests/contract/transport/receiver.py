@@ -87,16 +87,24 @@ async def polite(peer: Peer) -> None:
 
 
 class Receiver:
-    """Listens on loopback and plays its scripts: the n-th connection gets the n-th, later ones the last."""
+    """Listens on loopback and plays its scripts: the n-th connection gets the n-th, later ones the last.
+
+    `reached` holds the address that each connection was made to.
+    """
 
     def __init__(self) -> None:
         self.scripts: list[Script] = [polite]
         self.requests: list[Received] = []
-        self.connections = 0
+        self.reached: list[str] = []
         self.open = 0
         self.port = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many there were."""
+        return len(self.reached)
 
     def plays(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -109,9 +117,14 @@ class Receiver:
 
         self.plays(script)
 
-    async def start(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self._server = await asyncio.start_server(self._serve, host, 0, ssl=tls, limit=1 << 20)
-        self.port = self._server.sockets[0].getsockname()[1]
+    async def start(
+        self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        """Listen; on every address of the machine where `host` is empty."""
+        family = socket.AF_INET if host else socket.AF_INET6
+        listening = socket.create_server((host, port), family=family, dualstack_ipv6=not host)
+        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=tls, limit=1 << 20)
+        self.port = listening.getsockname()[1]
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -125,7 +138,7 @@ class Receiver:
         assert task is not None
         self._tasks.add(task)
         script = self.scripts[min(self.connections, len(self.scripts) - 1)]
-        self.connections += 1
+        self.reached.append(writer.get_extra_info("sockname")[0])
         self.open += 1
         try:
             await script(Peer(self, reader, writer))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from angarium.delivery.pool import Limits
+from angarium.delivery.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
@@ -87,8 +88,8 @@ async def test_names_at_one_address_share_no_connection(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
     class Everything:
-        async def resolve(self, host: str) -> list[str]:
-            return ["127.0.0.1"]
+        async def resolve(self, host: str) -> Resolved:
+            return Resolved(("127.0.0.1",), 30.0)
 
     transport = make_transport(resolver=Everything())
     for name in ("one", "two", "one"):

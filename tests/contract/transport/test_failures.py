@@ -9,6 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from angarium.delivery.guard import Guard
+from angarium.delivery.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite
@@ -20,15 +21,16 @@ SOON_S = 0.5
 class Names:
     """A resolver that answers from a table; a name that is not in it is never answered."""
 
-    def __init__(self, **names: list[str]) -> None:
+    def __init__(self, valid_s: float = 30.0, **names: list[str]) -> None:
         self.names = names
+        self.valid_s = valid_s
 
-    async def resolve(self, host: str) -> list[str]:
+    async def resolve(self, host: str) -> Resolved:
         if host not in self.names:
             await asyncio.get_running_loop().create_future()
         if not self.names[host]:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return self.names[host]
+            raise OSError("Domain name not found")
+        return Resolved(tuple(self.names[host]), self.valid_s)
 
 
 class Lease:
@@ -182,6 +184,20 @@ async def test_a_kept_connection_that_died_is_replaced_once_and_the_lease_asked_
     answered(await post(may_start=lease, body=b"second"))
     assert [received.body for received in receiver.requests] == [b'{"a": 1}', b"second", b"second"]
     assert (receiver.connections, lease.asked) == (2, 3)
+
+
+async def test_a_kept_connection_is_replaced_as_well_where_the_name_had_to_be_asked_for_again(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    async def dies(peer: Peer) -> None:
+        await peer.answer()
+        await peer.request()
+
+    receiver.plays(dies, polite)
+    transport = make_transport(resolver=Names(valid_s=0.0, hook=["127.0.0.1"]))
+    for _ in range(2):
+        answered(await post_to(transport, f"http://hook:{receiver.port}/"))
+    assert (receiver.connections, len(receiver.requests)) == (2, 3)
 
 
 async def test_the_replacement_is_not_sent_without_the_lease(post: Post, receiver: Receiver) -> None:

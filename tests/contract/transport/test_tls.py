@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import trustme
 
+from angarium.delivery.reach import default_tls
+from angarium.delivery.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver
@@ -19,8 +21,8 @@ NAME = "hook.example"
 class ToLoopback:
     """Every name is here."""
 
-    async def resolve(self, host: str) -> list[str]:
-        return ["127.0.0.1"]
+    async def resolve(self, host: str) -> Resolved:
+        return Resolved(("127.0.0.1",), 30.0)
 
 
 class TlsReceiver(Receiver):
@@ -172,3 +174,14 @@ async def test_an_old_version_of_tls_is_refused(transport: Transport, authority:
     await old.start(old.context)
     await refused(transport, old)
     await old.stop()
+
+
+async def test_no_keys_are_written_down_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
+    context = default_tls()
+    assert context.keylog_filename != str(keys)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert not keys.exists()
