@@ -1,7 +1,8 @@
 """What an actor shows of itself: one JSON object, made for people who ask why a receiver gets nothing.
 
 Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
-headers are not shown, and of the receiver's last answer no cookie: whoever may look need not be able to act.
+headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of those headers:
+whoever may look need not be able to act.
 """
 
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ from actors.policy import SECONDS, Policy
 from actors.state import State
 
 REDACTED = "[redacted]"
+
+CREDENTIAL_MIN = 8
+"""The shortest word that is looked for in an answer, in characters: others would be found by chance."""
 
 Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
@@ -60,7 +64,7 @@ def inspect(
         "failing_since": _instant(state.failing_since),
         "consecutive_failures": state.consecutive_failures,
         "last_attempt": _attempt(state.last) if state.last else None,
-        "last_response": _response(last_answer) if last_answer else None,
+        "last_response": _response(last_answer, policy) if last_answer else None,
         "counters": asdict(state.counters),
     }
 
@@ -132,17 +136,30 @@ def _attempt(fact: OutcomeFact) -> dict[str, object]:
     }
 
 
-def _response(answer: Answered) -> dict[str, object]:
+def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
     """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
+    hidden = _credentials(policy) if policy else []
     headers: dict[str, str] = {}
     for name, value in answer.headers:
-        shown = REDACTED if name.lower() == "set-cookie" else value
+        shown = REDACTED if name.lower() == "set-cookie" else _without(hidden, value)
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
     return {
         "status": answer.status,
         "headers": headers,
-        "body": answer.body.decode("utf-8", "replace"),
+        "body": _without(hidden, answer.body.decode("utf-8", "replace")),
     }
+
+
+def _credentials(policy: Policy) -> list[str]:
+    """The words that the receiver's own headers consist of: what is repeated need not be the whole value."""
+    words = (word for value in policy.headers.values() for word in value.split())
+    return [word for word in words if len(word) >= CREDENTIAL_MIN]
+
+
+def _without(hidden: list[str], text: str) -> str:
+    for value in hidden:
+        text = text.replace(value, REDACTED)
+    return text
 
 
 def _instant(at: float | None) -> str | None:

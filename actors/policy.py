@@ -207,7 +207,11 @@ def is_sent(header: str) -> bool:
 
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Headers that no request would bear, and why."""
+    seen: set[str] = set()
     for name in headers:
+        if name.lower() in seen:
+            yield name, "named twice, and case does not count; leave one out, or only the first is sent"
+        seen.add(name.lower())
         if name.lower() in _CONTENT:
             yield name, "is the event's or Angarium's own, and would not be sent; leave it out"
         elif name.lower() in _CONNECTION:

@@ -1,7 +1,7 @@
-"""What holds for all tests: hypothesis judges values, never times, for the machine may be busy.
+"""What holds for all tests: none tells a secret, and hypothesis judges values, never times.
 
-It draws the same values each time, so that a run fails for what was changed and for nothing else. With
-`HYPOTHESIS_PROFILE=search` it draws others.
+Hypothesis draws the same values each time, so that a run fails for what was changed and for nothing else.
+With `HYPOTHESIS_PROFILE=search` it draws others.
 
 Coverage is that of the tests which look closely. Simulated worlds, and tests beside processes that it does
 not see, pass through everything and would take twice as long for it.
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.secrecy import told
 
 settings.register_profile("repeat", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -32,3 +34,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
         return (yield)
     finally:
         sys.settrace(tracer)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that passed fails all the same where a secret was printed or logged meanwhile."""
+    report = yield
+    secrets = told("\n".join(text for _, text in report.sections))
+    if report.passed and secrets:
+        report.outcome = "failed"
+        report.longrepr = f"secrets were printed or logged: {secrets}"
+    return report

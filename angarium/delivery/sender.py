@@ -121,12 +121,12 @@ class HttpSender:
 
 
 def _own_headers(headers: dict[str, str]) -> list[Header]:
-    """The receiver's own headers, without any that would double or override ours."""
-    return [
-        (name.lower().encode("ascii"), value.strip(" \t").encode("latin-1"))
-        for name, value in headers.items()
-        if is_sent(name)
-    ]
+    """The receiver's own headers, without any that would double or override another."""
+    own: dict[str, str] = {}
+    for name, value in headers.items():
+        if is_sent(name):
+            own.setdefault(name.lower(), value)
+    return [(name.encode("ascii"), value.strip(" \t").encode("latin-1")) for name, value in own.items()]
 
 
 def _outcome(outcome: Response | Failure) -> Outcome:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from tests.secrecy import told
+
 ROOT = Path(__file__).parents[2]
 COMMAND = (
     sys.executable, "-c",
@@ -47,6 +49,7 @@ class Terminal:
         )
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
+        assert not told(err), err
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def done(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -102,6 +105,7 @@ def line_with(stream: Any, words: str) -> str:
     """The next line that has these words in it; fails at the end of the stream."""
     seen = []
     for line in stream:
+        assert not told(line), line
         if words in line:
             return str(line)
         seen.append(line)

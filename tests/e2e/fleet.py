@@ -24,6 +24,7 @@ from tests.e2e.nodes import SHORT_TTL_S, Node, owner_of_port
 from tests.e2e.ownership import Flush
 from tests.e2e.records import Arrival
 from tests.e2e.sink import Sink
+from tests.secrecy import CREDENTIAL, SECRET, told
 
 SHARDS = 16
 PATIENCE_S = 100.0
@@ -46,9 +47,10 @@ class Fleet:
         self._receivers = Receivers(js, names)
 
     async def configure(self, receivers: Iterable[str], **members: Any) -> None:
-        """Put the configuration of receivers at the sink, each at its own path."""
+        """Put the configuration of receivers at the sink, each at its own path; all have what is secret."""
+        hidden = {"secrets": [SECRET], "headers": {"authorization": CREDENTIAL}}
         for receiver in receivers:
-            config = msgspec.json.encode({"url": self.sink.url(receiver), **members})
+            config = msgspec.json.encode({"url": self.sink.url(receiver), **hidden, **members})
             answer = await self._receivers.put(receiver, config)
             assert isinstance(answer, Stored), answer
 
@@ -98,6 +100,7 @@ class Fleet:
     async def ask(self, verb: str, receiver: str) -> dict[str, Any]:
         """The answer to a control request."""
         answer = await self.js.request(f"angarium.ctl.{verb}.{receiver}", b"", timeout_s=5.0)
+        assert not told(answer.data.decode()), answer.data
         members: dict[str, Any] = msgspec.json.decode(answer.data)
         assert members["ok"], members
         return members

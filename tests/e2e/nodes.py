@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.commands import COMMAND, ROOT
+from tests.secrecy import told
 
 SHORT_TTL_S = 2
 """The least that the settings take: so long, and half a second, until a dead node is followed."""
@@ -34,8 +35,8 @@ needs_proc = pytest.mark.skipif(
 class Node:
     """One process after the other under one name.
 
-    `said` is what the current one has logged; `complaints` what none should ever have to say: errors, and
-    whatever is no line of a log, such as a traceback.
+    `said` is what the current one has logged; `complaints` what none should ever have to say: errors,
+    secrets, and whatever is no line of a log, such as a traceback.
     """
 
     def __init__(self, name: str, directory: Path, nats: str, shards: int, ttl_s: float) -> None:
@@ -49,6 +50,7 @@ class Node:
         self._command = (
             *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
             "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
+            "--log-level", "debug",
             "--allow-http", "--allow-network", "127.0.0.0/8", "--monitor", "127.0.0.1:0",
         )  # fmt: skip
 
@@ -126,6 +128,7 @@ class Node:
         lines = [_line(text) for text in whole.splitlines()]
         self.said += lines
         self.complaints += [f"{self.name}: {line}" for line in lines if line["level"] == "error"]
+        self.complaints += [f"{self.name} tells {secret}" for secret in told(whole.decode(errors="replace"))]
 
     def memory_mb(self, which: str) -> float:
         """`VmRSS` is what it takes, `VmHWM` the most that it ever took (proc_pid_status(5))."""

@@ -28,6 +28,7 @@ class Reply(Struct, frozen=True):
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0
+    body: bytes = b""
 
 
 class Held(Struct, frozen=True):
@@ -203,4 +204,5 @@ def _status(answer: Answer) -> int | None:
 def _encode(reply: Reply) -> bytes:
     status = f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"
     headers = (f"{name}: {value}" for name, value in reply.headers)
-    return "\r\n".join([status, *headers, "content-length: 0", "", ""]).encode()
+    head = "\r\n".join([status, *headers, f"content-length: {len(reply.body)}", "", ""])
+    return head.encode() + reply.body

@@ -115,6 +115,22 @@ def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_text() -> Non
     assert response["body"] == "�x"
 
 
+def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
+    policy = Policy(
+        url="https://a.example", headers={"authorization": "Bearer hush-hush", "x-team": "billing", "x": "1"}
+    )
+    answer = Answered(
+        status=401, latency_ms=1, headers=(("x-got", "Bearer hush-hush"), ("x-team", "billing 1")),
+        body=b"no such token: hush-hush; billing 1",
+    )  # fmt: skip
+    response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
+    assert response == {
+        "status": 401,
+        "headers": {"x-got": "Bearer [redacted]", "x-team": "billing 1"},
+        "body": "no such token: [redacted]; billing 1",
+    }
+
+
 @in_virtual_time
 async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
     world = strict()
