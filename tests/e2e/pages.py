@@ -28,6 +28,7 @@ _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 _PROOF = re.compile(rf"`tests/|{_MUTANTS.pattern}")
 _PLACE = re.compile(r"(actors|streams|angarium|tests|deploy|docs)/")
+_LINE = re.compile(r"[a-z_]+\.[a-z_]+")
 _MEMBER = re.compile(r"_?[A-Z][A-Za-z0-9]+\.(?!md\b)_?[a-z][a-z_]*")
 
 
@@ -125,6 +126,25 @@ def all_pages() -> list[Page]:
     return [Page(path) for path in (*top, *sorted((ROOT / "docs").rglob("*.md")))]
 
 
+def logged(*levels: str) -> set[str]:
+    """The lines of the log that have a name (`shard.refused`) and that the product writes at these levels."""
+    found = set[str]()
+    for node in _product():
+        match node:
+            case ast.Call(func=ast.Attribute(attr=level), args=[ast.Constant(value=str(name)), *_]):
+                if level in levels and _LINE.fullmatch(name):
+                    found.add(name)
+            case ast.Call(func=ast.Name(id="on_defect"), args=[ast.Constant(value=str(part)), *_]):
+                found.add(f"{part}.broken")
+    return found
+
+
+@cache
+def _product() -> list[ast.AST]:
+    files = (file for package in ("actors", "streams", "angarium") for file in (ROOT / package).rglob("*.py"))
+    return [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+
+
 @cache
 def _defined(file: Path) -> frozenset[str]:
     """All functions and classes of a file, wherever in it."""
@@ -136,11 +156,9 @@ def _defined(file: Path) -> frozenset[str]:
 @cache
 def _members() -> frozenset[str]:
     """`Class.member` of all that the product defines."""
-    files = (file for package in ("actors", "streams", "angarium") for file in (ROOT / package).rglob("*.py"))
-    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
     return frozenset(
         f"{node.name}.{member}"
-        for node in nodes
+        for node in _product()
         if isinstance(node, ast.ClassDef)
         for member in _members_of(node)
     )

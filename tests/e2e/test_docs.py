@@ -10,7 +10,7 @@ import pytest
 
 from actors.policy import Offline, Policy, Retry
 from tests.e2e.commands import ROOT
-from tests.e2e.pages import Page, Typed, all_pages
+from tests.e2e.pages import Page, Typed, all_pages, logged
 from tests.e2e.samples import TOOLS, can_run, lay_out, missing
 from tests.e2e.stranger import stranger
 
@@ -67,6 +67,12 @@ def test_every_member_of_a_configuration_is_explained() -> None:
     members |= {f"retry.{each}" for each in Retry.__struct_fields__}
     members |= {f"offline.{each}" for each in Offline.__struct_fields__}
     assert set(OPERATING.explained("A receiver's configuration")) == members
+
+
+def test_every_line_of_the_log_is_explained() -> None:
+    explained = {name for name in OPERATING.explained("What the log says") if name.count(".") == 1}
+    assert logged("info", "warning", "error", "exception") - explained == set()
+    assert explained - logged("debug", "info", "warning", "error", "exception") == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
