@@ -16,8 +16,8 @@ from msgspec import Struct
 from angarium.bench import loops
 from angarium.bench.ground import SECRET, Ground, ground
 from angarium.bench.publishing import body, stored
+from angarium.bench.sampling import PYTHON, Samples, recorded
 from angarium.bench.sink import Report
-from angarium.bench.time_spent import PYTHON, time_spent
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
 from streams.topology import Names, Settings
@@ -25,18 +25,21 @@ from streams.topology import Names, Settings
 PUBLISHING_MAX = 1000
 LOOK_S = 0.05
 STALLED_S = 30.0
+TYPE = "bench.delivery"
 TICK_S = 0.002
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is measured: receivers and events, bodies of `size` bytes, a steady `rate`.
+    """What is measured: `deliveries` to so many receivers, bodies of `size` bytes, a steady `rate` of them.
 
-    Whatever is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells
-    where the time of the node at full load went, and the figures of full load are those of a slowed node.
+    With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Whatever
+    is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells where the
+    time of the node at full load went.
     """
 
     receivers: int = 200
-    events: int = 60_000
+    deliveries: int = 60_000
+    fan: int = 1
     size: int = 1000
     rate: int = 500
     timed_s: float = 5.0
@@ -46,13 +49,14 @@ class Plan(Struct, frozen=True, kw_only=True):
 class Figures(Struct, frozen=True, kw_only=True):
     """What came out. Rates are a second, all taken in one run; `cpu_us` is of one process for each of them.
 
-    What is said of deliveries without more, and `memory_mb`, is of full load. On a machine that others use,
-    too, the CPU says more than the rates.
+    What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
+    CPU a delivery by what it was spent on (`angarium.bench.sampling`). On a machine that others use, too, the
+    CPU says more than the rates.
     """
 
     receivers: int
-    events: int
-    profiled: bool
+    delivered: int
+    fan: int
     deliveries: float
     aiohttp: float
     http1: float
@@ -62,6 +66,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     to_http1: float
     appends_per_delivery: float
     cpu_us_per_delivery: float | None
+    parts_us: dict[str, float]
     memory_mb: float | None
     deliveries_while_publishing: float
     p50_ms: float
@@ -78,6 +83,10 @@ class Load(Struct, frozen=True):
     lost: int
     cpu_us: float | None = None
     memory_mb: float | None = None
+
+    def parts_us(self, shares: dict[str, float]) -> dict[str, float]:
+        """The CPU a delivery, by its parts; empty where the system does not tell."""
+        return {} if self.cpu_us is None else {part: share * self.cpu_us for part, share in shares.items()}
 
     @property
     def rate(self) -> float:
@@ -101,51 +110,53 @@ class Bench:
         """Measure. Raises click.ClickException where events were not accepted."""
         plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()
-        tell(f"publish {plan.events} events to {plan.receivers} receivers")
-        await self._publish(plan.events)
+        tell(f"publish events for {plan.deliveries} deliveries to {plan.receivers} receivers")
+        await self._publish(self._whole(plan.deliveries))
         # Right before what they are compared with: on a shared machine a minute later is another machine.
         tell("POST in bare loops")
         sample = body(plan.size)
         http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
         aiohttp = await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s)
         tell("deliver what was published")
-        full = await self._full_load()
+        full, samples = await self._full_load()
         appends = await self._appends()
         live, steady = await self._while_publishing()
         reports = [load.report for load in (full, live, steady)]
         return Figures(
-            receivers=plan.receivers, events=plan.events, profiled=plan.profile is not None,
+            receivers=plan.receivers, delivered=full.report.deliveries, fan=plan.fan,
             deliveries=full.rate, aiohttp=aiohttp.rate, http1=http1.rate,
             cpu_us_per_delivery=full.cpu_us, aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
             to_aiohttp=full.rate / aiohttp.rate, to_http1=full.rate / http1.rate,
-            appends_per_delivery=appends / plan.events, memory_mb=full.memory_mb,
+            appends_per_delivery=appends / full.report.deliveries,
+            parts_us=full.parts_us(samples.shares()), memory_mb=full.memory_mb,
             deliveries_while_publishing=live.rate, p50_ms=steady.report.p50_ms, p99_ms=steady.report.p99_ms,
             lost=full.lost + live.lost + steady.lost,
             repeats=sum(report.repeats for report in reports),
             disordered=sum(report.disordered for report in reports),
         )  # fmt: skip
 
-    async def _full_load(self) -> Load:
-        """A node that finds everything published, under a profiler if one is wanted."""
-        record, profile = self._on.directory / "profile", self._plan.profile
-        node = self._on.node(*PYTHON, str(record)) if profile else self._on.node()
+    async def _full_load(self) -> tuple[Load, Samples]:
+        """A node that finds everything published, and where its time went."""
+        record = self._on.directory / "samples"
+        node = self._on.node(*PYTHON, str(record))
         try:
             await node.start()
-            load = await self._arrived(node, self._plan.events)
+            load = await self._arrived(node, self._whole(self._plan.deliveries))
         finally:
             await node.stop()
-        if profile is not None:
-            profile.write_text(time_spent(record))
-        return load
+        samples = recorded(record)
+        if self._plan.profile is not None:
+            self._plan.profile.write_text(samples.text())
+        return load, samples
 
     async def _while_publishing(self) -> tuple[Load, Load]:
         """A node while somebody publishes: as fast as possible, then at a steady rate."""
         plan, node = self._plan, self._on.node()
-        fast, slow = plan.events // 2, int(plan.rate * plan.timed_s)
+        fast, slow = self._whole(plan.deliveries // 2), self._whole(int(plan.rate * plan.timed_s))
         try:
             await node.start()
             await node.until_ready()
-            self._tell(f"publish {fast} more and deliver them meanwhile")
+            self._tell(f"publish for {fast} more and deliver them meanwhile")
             live = await self._meanwhile(node, fast, self._publish(fast))
             self._tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
             return live, await self._meanwhile(node, slow, self._publish_steadily(slow))
@@ -153,21 +164,38 @@ class Bench:
             await node.stop()
 
     async def _configure(self) -> None:
+        policy = {"secrets": [SECRET]} | ({"events": [">"]} if self._plan.fan > 1 else {})
         for number in range(self._plan.receivers):
-            policy = msgspec.json.encode({"url": f"{self._sink.url}{number}", "secrets": [SECRET]})
-            stored(await self._js.publish(self._names.receiver(f"bench.r{number}"), policy))
+            text = msgspec.json.encode({"url": f"{self._sink.url}{number}", **policy})
+            receiver = f"{self._tenant(number)}.r{number}"
+            stored(await self._js.publish(self._names.receiver(receiver), text))
 
-    async def _publish(self, count: int) -> None:
-        """Publish so many events, to one receiver after the other, as fast as the server takes them."""
+    def _tenant(self, receiver: int) -> str:
+        """Who owns the receiver of that number: as many receivers a tenant as get each event."""
+        return f"bench{receiver // self._plan.fan}" if self._plan.fan > 1 else "bench"
+
+    def _whole(self, deliveries: int) -> int:
+        """So many deliveries, or a few less, that events can come to."""
+        return deliveries - deliveries % self._plan.fan
+
+    def _subject(self, number: int) -> str:
+        """Where the event of that number is published: for one receiver after the other, or tenant."""
+        plan, names = self._plan, self._names
+        first = number * plan.fan % plan.receivers
+        if plan.fan > 1:
+            return names.publish_event(self._tenant(first), TYPE)
+        return names.publish_to(f"{self._tenant(first)}.r{first}")
+
+    async def _publish(self, deliveries: int) -> None:
+        """Publish events for so many deliveries, as fast as the server takes them."""
         room = asyncio.Semaphore(PUBLISHING_MAX)
 
         async def publish(number: int) -> None:
             async with room:
-                subject = self._names.publish_to(f"bench.r{number % self._plan.receivers}")
-                headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": "bench.delivery"}
-                stored(await self._js.publish(subject, body(self._plan.size), headers))
+                headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": TYPE}
+                stored(await self._js.publish(self._subject(number), body(self._plan.size), headers))
 
-        first = self._published
+        first, count = self._published, deliveries // self._plan.fan
         self._published += count
         await asyncio.gather(*(publish(number) for number in range(first, first + count)))
 
@@ -176,7 +204,7 @@ class Bench:
         loop, sent = asyncio.get_running_loop(), 0
         began_at = loop.time()
         while sent < count:
-            due = min(count, int((loop.time() - began_at) * self._plan.rate)) - sent
+            due = self._whole(min(count, int((loop.time() - began_at) * self._plan.rate)) - sent)
             await self._publish(due)
             sent += due
             await asyncio.sleep(TICK_S)

@@ -8,22 +8,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from angarium.bench import deliver, fanout, isolation
+from angarium.bench import deliver, fanout, isolation, scale
 
 
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     profile = tmp_path / "profile.txt"
     command = [sys.executable, "-m", "angarium", "bench", "deliver", "--json"]
-    small = ["--events", "2000", "--receivers", "20", "--seconds", "1", "--profile", str(profile)]
+    small = ["--deliveries", "2000", "--receivers", "20", "--seconds", "1", "--profile", str(profile)]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
-    assert (figures.receivers, figures.events, figures.profiled) == (20, 2000, True)
+    assert (figures.receivers, figures.delivered, figures.fan) == (20, 2000, 1)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert 0 < figures.appends_per_delivery < 0.5
     assert figures.to_aiohttp == figures.deliveries / figures.aiohttp
     assert figures.deliveries_while_publishing > 0
     assert 0 < figures.p50_ms <= figures.p99_ms
+    if figures.cpu_us_per_delivery is not None:
+        assert sum(figures.parts_us.values()) == pytest.approx(figures.cpu_us_per_delivery)
+        assert {"machine", "transport", "pull"} <= figures.parts_us.keys()
     assert "http1.py" in profile.read_text()
 
 
@@ -38,6 +41,31 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
     assert 0 < figures.neighbours_p50_ms <= figures.neighbours_worst_ms
     assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms
+
+
+def test_events_are_measured_by_way_of_the_router_too() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "deliver", "--fan", "5", "--json"]
+    small = ["--deliveries", "1000", "--receivers", "20", "--seconds", "0.5"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
+    assert (figures.delivered, figures.fan) == (1000, 5)
+    assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
+    assert 0 < figures.p50_ms <= figures.p99_ms
+
+
+@pytest.mark.soak
+def test_a_crowd_and_a_kill_are_measured() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "scale", "--json"]
+    small = ["--receivers", "500", "--active", "50", "--parked", "20", "--seconds", "0.5"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = msgspec.convert(json.loads(done.stdout), scale.Figures)
+    assert (figures.receivers, figures.active, figures.parked) == (500, 50, 20)
+    assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
+    assert figures.ttl_s < figures.first_s <= figures.all_s + 1
+    assert 0 < figures.resident_p50_ms <= figures.resident_p99_ms
+    assert 0 < figures.fresh_p50_ms <= figures.fresh_p99_ms
 
 
 @pytest.mark.soak

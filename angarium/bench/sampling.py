@@ -1,0 +1,118 @@
+"""Where a process spends its CPU, by samples: `python -m angarium.bench.sampling FILE -m MODULE ARGUMENTS…`
+
+The system's profiling timer (setitimer(2)) looks at the stack every few milliseconds of CPU, which costs the
+process nothing that could be measured; a tracing profiler would take more than half of it, and most where
+functions are small. What runs in C counts for the Python code that comes next.
+"""
+
+import atexit
+import runpy
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+EVERY_S = 0.002
+SHOWN = 40
+PYTHON = ("-m", "angarium.bench.sampling")
+"""What stands before a node's own command; the file follows."""
+
+PARTS = {
+    "machine": ("actors/",),
+    "signing": ("angarium/delivery/signing",),
+    "transport": ("angarium/delivery/",),
+    "journal": ("streams/journal", "streams/envelope", "streams/fence"),
+    "ack": ("streams/acks",),
+    "routing": ("actors/routing", "streams/router", "streams/lanes", "streams/fanout", "streams/freshness"),
+    "snapshots": ("streams/snapshots", "streams/checkpoint", "angarium/shard"),
+    "pull": ("streams/pull", "streams/reader", "streams/inbox", "streams/messages", "streams/backlog"),
+}
+"""Modules by what they do for a delivery; the longest beginning counts. All else works for its caller."""
+
+READING, LOOP = "pull", "event loop"
+"""Whose work it is that nobody called for: of the connection, which reads what was pulled; of all else."""
+
+_BEGINNINGS = sorted(((each, part) for part, all_of in PARTS.items() for each in all_of),
+                     key=lambda pair: -len(pair[0]))  # fmt: skip
+_ROOT = Path(__file__).parents[2]
+
+
+class Samples:
+    """How many there are of each part, and of each function: on top of the stack, and anywhere in it."""
+
+    def __init__(self, *counts: dict[str, int]) -> None:
+        self.parts, self.own, self.within = map(Counter[str], counts or ({}, {}, {}))
+
+    def add(self, frame: FrameType | None) -> None:
+        """Take a stack, unless its process has not begun to run its event loop."""
+        stack = list(_names(frame))
+        if any(name.startswith("asyncio/runners") for name in stack):
+            self.parts[part_of(stack)] += 1
+            self.own[stack[0]] += 1
+            self.within.update(set(stack))
+
+    @property
+    def counts(self) -> list[Counter[str]]:
+        """What `Samples` is made of again."""
+        return [self.parts, self.own, self.within]
+
+    def shares(self) -> dict[str, float]:
+        """Of each part, the largest first."""
+        return {part: count / self.parts.total() for part, count in self.parts.most_common()}
+
+    def text(self) -> str:
+        """For a reader: the parts, and the functions that take most."""
+        tables = (
+            ("by part", self.parts),
+            ("time of its own", self.own),
+            ("with all that it calls", self.within),
+        )
+        return "\n".join(_table(title, counts, self.parts.total()) for title, counts in tables)
+
+
+def recorded(file: Path) -> Samples:
+    """What a process left in its file at its end."""
+    return Samples(*msgspec.json.decode(file.read_bytes(), type=list[dict[str, int]]))
+
+
+def part_of(stack: list[str]) -> str:
+    """The part that a stack works for, the innermost function first."""
+    for name in stack:
+        for beginning, part in _BEGINNINGS:
+            if name.startswith(beginning):
+                return part
+    return READING if any(name.startswith("nats/") for name in stack) else LOOP
+
+
+def _names(frame: FrameType | None) -> Iterator[str]:
+    """`streams/pull.py:_on_answer` for each frame, the innermost first."""
+    while frame is not None:
+        code = frame.f_code
+        path = Path(code.co_filename)
+        where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
+        yield f"{where.as_posix()}:{code.co_name}"
+        frame = frame.f_back
+
+
+def _table(title: str, counts: Counter[str], of: int) -> str:
+    rows = (f"{count / of:7.1%}  {name}" for name, count in counts.most_common(SHOWN))
+    return "\n".join((title, *rows, ""))
+
+
+def main() -> None:
+    """Run a module as `python -m` does, and write what was sampled at its end."""
+    file, module, *arguments = sys.argv[1], sys.argv[3], *sys.argv[4:]
+    samples = Samples()
+    signal.signal(signal.SIGPROF, lambda _, frame: samples.add(frame))
+    signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
+    atexit.register(lambda: Path(file).write_bytes(msgspec.json.encode(samples.counts)))
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""`angarium bench scale`: what very many receivers cost, most of which have nothing to do; and a crash.
+
+A server, a node and a sink in processes of their own. First a crowd of configured receivers: how soon a node
+is ready, what it holds in memory with a few of them active, what it does while nothing happens, and how late
+the first event comes to an actor that has to be brought into memory. Then, on a fresh server, a node with
+parked actors is killed: how soon another delivers again.
+"""
+
+import asyncio
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from angarium.bench.ground import SECRET, Ground, ground
+from angarium.bench.publishing import body, stored
+from angarium.bench.sink import Report
+from angarium.bench.usage import Usage, usage
+from angarium.settings import Settings
+from streams.topology import Names
+
+PUBLISHING_MAX = 1000
+SIZE = 1000
+EVERY_S = 0.002
+LOOK_S = 0.05
+STALLED_S = 60.0
+QUIET_S = 2.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """`receivers` are configured, `active` of them get events; `parked` wait when the node is killed.
+
+    The idle node is watched for `timed_s`.
+    """
+
+    receivers: int = 100_000
+    active: int = 1000
+    parked: int = 5000
+    timed_s: float = 10.0
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What came out.
+
+    `ready_s`: from the start of a node's process until it runs all shards, the crowd configured. `idle` is a
+    share of one core. `fresh_…`: from publish to arrival, of the first event after a start, for which the
+    actor is brought into memory; `resident_…` of the second. `first_s` and `all_s`: from the kill of a node
+    whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again.
+    """
+
+    receivers: int
+    active: int
+    parked: int
+    ttl_s: float
+    ready_s: float
+    memory_mb: float | None
+    actor_bytes: float
+    idle: float | None
+    fresh_p50_ms: float
+    fresh_p99_ms: float
+    resident_p50_ms: float
+    resident_p99_ms: float
+    first_s: float
+    all_s: float
+    lost: int
+    repeats: int
+    disordered: int
+
+
+class Crowd(Struct, frozen=True, kw_only=True):
+    """What the first part came to."""
+
+    ready_s: float
+    memory_mb: float | None
+    idle: float | None
+    fresh: Report
+    resident: Report
+
+
+class Return(Struct, frozen=True, kw_only=True):
+    """What the second part came to."""
+
+    first_s: float
+    all_s: float
+    report: Report
+    published: int
+
+
+class Bench:
+    """One run. `tell` hears what is being done."""
+
+    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._on = on
+        self._js = on.js
+        self._sink = on.sink
+        self._tell = tell
+        self._names = Names()
+
+    async def crowd(self) -> Crowd:
+        """The node in a crowd. Raises click.ClickException where events were not accepted."""
+        plan, on, tell = self._plan, self._on, self._tell
+        tell(f"configure {plan.receivers} receivers")
+        await self._configure(range(plan.receivers))
+        active = range(0, plan.receivers, max(1, plan.receivers // plan.active))[: plan.active]
+        tell(f"start a node, and give each of {len(active)} an event")
+        node = on.node()
+        try:
+            await node.start()
+            await node.until_ready()
+            await self._publish_to(active)
+        finally:
+            await node.stop()
+        tell("start it again")
+        started_at = time.monotonic()
+        node = on.node()
+        try:
+            await node.start()
+            await node.until_ready()
+            ready_s = time.monotonic() - started_at
+            tell("an event to each that is not in memory, then one to each that is")
+            fresh = await self._publish_to(active)
+            resident = await self._publish_to(active)
+            tell(f"watch it idle for {plan.timed_s:g} s")
+            idle, memory_mb = await self._idle(lambda: usage(node.pid))
+        finally:
+            await node.stop()
+        return Crowd(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
+
+    async def after_a_kill(self) -> Return:
+        """A node with parked actors is killed and started again. Raises as `crowd`."""
+        plan, on, tell = self._plan, self._on, self._tell
+        tell(f"park {plan.parked} actors")
+        await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
+        await self._configure([plan.parked])
+        node = on.node()
+        try:
+            await node.start()
+            await node.until_ready()
+            await self._publish_to(range(plan.parked))
+            await self._publish(range(plan.parked))
+            await self._until_quiet()
+            tell("kill the node, and start it again")
+            await self._sink.forget()
+            await node.kill()
+            killed_at, killed = time.time(), time.monotonic()
+            await node.start()
+            ready = asyncio.ensure_future(node.until_ready())
+            published = 0
+            while not ready.done():
+                await self._publish([plan.parked])
+                published += 1
+                await asyncio.sleep(LOOK_S)
+            await ready
+            all_s = time.monotonic() - killed
+            report = await self._arrived(published)
+        finally:
+            await node.stop()
+        return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
+
+    async def _configure(self, numbers: Iterable[int], **policy: object) -> None:
+        async def put(number: int) -> None:
+            text = {"url": f"{self._sink.url}{number}", "secrets": [SECRET], **policy}
+            subject = self._names.receiver(_receiver(number))
+            stored(await self._js.publish(subject, msgspec.json.encode(text)))
+
+        await _together(put, numbers)
+
+    async def _publish(self, numbers: Iterable[int]) -> None:
+        """An event to each, as fast as the server takes them."""
+
+        async def publish(number: int) -> None:
+            stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(SIZE)))
+
+        await _together(publish, numbers)
+
+    async def _publish_to(self, numbers: range) -> Report:
+        """An event to each, at 500 a second, and how they arrived."""
+        await self._sink.forget()
+        for number in numbers:
+            await self._publish([number])
+            await asyncio.sleep(EVERY_S)
+        return await self._arrived(len(numbers))
+
+    async def _arrived(self, count: int) -> Report:
+        """Wait until so many deliveries have come, or none for long."""
+        moved_at, come = time.monotonic(), 0
+        while come < count and time.monotonic() - moved_at < STALLED_S:
+            before, come = come, await self._sink.count()
+            if come > before:
+                moved_at = time.monotonic()
+            await asyncio.sleep(LOOK_S)
+        return await self._sink.report()
+
+    async def _until_quiet(self) -> None:
+        """Wait until nothing was written to the journal for a while: whoever has to wait is parked."""
+        last = -1
+        while (info := await self._js.stream_info(self._names.journal)) is not None and info.last != last:
+            last = info.last
+            await asyncio.sleep(QUIET_S)
+
+    async def _idle(self, used: Callable[[], Usage | None]) -> tuple[float | None, float | None]:
+        """The share of a core that a node takes which has nothing to do, and its memory."""
+        await self._until_quiet()
+        before, began_at = used(), time.monotonic()
+        await asyncio.sleep(self._plan.timed_s)
+        after = used()
+        if before is None or after is None:
+            return None, None
+        return (after.cpu_s - before.cpu_s) / (time.monotonic() - began_at), after.memory_mb
+
+
+def _receiver(number: int) -> str:
+    return f"bench{number % 100}.r{number}"
+
+
+async def _together(work: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -> None:
+    """Do the same for each number, for many at a time."""
+    room = asyncio.Semaphore(PUBLISHING_MAX)
+
+    async def one(number: int) -> None:
+        async with room:
+            await work(number)
+
+    await asyncio.gather(*(one(number) for number in numbers))
+
+
+async def _actor_bytes(count: int) -> float:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "angarium.bench.resident", str(count), stdout=PIPE
+    )
+    said, _ = await process.communicate()
+    return float(said)
+
+
+async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
+    """Run the bench."""
+    async with ground() as on:
+        crowd = await Bench(plan, on, tell).crowd()
+    async with ground() as on:
+        after = await Bench(plan, on, tell).after_a_kill()
+    tell(f"bring {plan.receivers} actors into memory")
+    reports = (crowd.fresh, crowd.resident, after.report)
+    awaited = (plan.active, plan.active, after.published)
+    return Figures(
+        receivers=plan.receivers, active=plan.active, parked=plan.parked, ttl_s=Settings().ttl_s,
+        ready_s=crowd.ready_s, memory_mb=crowd.memory_mb, idle=crowd.idle,
+        actor_bytes=await _actor_bytes(plan.receivers),
+        fresh_p50_ms=crowd.fresh.p50_ms, fresh_p99_ms=crowd.fresh.p99_ms,
+        resident_p50_ms=crowd.resident.p50_ms, resident_p99_ms=crowd.resident.p99_ms,
+        first_s=after.first_s, all_s=after.all_s,
+        lost=sum(awaited) - sum(report.deliveries for report in reports),
+        repeats=sum(report.repeats for report in reports),
+        disordered=sum(report.disordered for report in reports),
+    )  # fmt: skip
