@@ -10,7 +10,7 @@ from angarium.bench.sampling import Samples, part_of
 @pytest.mark.parametrize(
     ("stack", "part"),
     [
-        (["python3.11/hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/shell.py:_send"], "signing"),
+        (["python3.11/hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/shell.py:_go"], "signing"),
         (["angarium/delivery/http1.py:write", "asyncio/runners.py:run"], "transport"),
         (["nats/aio/client.py:_send_publish", "streams/journal.py:_run"], "journal"),
         (["nats/aio/client.py:_send_publish", "streams/acks.py:flush"], "ack"),
