@@ -1,18 +1,25 @@
 """The transport that Angarium uses by default: our own HTTP/1.1, from the judged address to the answer.
 
 The hot way through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
-All else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline.
+All else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline. A target
+that took long the last time waits for its turn in the slow lane first.
 """
 
 import asyncio
 import ssl
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
 
 from angarium.delivery.guard import Allowed, Guard
 from angarium.delivery.http1 import Connection
 from angarium.delivery.pool import DEFAULT_LIMITS, Key, Limits, Pool
 from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.slow_lane import SLOW_S, SlowLane
 from angarium.delivery.target import Target
 from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
+
+_NO_ROOM = "no connection became free in time"
 
 
 class Http1Transport:
@@ -24,10 +31,29 @@ class Http1Transport:
         self._loop = asyncio.get_running_loop()
         self._guard = guard
         self._pool = Pool(tls or default_tls(), limits)
+        self._slow_lane = SlowLane(limits)
 
-    async def post(self, request: Request) -> Response | Failure:
+    def post(self, request: Request) -> Coroutine[Any, Any, Response | Failure]:
         """See `Transport`."""
+        return self._post_in_turn(request) if request.target in self._slow_lane else self._post(request)
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        await self._pool.close()
+
+    async def _post_in_turn(self, request: Request) -> Response | Failure:
         started_at = self._loop.time()
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(started_at + request.timeout_s):
+                    await stack.enter_async_context(self._slow_lane.turn(request.target))
+            except TimeoutError:
+                latency_s = self._loop.time() - started_at
+                return Failure(kind=FailureKind.OVERLOAD, detail=_NO_ROOM, latency_s=latency_s)
+            return await self._post(request, started_at)
+
+    async def _post(self, request: Request, started_at: float | None = None) -> Response | Failure:
+        started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
         connection = self._kept(request.target)
@@ -39,22 +65,24 @@ class Http1Transport:
                 connection = await self._open(request.target, deadline, fresh=True)
                 outcome = await self._exchange(connection, request, wire, started_at)
         except NoAnswer as why:
+            if why.kind is FailureKind.TIMEOUT:
+                self._slow_lane.learn(request.target, slow=True)
             return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
         return outcome
-
-    async def close(self) -> None:
-        """See `Transport`."""
-        await self._pool.close()
 
     async def _exchange(
         self, connection: Connection, request: Request, wire: bytes, started_at: float
     ) -> Response | Failure:
         until = started_at + request.timeout_s
+        begun_at = self._loop.time()
         try:
-            return await connection.start(wire, request.may_start, started_at, until)
+            outcome = await connection.start(wire, request.may_start, started_at, until)
         except BaseException:
             connection.abort()
             raise
+        slow = self._loop.time() - begun_at >= SLOW_S or _timed_out(outcome)
+        self._slow_lane.learn(request.target, slow=slow)
+        return outcome
 
     def _kept(self, target: Target) -> Connection | None:
         """A kept connection to an address that is allowed now."""
@@ -75,7 +103,7 @@ class Http1Transport:
                 async with asyncio.timeout_at(until):
                     kept = await self._pool.room(key, fresh=fresh)
             except TimeoutError:
-                raise NoAnswer(FailureKind.OVERLOAD, "no connection became free in time") from None
+                raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
             if kept is not None:
                 return kept
             where = f"{address} port {target.port}"
@@ -84,6 +112,10 @@ class Http1Transport:
             )
 
         return await first_reached(await judged(self._guard, target, deadline), deadline, connect)
+
+
+def _timed_out(outcome: Response | Failure) -> bool:
+    return isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
 
 
 def _key(target: Target, address: str) -> Key:

@@ -54,17 +54,19 @@ class Fleet:
             answer = await self._receivers.put(receiver, config)
             assert isinstance(answer, Stored), answer
 
-    async def start(self, name: str = "one") -> Node:
+    async def start(self, name: str = "one", descriptors: int | None = None) -> Node:
         """Start a node, or one that has ended once more; it owns nothing yet."""
         if name not in self.nodes:
-            self.nodes[name] = Node(name, self._directory, self.server.url, SHARDS, self._ttl_s)
+            self.nodes[name] = Node(
+                name, self._directory, self.server.url, SHARDS, self._ttl_s, descriptors
+            )
         node = self.nodes[name]
         await node.start()
         return node
 
-    async def start_ready(self, name: str = "one") -> Node:
+    async def start_ready(self, name: str = "one", descriptors: int | None = None) -> Node:
         """The same, and wait until it owns whatever it should."""
-        node = await self.start(name)
+        node = await self.start(name, descriptors)
         await self.hears(node, "node.ready")
         return node
 

@@ -36,10 +36,12 @@ class Node:
     """One process after the other under one name.
 
     `said` is what the current one has logged; `complaints` what none should ever have to say: errors,
-    secrets, and whatever is no line of a log, such as a traceback.
+    secrets, and whatever is no line of a log, such as a traceback. `descriptors` bounds what it has open.
     """
 
-    def __init__(self, name: str, directory: Path, nats: str, shards: int, ttl_s: float) -> None:
+    def __init__(
+        self, name: str, directory: Path, nats: str, shards: int, ttl_s: float, descriptors: int | None = None
+    ) -> None:
         self.name = name
         self.said: list[dict[str, Any]] = []
         self.complaints: list[str] = []
@@ -47,8 +49,9 @@ class Node:
         self._read_to = 0
         self._process: asyncio.subprocess.Process | None = None
         self._ended = False
+        limited = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh")
         self._command = (
-            *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
+            *limited, *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
             "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
             "--log-level", "debug",
             "--allow-http", "--allow-network", "127.0.0.0/8", "--monitor", "127.0.0.1:0",

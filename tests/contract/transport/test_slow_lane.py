@@ -1,0 +1,120 @@
+"""Those that take long leave half of the connections to those that do not; only our own transport does so."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from angarium.delivery import http1_transport, slow_lane
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.pool import Limits
+from angarium.delivery.slow_lane import SlowLane
+from angarium.delivery.target import parse_target
+from angarium.delivery.transport import FailureKind, Response, Transport
+from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
+from tests.contract.transport.receiver import OK, Peer, Receiver
+from tests.contract.waiting import until
+
+SOON_S = 0.15
+SLOW = [f"slow/{number}" for number in range(6)]
+NEVER_S = 1e9
+
+
+@pytest.fixture(params=[Http1Transport], ids=["http1"])
+def kind(request: pytest.FixtureRequest) -> type[Http1Transport]:
+    chosen: type[Http1Transport] = request.param
+    return chosen
+
+
+@pytest.fixture(params=[Limits(connections_max=4), Limits(per_host_max=4)], ids=["in all", "of a host"])
+async def transport(request: pytest.FixtureRequest, make_transport: MakeTransport) -> Transport:
+    return make_transport(limits=request.param)
+
+
+class Crowd:
+    """A receiver whose paths `slow/…` wait, between `hold` and `let_go`; `held` do so now."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._go = asyncio.Event()
+        self._go.set()
+        self.held = 0
+        receiver.plays(self._script)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._receiver.port}/{path}"
+
+    def hold(self) -> None:
+        self._go.clear()
+
+    def let_go(self) -> None:
+        self._go.set()
+
+    async def _script(self, peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if b"/slow/" in request.line:
+                self.held += 1
+                await self._go.wait()
+                self.held -= 1
+            await peer.send(OK)
+
+
+@pytest.fixture
+async def crowd(
+    transport: Transport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Crowd]:
+    """Each of `SLOW` is known to be slow, and none will become so any more."""
+    crowd = Crowd(receiver)
+    monkeypatch.setattr(http1_transport, "SLOW_S", 0.0)
+    for path in SLOW:
+        answered(await post_to(transport, crowd.url(path)))
+    monkeypatch.setattr(http1_transport, "SLOW_S", NEVER_S)
+    crowd.hold()
+    yield crowd
+    crowd.let_go()
+
+
+async def test_half_of_the_connections_are_left_to_the_quick(transport: Transport, crowd: Crowd) -> None:
+    slow = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW]
+    await until(lambda: crowd.held == 2)
+    quick = await asyncio.gather(*(post_to(transport, crowd.url("quick")) for _ in range(20)))
+    assert {answered(each).status for each in quick} == {200}
+    assert crowd.held == 2
+    crowd.let_go()
+    assert {answered(each).status for each in await asyncio.gather(*slow)} == {200}
+
+
+async def test_who_gets_no_turn_in_time_has_not_been_asked(transport: Transport, crowd: Crowd) -> None:
+    holding = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
+    await until(lambda: crowd.held == 2)
+    failure = failed(await post_to(transport, crowd.url(SLOW[2]), timeout_s=SOON_S))
+    assert failure.kind is FailureKind.OVERLOAD
+    assert crowd.held == 2
+    waiting = asyncio.create_task(post_to(transport, crowd.url(SLOW[2])))
+    given_up = asyncio.create_task(post_to(transport, crowd.url(SLOW[3])))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    crowd.let_go()
+    for each in (*holding, waiting):
+        assert isinstance(await each, Response)
+
+
+async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd: Crowd) -> None:
+    crowd.let_go()
+    for path in SLOW[:4]:
+        answered(await post_to(transport, crowd.url(path)))
+    crowd.hold()
+    asked = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:4]]
+    await until(lambda: crowd.held == 4)
+    crowd.let_go()
+    await asyncio.gather(*asked)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_lane, "KNOWN_MAX", 2)
+    lane = SlowLane(Limits())
+    targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
+    for target in (*targets, targets[2]):
+        lane.learn(target, slow=True)
+    assert [target in lane for target in targets] == [False, True, True]
