@@ -14,6 +14,7 @@ from typing import Any
 from actors.appetite import Appetite
 from actors.bindings import Bindings
 from actors.bucket import Unclean
+from actors.errors import AngariumError
 from actors.event import Event
 from actors.needs import Needed, Needs
 from actors.policy import Policy
@@ -66,6 +67,7 @@ class Host:
         ack: Callable[[list[str]], None],
         hold: Callable[[bool], None],
         saturated: Callable[[], bool],
+        refuse: Callable[[str], None],
     ) -> None:
         self.epoch = epoch
         self.claimed_at = claimed_at
@@ -91,6 +93,7 @@ class Host:
         self.stopped = False
         self.draining = False
         self._within_lease = within_lease
+        self._refuse = refuse
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._held_up = False
@@ -187,6 +190,9 @@ class Host:
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
+            except AngariumError as error:  # A snapshot that must not be guessed at.
+                self._refuse(str(error))
+                return
             if not self.stopped:
                 receiver = shell.receiver
                 shell.begin(state or State(receiver=receiver), self.policies.policy(receiver))

@@ -177,11 +177,14 @@ class Node:
         except (Unavailable, ApiError) as error:
             log.warning("shard.claim_failed", extra={"shard": number, "why": str(error)})
         except AngariumError as error:
-            self._again_at[number] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
-            if self.refused.get(number) != str(error):
-                self.refused[number] = str(error)
-                log.error("shard.refused", extra={"shard": number, "why": str(error)})
+            self._refuse(number, str(error))
         return None
+
+    def _refuse(self, number: int, why: str) -> None:
+        self._again_at[number] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
+        if self.refused.get(number) != why:
+            self.refused[number] = why
+            log.error("shard.refused", extra={"shard": number, "why": why})
 
     async def _take(self, number: int, taken: Shard | Lost | None) -> None:
         if isinstance(taken, Lost):
@@ -210,8 +213,12 @@ class Node:
 
     async def _drop(self, number: int, shard: Shard) -> None:
         await shard.stop("claimed by another node")
-        log.warning("shard.ended", extra={"shard": number, "why": shard.why})
         self.owned.pop(number, None)
+        if shard.refused:
+            self._refuse(number, shard.why)
+            await self._let_go(number)
+        else:
+            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
 
     async def _hand_over(self, number: int, shard: Shard) -> None:
         await shard.hand_over()

@@ -21,6 +21,7 @@ from angarium.tallies import Tallies
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
 from streams.clock import Timekeeper
+from streams.errors import ApiError
 from streams.graveyard import Graveyard
 from streams.inbox import Inbox
 from streams.jetstream import JetStream
@@ -79,6 +80,7 @@ class Shard:
         self.number = number
         self.ended = asyncio.Event()
         self.why = ""
+        self.refused = False
         self.claim = claimed
         self._around = around
         self._recovery = recovery
@@ -111,6 +113,7 @@ class Shard:
             ack=self._ack,
             hold=self._hold,
             saturated=around.saturated,
+            refuse=self._refuse,
         )
         self._inbox = self._new_inbox()
         self._router = self._new_router()
@@ -207,6 +210,11 @@ class Shard:
 
     # ---- the end
 
+    def _refuse(self, why: str) -> None:
+        """It must not be run as things are. That may come out late, for snapshots are read when needed."""
+        self.refused = True
+        self._end(why)
+
     def _end(self, why: str) -> None:
         if not self.ended.is_set():
             self.why = why
@@ -291,7 +299,8 @@ class Shard:
         written: bool | None
         try:
             written = await snapshots.write(kept, forget, checkpoint.sequence, checkpoint)
-        except Unavailable:
+        except (Unavailable, ApiError) as error:
+            log.warning("snapshot.delayed", extra={"shard": self.number, "why": str(error)})
             written = None
         if written:
             host.written()

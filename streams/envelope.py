@@ -17,7 +17,7 @@ from actors.bucket import Unclean
 from actors.errors import NewerVersion
 from actors.facts import AnyFact
 from streams.errors import NotOurs
-from streams.versions import read_versioned
+from streams.versions import UNREADABLE, read_versioned
 
 VERSION = 1
 
@@ -119,6 +119,6 @@ def _unknown_kind(data: bytes) -> str | None:
     """The first kind of fact, by its tag, that was written by a newer Angarium."""
     try:
         outline = _outline.decode(data)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     return next((each.fact for each in outline.facts if each.fact not in _KNOWN), None)

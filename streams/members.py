@@ -15,15 +15,16 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from streams.answers import Stored, StoredMessage
+from streams.answers import Refused, Stored, StoredMessage
 from streams.claim import Owner
 from streams.clock import Timekeeper
-from streams.errors import Unavailable
+from streams.errors import ApiError, Unavailable
 from streams.jetstream import JetStream
 from streams.lease import MARGIN_S, Lease
 from streams.rendezvous import wanted
 from streams.repeat import Pauses, until_answered
 from streams.topology import Names
+from streams.versions import UNREADABLE
 from streams.wire import Message, Subscription
 
 VERSION = 1
@@ -79,6 +80,7 @@ class Members:
         self._ttl_s = ttl_s
         self._version = version
         self._heartbeat = 0
+        self._trouble = ""
         self._seen: dict[str, _Seen] = {}
         self._differing: set[str] = set()
         self._looked_at = -math.inf
@@ -194,7 +196,14 @@ class Members:
             self._expiry(),
             min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS),
         )
-        return isinstance(answer, Stored) and lease.acknowledged(sent_at)
+        if isinstance(answer, Stored):
+            self._trouble = ""
+            return lease.acknowledged(sent_at)
+        why = answer.text if isinstance(answer, Refused) else answer.why
+        if why != self._trouble:
+            self._trouble = why
+            log.warning("heartbeat.unstored", extra={"node": self.node, "why": why})
+        return False
 
     def _expiry(self) -> dict[str, str]:
         """A key nobody renews goes away by itself; the server takes whole seconds."""
@@ -210,7 +219,7 @@ class Members:
             self._hint.clear()
             try:
                 await self._look()
-            except Unavailable as error:
+            except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
                 log.debug("members.unseen", extra={"why": str(error)})
 
     async def _look(self) -> None:
@@ -247,7 +256,7 @@ class Members:
         """What it says of itself. Whoever cannot be understood counts as having ours."""
         try:
             ttl_s = _member.decode(message.data).ttl_s
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return 0.0
         if ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
             self._differing.add(node)

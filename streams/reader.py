@@ -139,8 +139,8 @@ class Reader:
             if info.created != self._created or info.last < known:
                 # What is published from now on would take positions that we know already.
                 return (
-                    f"the stream {stream} was made anew or restored: it is of {info.created} and ends at "
-                    f"{info.last}, ours was of {self._created} and went to {known}; run angarium doctor"
+                    f"the stream {stream} was made anew or restored older: ours was of {self._created} and "
+                    f"went to {known}; see angarium doctor"
                 )
             wanted = None if after is None else after + 1
             try:

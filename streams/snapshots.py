@@ -8,7 +8,6 @@ may still arrive, and would put an older state beside a younger checkpoint.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -19,7 +18,7 @@ from streams.answers import Put, Refused, Stored, Unanswered
 from streams.checkpoint import Checkpoint as Checkpoint
 from streams.checkpoint import encode_checkpoint
 from streams.claim import Claim, holds
-from streams.errors import Unavailable
+from streams.errors import ApiError, Unavailable
 from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.jetstream import JetStream
 from streams.repeat import Pauses
@@ -31,9 +30,6 @@ BATCH = 256
 """Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
 PATIENCE_S = 5.0
 DELETED = {"KV-Operation": "DEL"}
-
-log = logging.getLogger(__name__)
-
 
 class Snapshot(Struct, frozen=True, kw_only=True):
     """An actor as of the journal sequence `as_of`, and of every later one that does not speak of it."""
@@ -61,7 +57,10 @@ class Snapshots:
 
     async def load(self, receiver: str) -> State | None:
         """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""
-        snapshot = await self.read(receiver)
+        try:
+            snapshot = await self.read(receiver)
+        except ApiError as error:
+            raise Unavailable(f"cannot read the snapshot of {receiver}: {error}") from error
         return None if snapshot is None else snapshot.state
 
     async def read(self, receiver: str) -> Snapshot | None:
@@ -84,8 +83,9 @@ class Snapshots:
         """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint that then holds.
 
         The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
-        Raises `Unavailable` where it could not be stored for a while; a part of it may be, which does no
-        harm, since only the last batch bears the new checkpoint, and the others the one in force again.
+        Raises `Unavailable` where it could not be stored for a while, and `ApiError` where the bucket is
+        gone; a part of it may be stored, which does no harm, since only the last batch bears the new
+        checkpoint, and the others the one in force again.
         """
         if self._revision is None:
             await self._look()
@@ -113,8 +113,7 @@ class Snapshots:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._repeat(puts, Put(self._checkpoint, checkpoint))
         except TimeoutError:
-            log.warning("snapshot.delayed", extra={"shard": self._claim.shard, "why": self._trouble})
-            raise Unavailable(f"snapshots of shard {self._claim.shard}: {self._trouble}") from None
+            raise Unavailable(self._trouble) from None
 
     async def _repeat(self, puts: list[Put], checkpoint: Put) -> bool:
         """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.

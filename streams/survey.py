@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from actors.errors import NewerVersion
 from streams import claim, members
+from streams.checkpoint import read_checkpoint
 from streams.claim import Owner
 from streams.errors import NotOurs
 from streams.jetstream import JetStream
 from streams.members import Member
 from streams.protocol import epoch_of
+from streams.repeat import stream_info
 from streams.topology import Names
 from streams.versions import read_versioned
 
@@ -55,7 +57,10 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
-    """Who is written down as the owner of each shard; None: nobody, or nobody any more."""
+    """Who is written down as the owner of each shard; None: nobody, or nobody any more.
+
+    Raises `NewerVersion` and `NotOurs`.
+    """
     turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def owner(shard: int) -> Owner | None:
@@ -67,3 +72,20 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         return None if found.released is not None else found
 
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+
+
+async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
+    """The streams and buckets that the shards know as others of the same name, by their checkpoints.
+
+    Raises `NewerVersion`, `NotOurs`, and `ApiError` where one is missing.
+    """
+    now = {name: (await stream_info(js, name)).created for name in names.streams}
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def known(shard: int) -> dict[str, str]:
+        async with turn:
+            checkpoint = await read_checkpoint(js, names, shard)
+        return checkpoint.created if checkpoint else {}
+
+    told = await asyncio.gather(*(known(shard) for shard in range(shards)))
+    return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in told)]

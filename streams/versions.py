@@ -10,6 +10,9 @@ from streams.errors import NotOurs
 
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises at bytes that are not what they should be: also at broken text, and at deep nesting."""
+
 
 class _Versioned(Struct):
     v: int
@@ -27,6 +30,6 @@ def read_versioned(decoder: msgspec.json.Decoder[T], data: bytes, known: int, wh
         version = _version.decode(data).v
         if version <= known:
             return decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise NotOurs(f"{where} was not written by Angarium: {error}") from None
     raise NewerVersion(f"{where} has version {version}, this Angarium knows {known}: upgrade this node")

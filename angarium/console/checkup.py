@@ -4,19 +4,19 @@ import time
 
 from msgspec import Struct
 
-from actors.errors import InvalidPolicy
+from actors.errors import InvalidPolicy, NewerVersion
 from actors.policy import parse
 from angarium import house, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.console import sizing
 from angarium.settings import Settings
-from streams.errors import ApiError, ConnectError, NotPermitted, SetupError, Unavailable
+from streams.errors import ApiError, ConnectError, NotOurs, NotPermitted, SetupError, Unavailable
 from streams.jetstream import JetStream
 from streams.purge import is_short
 from streams.receivers import Receivers
 from streams.repeat import stream_info
 from streams.setup import check
-from streams.survey import owners, seen_members, server_time
+from streams.survey import owners, remade, seen_members, server_time
 from streams.topology import Settings as Installation
 
 CLOCK_OFF_MAX_S = 2.0
@@ -78,6 +78,7 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
     of = installation(settings)
     return [
         await _clock(js, of),
+        *await _remade(js, of),
         *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
         await _letters(js, of),
         *await _fleet(js, of),
@@ -92,6 +93,16 @@ async def _clock(js: JetStream, of: Installation) -> Finding:
     if off_s > CLOCK_OFF_MAX_S:
         return _ill("clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both")
     return _well("clock", "this machine and the NATS server agree")
+
+
+async def _remade(js: JetStream, of: Installation) -> list[Finding]:
+    """What is another one than the shards know, so that they are refused, or will be within a minute."""
+    try:
+        names = await remade(js, of.names, of.shards)
+    except (NewerVersion, NotOurs) as error:
+        return [_ill("streams", str(error))]
+    remedy = "bring the right one back, or see Restore in docs/operating.md"
+    return [_ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
 
 
 async def _room(js: JetStream, of: Installation, name: str) -> Finding:
@@ -123,7 +134,10 @@ async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
         return [*findings, _ill("nodes", "none is alive", "start one with angarium node")]
     findings.append(_well("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     alive = {each.node for each in members}
-    holders = await owners(js, of.names, of.shards)
+    try:
+        holders = await owners(js, of.names, of.shards)
+    except (NewerVersion, NotOurs) as error:
+        return [*findings, _ill("shards", str(error))]
     orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:
         return [*findings, _well("shards", f"all {of.shards} are owned")]

@@ -92,7 +92,7 @@ def _header(text: str) -> tuple[str, str]:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         members = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
     if not isinstance(members, dict):
         raise InvalidPolicy(["configuration: must be a JSON object"])

@@ -142,6 +142,6 @@ async def _subscribed(receivers: Receivers, draft: Draft) -> bool:
 def _is_json(body: bytes) -> bool:
     try:
         msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

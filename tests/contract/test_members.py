@@ -128,6 +128,29 @@ class TestShowing:
         assert a.wanted(64) == list(range(64))
 
 
+    @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
+    async def test_what_no_node_wrote_stops_nobody(
+        self, js: JetStream, names: Names, join: Join, value: bytes
+    ) -> None:
+        a = await join(js, "a")
+        await js.publish(names.node("strange"), value)
+        await join(js, "b")
+        await until(lambda: {"a", "b"} <= set(a.live))
+
+    async def test_others_are_seen_again_when_the_bucket_is_there_again(
+        self, js: JetStream, names: Names, join: Join, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("DEBUG", "streams.members")
+        a = await join(js, "a")
+        info = await js.stream_info(names.nodes)
+        assert info is not None
+        await js.request(f"$JS.API.STREAM.DELETE.{names.nodes}", b"")
+        await until(lambda: {"heartbeat.unstored", "members.unseen"} <= set(caplog.messages))
+        await js.stream_create(info.config)
+        await join(js, "b")
+        await until(lambda: a.live == ("a", "b"))
+
+
 class TestStale:
     async def test_only_after_the_ttl_and_the_margin(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join

@@ -217,8 +217,11 @@ class TestTrouble:
         monkeypatch.setattr("streams.snapshots.PATIENCE_S", 0.1)
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
-        with pytest.raises(Unavailable, match="of shard 2: lost"):
+        with pytest.raises(Unavailable, match="lost"):
             await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
+
+
+TOO_DEEP = b'{"v": 1, "as_of": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
 
 class TestVersions:
@@ -233,9 +236,10 @@ class TestVersions:
         with pytest.raises(NewerVersion, match="version 2"):
             await read_checkpoint(js, names, SHARD)
 
-    async def test_what_is_not_ours_is_said_to_be(self, js: JetStream, names: Names) -> None:
+    @pytest.mark.parametrize("data", [b"mine!", b'{"v": 1, "as_of": "\xff"}', TOO_DEEP])
+    async def test_what_is_not_ours_is_said_to_be(self, js: JetStream, names: Names, data: bytes) -> None:
         snapshots = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.actor(SHARD, RECEIVER), b"mine!")
+        await js.publish(names.actor(SHARD, RECEIVER), data)
         with pytest.raises(NotOurs, match=r"acme\.billing was not written by Angarium"):
             await snapshots.load(RECEIVER)
 

@@ -132,8 +132,10 @@ def test_publish_says_why_it_was_refused(terminal: Terminal) -> None:
     assert "(1 published before it)" in error
 
 
-def test_publish_warns_of_a_body_that_is_not_json(terminal: Terminal) -> None:
-    assert "the body is not JSON" in terminal.run("publish", "acme.plain", "hello").stderr
+@pytest.mark.parametrize("body", [b"hello", b'{"name": "\xff"}', b"[" * 100_000])
+def test_publish_warns_of_a_body_that_is_not_json(terminal: Terminal, body: bytes) -> None:
+    done = terminal.run("publish", "acme.plain", stdin=body)
+    assert (done.returncode, "the body is not JSON" in done.stderr) == (0, True)
 
 
 # ---- receivers
@@ -223,6 +225,19 @@ def test_every_field_that_is_wrong_is_named(terminal: Terminal) -> None:
     )
 
 
+async def test_what_is_no_configuration_hides_no_other(terminal: Terminal, js: JetStream) -> None:
+    bucket = "$KV.angarium_receivers."
+    strange = {"acme.text": b'{"url": "\xff"}', "acme.deep": b"[" * 5000, "acme.x.y": b"[]", "acme": b""}
+    for key, value in {"acme.good": b'{"url": "https://example.com"}', **strange}.items():
+        await js.publish(bucket + key, value)
+    rows = {row["receiver"]: row["problem"] for row in terminal.json("receiver", "list", "acme")}
+    assert rows["acme.good"] is None
+    assert "not valid JSON" in rows["acme.text"]
+    assert "not valid JSON" in rows["acme.deep"]
+    for key in strange:
+        await js.publish(bucket + key, b"", {"KV-Operation": "PURGE", "Nats-Rollup": "sub"})
+
+
 @pytest.mark.parametrize(
     ("url", "flags", "notes"),
     [
@@ -279,6 +294,24 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
     assert "none is alive: start one with angarium node" in done.stdout
     assert "the configuration of acme.bad is not in force: url:" in done.stdout
     assert "2 problems found" in done.stderr
+
+
+async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: JetStream) -> None:
+    strange = {
+        "$KV.angarium_actors.1._owner": b"mine!",
+        "$KV.angarium_actors.2._checkpoint": b'{"v":1,"created":{"ANGARIUM_EVENTS":"2026-01-31T12:00:00Z"}}',
+        "$KV.angarium_nodes.odd": b"mine!",
+        "$KV.angarium_nodes.even": b'{"v":1,"node":"even","started_at":0,"version":"1","heartbeat":1}',
+    }
+    for key, value in strange.items():
+        await js.publish(key, value)
+    done = terminal.run("doctor")
+    for key in strange:
+        await js.publish(key, b"", {"KV-Operation": "DEL"})
+    assert "$KV.angarium_actors.1._owner was not written by Angarium" in done.stdout
+    assert "$KV.angarium_nodes.odd was not written by Angarium" in done.stdout
+    assert "ANGARIUM_EVENTS was made anew, or restored: bring the right one back" in done.stdout
+    assert "receivers" in done.stdout.splitlines()[-1]
 
 
 # ---- node

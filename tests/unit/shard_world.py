@@ -300,6 +300,7 @@ class ShardWorld:
         self.acked: list[int] = []
         self.held: list[bool] = []
         self.saturated = False
+        self.refused: list[str] = []
         self.epoch = 0
         self.unacked_max = unacked_max
         if given is not None:
@@ -321,6 +322,7 @@ class ShardWorld:
             backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots, policies=self.policies,
             tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
             hold=self.held.append, saturated=lambda: self.saturated,
+            refuse=self.refused.append,
         )  # fmt: skip
         states = self.journal.folded
         if snapshots:

@@ -1,0 +1,99 @@
+"""What a node does when something strange lies under it, which its shards find only while they run."""
+
+import msgspec
+import pytest
+
+from actors.outcome import Answered, Outcome
+from actors.ports import Attempt
+from angarium.app import member
+from angarium.settings import Settings
+from streams.clock import SystemTime
+from streams.jetstream import JetStream
+from streams.survey import remade
+from streams.topology import Names
+from streams.wire import Wire
+from tests.contract.installation import SHARDS, install, publish, shard
+from tests.contract.waiting import until
+
+RECEIVER = "acme.billing"
+SHARD = shard(RECEIVER)
+
+
+class Sends:
+    """Every attempt succeeds at once."""
+
+    def __init__(self) -> None:
+        self.sequences: list[int | None] = []
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        self.sequences.append(attempt.sequence)
+        return Answered(status=200, latency_ms=1.0)
+
+
+@pytest.fixture
+def sender() -> Sends:
+    return Sends()
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
+    """An installation with one receiver."""
+    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    names = await install(js, prefix)
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+    return names
+
+
+def settings(names: Names) -> Settings:
+    return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
+
+
+@pytest.mark.parametrize("strange", [b'{"v": 2}', b'{"v": 1, "as_of": "\xff"}'])
+async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
+    wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
+) -> None:
+    """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
+    monkeypatch.setattr("angarium.node.REFUSED_AGAIN_S", 0.05)
+    subject = names.actor(SHARD, RECEIVER)
+    async with member(wire, settings(names), SystemTime(), sender):
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1])
+    snapshot = await js.last_message(names.actors, subject)
+    assert snapshot is not None
+    await js.publish(subject, strange)
+    async with member(wire, settings(names), SystemTime(), sender) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        await publish(js, names, RECEIVER)
+        await until(lambda: subject in node.refused.get(SHARD, ""))
+        assert sender.sequences == [1]
+        await js.publish(subject, snapshot.data)
+        await until(lambda: sender.sequences == [1, 2])
+
+
+async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
+    wire: Wire,
+    js: JetStream,
+    names: Names,
+    sender: Sends,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for patience in ("snapshots.PATIENCE_S", "claim.RELEASE_S"):
+        monkeypatch.setattr(f"streams.{patience}", 0.05)
+    async with member(wire, settings(names), SystemTime(), sender):
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1])
+        await js.request(f"$JS.API.STREAM.DELETE.{names.actors}", b"")
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1, 2])
+        await until(lambda: caplog.messages.count("snapshot.delayed") > SHARDS)
+
+
+async def test_streams_are_known_that_are_others_than_the_shards_know(js: JetStream, names: Names) -> None:
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    for created, expected in ((info.created, []), ("2026-01-31T12:00:00Z", [names.deliveries])):
+        checkpoint = {"v": 1, "created": {names.deliveries: created}}
+        await js.publish(names.checkpoint(SHARD), msgspec.json.encode(checkpoint))
+        assert await remade(js, names, SHARDS) == expected
