@@ -2,8 +2,9 @@
 
 A server, a node and a sink in processes of their own. First a crowd of configured receivers: how soon a node
 is ready, what it holds in memory with a few of them active, what it does while nothing happens, and how late
-the first event comes to an actor that has to be brought into memory. Then, on a fresh server, a node with
-parked actors is killed: how soon another delivers again.
+the first event comes to an actor that has to be brought into memory. Then, on fresh servers, a node with
+parked actors is killed: how soon another delivers again; and a receiver that is far behind comes back: how
+fast it gets what waits, and what that takes of memory.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ QUIET_S = 2.0
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """`receivers` are configured, `active` of them get events; `parked` wait when the node is killed.
+    """`receivers` are configured, `active` of them get events; `parked` wait when the node is killed; so many
+    events wait for the one that is `behind`.
 
     The idle node is watched for `timed_s`.
     """
@@ -39,6 +41,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     receivers: int = 100_000
     active: int = 1000
     parked: int = 5000
+    behind: int = 200_000
     timed_s: float = 10.0
 
 
@@ -48,7 +51,9 @@ class Figures(Struct, frozen=True, kw_only=True):
     `ready_s`: from the start of a node's process until it runs all shards, the crowd configured. `idle` is a
     share of one core. `fresh_…`: from publish to arrival, of the first event after a start, for which the
     actor is brought into memory; `resident_…` of the second. `first_s` and `all_s`: from the kill of a node
-    whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again.
+    whose heartbeat was awaited for `ttl_s` until the first delivery, and until all shards run again. `drain`
+    is deliveries a second to the one that was behind; `drain_…_mb` is the node's memory before, and the most
+    that was seen of it meanwhile.
     """
 
     receivers: int
@@ -65,6 +70,10 @@ class Figures(Struct, frozen=True, kw_only=True):
     resident_p99_ms: float
     first_s: float
     all_s: float
+    behind: int
+    drain: float
+    drain_before_mb: float | None
+    drain_max_mb: float | None
     lost: int
     repeats: int
     disordered: int
@@ -87,6 +96,19 @@ class Return(Struct, frozen=True, kw_only=True):
     all_s: float
     report: Report
     published: int
+
+
+class Drain(Struct, frozen=True, kw_only=True):
+    """What the third part came to."""
+
+    report: Report
+    before: Usage | None
+    memory_max_mb: float | None
+
+    @property
+    def rate(self) -> float:
+        """Deliveries a second, from the first to the last."""
+        return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
 
 
 class Bench:
@@ -161,6 +183,26 @@ class Bench:
             await node.stop()
         return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
 
+    async def drain(self) -> Drain:
+        """A receiver comes back for which many events wait. Raises as `crowd`."""
+        plan, on = self._plan, self._on
+        self._tell(f"publish {plan.behind} events to a paused receiver")
+        await self._configure([0], paused=True)
+        await self._publish([0] * plan.behind)
+        node = on.node()
+        try:
+            await node.start()
+            await node.until_ready()
+            await self._until_quiet()
+            self._tell("let it come back")
+            before, seen = usage(node.pid), list[float]()
+            await self._sink.forget()
+            await self._configure([0])
+            report = await self._arrived(plan.behind, lambda: seen.append(_memory_mb(usage(node.pid))))
+        finally:
+            await node.stop()
+        return Drain(report=report, before=before, memory_max_mb=max(seen) if before else None)
+
     async def _configure(self, numbers: Iterable[int], **policy: object) -> None:
         async def put(number: int) -> None:
             text = {"url": f"{self._sink.url}{number}", "secrets": [SECRET], **policy}
@@ -185,21 +227,31 @@ class Bench:
             await asyncio.sleep(EVERY_S)
         return await self._arrived(len(numbers))
 
-    async def _arrived(self, count: int) -> Report:
-        """Wait until so many deliveries have come, or none for long."""
+    async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
+        """Wait until so many deliveries have come, or none for long; `look` is called now and then."""
         moved_at, come = time.monotonic(), 0
         while come < count and time.monotonic() - moved_at < STALLED_S:
             before, come = come, await self._sink.count()
             if come > before:
                 moved_at = time.monotonic()
+            look()
             await asyncio.sleep(LOOK_S)
         return await self._sink.report()
 
     async def _until_quiet(self) -> None:
-        """Wait until nothing was written to the journal for a while: whoever has to wait is parked."""
-        last = -1
-        while (info := await self._js.stream_info(self._names.journal)) is not None and info.last != last:
-            last = info.last
+        """Wait until nothing was recorded or acked for a while: whoever has to wait is parked."""
+        js, names = self._js, self._names
+        before: list[int] = []
+        while True:
+            journal = await js.stream_info(names.journal)
+            consumers = [
+                await js.consumer_info(names.deliveries, names.shard_consumer(shard))
+                for shard in range(Settings().shards)
+            ]
+            now = [journal.last if journal else 0, *(each.ack_floor for each in consumers if each)]
+            if now == before:
+                return
+            before = now
             await asyncio.sleep(QUIET_S)
 
     async def _idle(self, used: Callable[[], Usage | None]) -> tuple[float | None, float | None]:
@@ -211,6 +263,10 @@ class Bench:
         if before is None or after is None:
             return None, None
         return (after.cpu_s - before.cpu_s) / (time.monotonic() - began_at), after.memory_mb
+
+
+def _memory_mb(used: Usage | None) -> float:
+    return used.memory_mb if used else 0.0
 
 
 def _receiver(number: int) -> str:
@@ -242,9 +298,11 @@ async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
         crowd = await Bench(plan, on, tell).crowd()
     async with ground() as on:
         after = await Bench(plan, on, tell).after_a_kill()
+    async with ground() as on:
+        drain = await Bench(plan, on, tell).drain()
     tell(f"bring {plan.receivers} actors into memory")
-    reports = (crowd.fresh, crowd.resident, after.report)
-    awaited = (plan.active, plan.active, after.published)
+    reports = (crowd.fresh, crowd.resident, after.report, drain.report)
+    awaited = (plan.active, plan.active, after.published, plan.behind)
     return Figures(
         receivers=plan.receivers, active=plan.active, parked=plan.parked, ttl_s=Settings().ttl_s,
         ready_s=crowd.ready_s, memory_mb=crowd.memory_mb, idle=crowd.idle,
@@ -252,6 +310,8 @@ async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
         fresh_p50_ms=crowd.fresh.p50_ms, fresh_p99_ms=crowd.fresh.p99_ms,
         resident_p50_ms=crowd.resident.p50_ms, resident_p99_ms=crowd.resident.p99_ms,
         first_s=after.first_s, all_s=after.all_s,
+        behind=plan.behind, drain=drain.rate, drain_max_mb=drain.memory_max_mb,
+        drain_before_mb=drain.before.memory_mb if drain.before else None,
         lost=sum(awaited) - sum(report.deliveries for report in reports),
         repeats=sum(report.repeats for report in reports),
         disordered=sum(report.disordered for report in reports),

@@ -103,23 +103,25 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
         _check(row, f"delivery beside {row.beside}")
 
 
-@bench.command(short_help="What very many receivers cost, and how soon a node is back after a kill.")
+@bench.command(short_help="Very many receivers, a node that is killed, a receiver that is far behind.")
 @click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
 @click.option("--active", default=1000, show_default=True, type=click.IntRange(1), help="Of these.")
 @click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
               help="Actors that wait when the node is killed.")  # fmt: skip
+@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
+              help="Events that wait for the one that comes back.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="For which the idle node is watched.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
-def scale(receivers: int, active: int, parked: int, seconds: float, as_json: bool) -> None:
-    """A crowd of receivers of which few get events; then a node that is killed with parked actors.
+def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
+    """A crowd of receivers of which few get events; a node that is killed with parked actors; a long backlog.
 
     Ends with 1 if a delivery was lost, repeated or came out of order.
     """
     from angarium.bench.scale import Plan, measured
 
-    plan = Plan(receivers=receivers, active=min(active, receivers), parked=parked, timed_s=seconds)
-    figures = _run(measured, plan, as_json, MEASURES, _scale_rows)
+    crowd = Plan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
+    figures = _run(measured, crowd, as_json, MEASURES, _scale_rows)
     _check(figures, "delivery")
 
 
@@ -211,7 +213,11 @@ def _scale_rows(figures: Any) -> list[tuple[str, str]]:
         ("publish to arrival, in memory, p99", f"{figures.resident_p99_ms:.1f} ms"),
         (f"kill to first delivery, lease {figures.ttl_s:g} s", f"{figures.first_s:.1f} s"),
         (f"kill to all shards, {figures.parked:,} parked", f"{figures.all_s:.1f} s"),
+        (f"deliveries/s to one that is {figures.behind:,} behind", f"{figures.drain:,.0f}"),
     ]
+    if figures.drain_before_mb is not None and figures.drain_max_mb is not None:
+        memory = f"{figures.drain_before_mb:.0f} to {figures.drain_max_mb:.0f} MB"
+        rows.append(("the node's memory meanwhile", memory))
     if figures.memory_mb is not None and figures.idle is not None:
         rows.append((f"the node's memory, {figures.active:,} active", f"{figures.memory_mb:.0f} MB"))
         rows.append(("the idle node's CPU", f"{figures.idle:.1%} of a core"))
