@@ -1,6 +1,7 @@
 """Whether everything is read that waits in the stream, whatever was acked and whoever answers."""
 
 from actors.waiting import MAILBOX_MAX
+from streams import acks
 from tests.sim.plan import Plan
 from tests.sim.stage import old, staged
 
@@ -14,7 +15,7 @@ def acked_beyond_the_floor() -> None:
         stage.publish("one")
         stage.wait(3.0)
         stage.publish(*old(MAILBOX_MAX + 1))
-        stage.wait(1.0)
+        stage.wait(acks.EVERY_S + 1.0)
         first.kill()
         stage.node()
         stage.owner()
