@@ -13,6 +13,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 MEASURES = ("measure", "figure")
+ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")
 
 
 @click.group(short_help="Measure, beside bare clients in the same run.")
@@ -97,8 +98,7 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
     """
     from angarium.bench.isolation import Plan, measured
 
-    headings = ("beside", "p50", "p99", "worst", "memory", "unacked")
-    rows = _run(measured, Plan(timed_s=seconds, **plan), as_json, headings, _isolation_rows)
+    rows = _run(measured, Plan(timed_s=seconds, **plan), as_json, ISOLATION, _isolation_rows)
     for row in rows:
         _check(row, f"delivery beside {row.beside}")
 
@@ -125,6 +125,36 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
     _check(figures, "delivery")
 
 
+@bench.command("all", short_help="All of them, as they are by default: some ten minutes.")
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def whole(as_json: bool) -> None:
+    """Every bench in one run, fan-out deliveries (each event to 10 receivers) among them."""
+    from msgspec import to_builtins
+
+    from angarium.bench import deliver, fanout, isolation, scale
+
+    told: dict[str, Any] = {}
+
+    def run(name: str, measured: Any, plan: Any, headings: Sequence[str], rows: Any) -> None:
+        if not as_json:
+            output.say(f"\n== {name}")
+        told[name] = _measure(measured, plan, as_json)
+        if not as_json:
+            output.say()
+            output.say_table(headings, rows(told[name]))
+
+    run("deliver", deliver.measured, deliver.Plan(), MEASURES, _rows)
+    run("deliver --fan 10", deliver.measured, deliver.Plan(fan=10), MEASURES, _rows)
+    run("fanout", fanout.measured, fanout.Plan(), MEASURES, _fanout_rows)
+    run("scale", scale.measured, scale.Plan(), MEASURES, _scale_rows)
+    run("isolation", isolation.measured, isolation.Plan(), ISOLATION, _isolation_rows)
+    if as_json:
+        output.say_json(to_builtins(told))
+    for name, figures in told.items():
+        for each in figures if isinstance(figures, list) else [figures]:
+            _check(each, f"delivery of {name}")
+
+
 def _isolation_rows(rows: Sequence[Any]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         times = (row.p50_ms, row.p99_ms, row.worst_ms)
@@ -139,20 +169,28 @@ def _run(
     headings: Sequence[str],
     rows: Callable[[T], Iterable[Sequence[str]]],
 ) -> T:
-    """Measure, telling what is being done, and show what came out."""
+    """Measure, and show what came out."""
     from msgspec import to_builtins
 
-    async def measure() -> T:
-        heed_sigterm()
-        return await measured(plan, (lambda _: None) if as_json else output.say)
-
-    figures = run_long(measure())
+    figures = _measure(measured, plan, as_json)
     if as_json:
         output.say_json(to_builtins(figures))
     else:
         output.say()
         output.say_table(headings, rows(figures))
     return figures
+
+
+def _measure(
+    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]], plan: P, quiet: bool
+) -> T:
+    """Measure, telling what is being done unless that has to be `quiet`."""
+
+    async def measure() -> T:
+        heed_sigterm()
+        return await measured(plan, (lambda _: None) if quiet else output.say)
+
+    return run_long(measure())
 
 
 def _check(figures: Any, what: str) -> None:
