@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from streams import acks
 from streams.wire import Message
 from tests.sim.plan import Plan
-from tests.sim.stage import old, staged
+from tests.sim.stage import R, old, staged
+
+OTHER = "acme.r1"
 
 
 def routed_again_beyond_the_window() -> None:
@@ -21,6 +24,28 @@ def routed_again_beyond_the_window() -> None:
         stage.gate(judge)
         stage.announce(*old(40))
         stage.until(lambda: stage.checkers.starts == 40)
+        first.kill()
+        stage.node()
+        stage.settle()
+
+
+def one_of_two_copies_is_stored() -> None:
+    """Of an event for two one copy is stored and the other is not; then its router dies."""
+    with staged(Plan(receivers=(R, OTHER))) as stage:
+        stage.put()
+        stage.put(OTHER)
+        first = stage.node()
+        stage.owner()
+        stage.wait(2.0)
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            if not (message.subject == stage.run.names.publish_to(OTHER) and first.alive):
+                deal()
+
+        stage.gate(judge)
+        stage.announce("one")
+        stage.until(lambda: stage.checkers.starts == 1)
+        stage.wait(acks.EVERY_S + 1.0)
         first.kill()
         stage.node()
         stage.settle()
