@@ -5,6 +5,7 @@ do; only an error that nobody foresaw has a traceback, and shows it in the log a
 Commands are imported here, so they must be light: what takes long to import is imported when they run.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -41,8 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # Whoever read it has gone.
         return FAILED
     except Exception as error:
         return _broken(error)
@@ -97,6 +97,12 @@ def _broken(error: Exception) -> int:
         case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity():
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
             return WRONG_USAGE
+        case UnicodeEncodeError():
+            click.echo("angarium: an argument is no text; write it in UTF-8", err=True)
+            return WRONG_USAGE
+        case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EIO, filename=None):
+            _drop_output()
+            return _failed(f"cannot write the output ({error.strerror}); make room, or send it elsewhere")
         case errors.NotPermitted():
             return _failed(str(error))
         case errors.Unavailable() | errors.ApiError():
@@ -106,6 +112,11 @@ def _broken(error: Exception) -> int:
     log.debug("command.broken", exc_info=error)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
+
+
+def _drop_output() -> None:
+    """What nobody can take any more: Python would complain once more when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(text: str) -> int:

@@ -80,16 +80,23 @@ class EmbeddedServer:
     async def start(self) -> None:
         """Starts the server and returns when it serves.
 
-        Raises ServerError: no nats-server or too old a one, store or port in use, or a server that gave up.
+        Raises ServerError: no nats-server or too old a one, a directory that cannot be written to, store or
+        port in use, or a server that gave up.
         """
         if self._child is not None:
             raise RuntimeError("the server was started already")
         program = await asyncio.to_thread(nats_binary.find)
-        lock = await self._lock()
         try:
-            await self._start(program, lock)
-        finally:
-            os.close(lock)
+            lock = await self._lock()
+            try:
+                await self._start(program, lock)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise ServerError(
+                f"cannot keep a store in {self.directory} ({error.filename}: {error.strerror}): "
+                "make it writable, or name another directory"
+            ) from error
 
     async def stop(self) -> None:
         """Stops the server in order; does nothing where none was started."""
@@ -199,11 +206,8 @@ class EmbeddedServer:
 
     async def _lock(self) -> int:
         """A descriptor that holds the lock of the directory, which is made where it is missing."""
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ServerError(f"cannot keep a store in {self.directory}: {error.strerror}") from error
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             await self._wait_for(lock)
         except BaseException:

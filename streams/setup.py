@@ -19,11 +19,11 @@ from streams.topology import STAMP_VERSION, Settings, consumers, streams
 OLDEST_SERVER = (2, 14)
 """The first that resets consumers, on which every takeover rests."""
 
-STORAGE_EXCEEDED = 10047
-NO_ROOM = (
-    ": it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or nats-server a larger "
-    "disk or max_file_store"
-)
+REMEDIES = {
+    10047: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or nats-server a "
+    "larger disk or max_file_store",
+    10049: "nats-server's log says why; its disk may be full or read-only",
+}
 
 
 class _Stream(Struct):
@@ -156,5 +156,5 @@ async def _made(what: str, making: Awaitable[object]) -> None:
     try:
         await making
     except ApiError as error:
-        remedy = NO_ROOM if error.code == STORAGE_EXCEEDED else ""
+        remedy = f": {REMEDIES[error.code]}" if error.code in REMEDIES else ""
         raise SetupError(f"nats-server refuses to make {what}: {error}{remedy}") from error

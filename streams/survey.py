@@ -4,6 +4,7 @@ Nothing here decides anything: who owns a shard is for the claim to find out, an
 """
 
 import asyncio
+import math
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ from streams.checkpoint import read_checkpoint
 from streams.claim import Owner
 from streams.errors import NotOurs
 from streams.jetstream import JetStream
+from streams.lease import MARGIN_S
 from streams.members import Member
 from streams.protocol import epoch_of
 from streams.repeat import stream_info
@@ -37,7 +39,11 @@ async def server_time(js: JetStream, stream: str) -> float:
 
 
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
-    """The nodes whose keys have not expired, by name, and a sentence for each key that cannot be read."""
+    """The nodes that live, by name, and a sentence for each key that cannot be read or stands still.
+
+    A key that nobody renews expires, unless the server can store nothing any more.
+    """
+    now = await server_time(js, names.nodes)
     found: dict[str, Member] = {}
     strange: list[str] = []
     after, pending = 0, 1
@@ -51,9 +57,18 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
                 except (NewerVersion, NotOurs) as error:
                     strange.append(str(error))
                 else:
-                    found[member.node] = member
+                    silent_s = now - message.stored_at
+                    if silent_s > (member.ttl_s or math.inf) + MARGIN_S:
+                        strange.append(_silent(member.node, silent_s))
+                    else:
+                        found[member.node] = member
         pending = page.pending
     return [found[node] for node in sorted(found)], strange
+
+
+def _silent(node: str, silent_s: float) -> str:
+    where = "look at its log, and at the disk of nats-server"
+    return f"{node} has shown no sign of life for {silent_s:.0f} s: {where}"
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:

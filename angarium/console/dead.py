@@ -9,6 +9,7 @@ from angarium.console import flags, output
 from angarium.console.looping import run
 
 LIST_MAX = 100
+LETTER_MAX = (1 << 63) - 1
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,7 +58,7 @@ def list_letters(receiver: str | None, limit: int, as_json: bool, **given: Any) 
 
 
 @dead.command(short_help="Show a dead letter.")
-@click.argument("letter", type=click.IntRange(1))
+@click.argument("letter", type=click.IntRange(1, LETTER_MAX))
 @click.option("--json", "as_json", is_flag=True, help="In JSON; a body that is no text is in base64.")
 @flags.takes(*flags.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:

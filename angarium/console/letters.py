@@ -24,6 +24,8 @@ from streams.redrive import Redrive, Redriven
 from streams.redrive_turn import Plan, Turn
 
 PAGE = 256
+DIGITS_MAX = 18
+"""Of a letter's number."""
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
 
@@ -45,7 +47,7 @@ def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool) -> 
     Raises click.UsageError, InvalidName and BadQuantity.
     """
     selected = any(given[name] for name in ("reasons", "since", "until"))
-    if which and all(text.isdecimal() for text in which):
+    if which and all(text.isdecimal() and len(text) <= DIGITS_MAX for text in which):
         if selected or everything:
             raise click.UsageError("letters are named or selected by flags, not both")
         return tuple(map(int, dict.fromkeys(which)))

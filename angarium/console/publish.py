@@ -1,5 +1,6 @@
 """`angarium publish`: an event, or a line of them each, as any producer would publish it."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ def publish(
 
     settings = flags.settings_of(given)
     _check(target, event_type, event_id, lines)
+    if not (content_type.isascii() and content_type.isprintable() and content_type.strip()):
+        raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
     draft = Draft(target=target, type=event_type, id=event_id or "", content_type=content_type)
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
     run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
@@ -74,7 +77,8 @@ def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[by
     if len(texts) + (file is not None) > 1:
         raise click.UsageError("there are several bodies; give one argument, --data or --file")
     if texts:
-        return iter(texts[0].encode().splitlines() if lines else [texts[0].encode()])
+        body = os.fsencode(texts[0])  # The bytes that were typed, be they text or not.
+        return iter(body.splitlines() if lines else [body])
     source = file or sys.stdin.buffer
     if source.isatty():
         raise click.UsageError("there is no body; give one as an argument or by --file, or pipe it in")

@@ -239,14 +239,21 @@ async def test_what_the_server_refuses_is_said(js: JetStream, settings: Settings
         await setup(js, settings)
 
 
-async def test_a_disk_too_small_is_told_with_the_remedy(
-    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "text", "remedy"),
+    [
+        (10047, "insufficient storage resources available", "smaller --max-bytes"),
+        (10049, "error creating store for stream", "its disk may be full or read-only"),
+    ],
+)
+async def test_a_disk_that_will_not_do_is_told_with_the_remedy(
+    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch, code: int, text: str, remedy: str
 ) -> None:
     async def refuse(config: dict[str, Any]) -> None:
-        raise ApiError(10047, "insufficient storage resources available")
+        raise ApiError(code, text)
 
     monkeypatch.setattr(js, "stream_create", refuse)
-    with pytest.raises(SetupError, match=r"insufficient .*10047\): .* smaller --max-bytes"):
+    with pytest.raises(SetupError, match=rf"{text} .*{code}\): .*{remedy}"):
         await setup(js, settings)
 
 

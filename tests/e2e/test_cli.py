@@ -15,6 +15,7 @@ from tests.e2e.commands import PATIENCE_S, SHARDS, Terminal, line_with
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 URL = "https://example.com/hook"
+NODE = b'{"v":1,"node":"%b","started_at":0,"version":"1","heartbeat":1,"ttl_s":%d}'
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -301,7 +302,8 @@ async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: 
         "$KV.angarium_actors.1._owner": b"mine!",
         "$KV.angarium_actors.2._checkpoint": b'{"v":1,"created":{"ANGARIUM_EVENTS":"2026-01-31T12:00:00Z"}}',
         "$KV.angarium_nodes.odd": b"mine!",
-        "$KV.angarium_nodes.even": b'{"v":1,"node":"even","started_at":0,"version":"1","heartbeat":1}',
+        "$KV.angarium_nodes.even": NODE % (b"even", 60),
+        "$KV.angarium_nodes.silent": NODE % (b"silent", -60),
     }
     for key, value in strange.items():
         await js.publish(key, value)
@@ -310,6 +312,7 @@ async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: 
         await js.publish(key, b"", {"KV-Operation": "DEL"})
     assert "$KV.angarium_actors.1._owner was not written by Angarium" in done.stdout
     assert "$KV.angarium_nodes.odd was not written by Angarium" in done.stdout
+    assert "silent has shown no sign of life for 0 s: look at its log" in done.stdout
     assert "ANGARIUM_EVENTS was made anew, or restored: bring the right one back" in done.stdout
     assert "receivers" in done.stdout.splitlines()[-1]
 

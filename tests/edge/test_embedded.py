@@ -222,8 +222,15 @@ async def test_one_directory_has_one_server(tmp_path: Path, monkeypatch: pytest.
 
 async def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ServerError, match=r"cannot keep a store in .*: Not a directory"):
+    with pytest.raises(ServerError, match=r"cannot keep a store in .*: Not a directory\): make it writable"):
         await EmbeddedServer(tmp_path / "file" / "below", port=0).start()
+
+
+@pytest.mark.parametrize("name", ["lock", "nats-server.conf", "nats-server.log"])
+async def test_a_file_in_it_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ServerError, match=rf"cannot keep a store in .*{name}: Is a directory\): make it"):
+        await EmbeddedServer(tmp_path, port=0).start()
 
 
 async def test_a_server_that_gives_up_is_quoted(tmp_path: Path) -> None:

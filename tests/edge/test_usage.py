@@ -44,6 +44,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         (["publish", "acme.x", "--file", "none.json"], "'none.json'"),
         (["publish", "acme.x", "{}", "--log-format", "xml"], "log_format (--log-format): must be"),
         (["publish", "acme.x", "{}", "--config", "none.toml"], "config (none.toml): no such file"),
+        (["publish", "acme.x", "{}", "--content-type", "a\r\nb: c"], "--content-type: printable ASCII"),
+        (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not the address of a"),
+        (["dead", "show", "9" * 30], "is not in the range"),
+        (["dead", "drop", "9" * 30, "--yes"], f"tenant '{'9' * 30}': a letter"),
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
         (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or by flags, not by both"),
         (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),
@@ -92,6 +96,21 @@ def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureF
     assert out == ""
     assert "cannot connect to NATS at nats://127.0.0.1:1" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full is a file of Linux")
+def test_an_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "angarium", "--version"],
+            env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == cli.FAILED
+    assert done.stderr.startswith("angarium: cannot write the output (No space left on device); make room")
+    assert done.stderr.count("\n") == 1
 
 
 def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,6 +210,15 @@ def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
     )
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_an_argument_that_is_no_text_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("angarium.console.inspection.run", lambda _: "\udcff".encode())
+    assert cli.run(["inspect", "acme.x"]) == cli.WRONG_USAGE
+    assert capsys.readouterr().err == "angarium: an argument is no text; write it in UTF-8\n"
 
 
 @pytest.mark.usefixtures("_broken_command")
