@@ -53,7 +53,7 @@ class Snapshots:
         self._checkpoint = names.checkpoint(claim.shard)
         self._in_force = b""
         self._revision: int | None = None
-        self._trouble = ""
+        self._trouble = "no answer in time"
 
     async def load(self, receiver: str) -> State | None:
         """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""

@@ -1,0 +1,59 @@
+"""A disk that takes nothing more: who publishes is not told that it was stored, and what was stored arrives.
+
+The disk is full for nats-server alone, by its limit of file sizes (setrlimit(2)): each write beyond it fails.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+import pytest
+
+from angarium.console import publishing
+from streams.answers import Stored
+from tests.e2e.fleet import Fleet
+from tests.e2e.nodes import needs_proc
+
+RECEIVER = "acme.billing"
+SUBJECT = f"angarium.deliver.{RECEIVER}"
+BODY = b"x" * 3000
+ROOM = 32 << 10
+
+
+@contextmanager
+def full_disk(pid: int) -> Iterator[None]:
+    """Linux only, as `needs_proc` sees to."""
+    assert sys.platform == "linux"
+    import resource
+
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@needs_proc
+async def test_what_was_acknowledged_arrives_once_there_is_room(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "TRIES", 1)
+    await fleet.configure([RECEIVER])
+    await fleet.start_ready()
+    stored = 0
+    with full_disk(server_pid(fleet)):
+        while isinstance(await fleet.js.publish(SUBJECT, BODY), Stored):
+            stored += 1
+        with pytest.raises(click.ClickException, match=r"it is stored or not: publish it again with --id 7"):
+            await publishing._publish(fleet.js, SUBJECT, BODY, {"Angarium-Id": "7"})
+    assert 0 < stored <= ROOM // len(BODY)
+    await fleet.server.stop()
+    await fleet.server.start()
+    await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) >= stored, "all that was stored arrives")
+    sequences = [each.sequence for each in fleet.sink.arrivals[RECEIVER]]
+    assert sorted(set(sequences))[:stored] == list(range(1, stored + 1))
+
+
+def server_pid(fleet: Fleet) -> int:
+    """The server names its ports file by its pid."""
+    [file] = (fleet.server.directory / "ports").glob("*.ports")
+    return int(file.stem.rpartition("_")[2])
