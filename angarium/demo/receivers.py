@@ -212,22 +212,3 @@ def standard_check() -> StandardCheck:
         return ""
 
     return check
-
-
-class Lateness:
-    """By how much this process is late: a timer that should have rung says how long it had to wait.
-
-    What comes while the event loop is busy is noted too late by as much.
-    """
-
-    EVERY_S = 0.01
-
-    def __init__(self) -> None:
-        self.worst_s = 0.0
-
-    async def watch(self) -> None:
-        """Until cancelled."""
-        while True:
-            due = time.monotonic() + self.EVERY_S
-            await asyncio.sleep(self.EVERY_S)
-            self.worst_s = max(self.worst_s, time.monotonic() - due)

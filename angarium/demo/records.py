@@ -46,7 +46,7 @@ class Record(Struct, kw_only=True):
     """All about one receiver, in order: what was published to it, and what came.
 
     `strict`: one at a time, in order. What was refused `rejected_attempts` times (0: none is) becomes a dead
-    letter. `late_s`: by how much an arrival may have been noted too late, since the process was busy.
+    letter. Nothing was sent to it before `began_at`, by the clock of the arrivals.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Record(Struct, kw_only=True):
     rejected_attempts: int = 0
     published: list[Published] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
-    late_s: float = 0.0
+    began_at: float = 0.0
 
     @property
     def accepted(self) -> set[str]:

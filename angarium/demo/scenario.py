@@ -16,7 +16,7 @@ import msgspec
 
 from angarium import payloads
 from angarium.connecting import installation, open_jetstream
-from angarium.demo.receivers import TENANT, DemoReceiver, Lateness
+from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import Published
 from angarium.local_node import LocalNode
 from angarium.settings import Settings
@@ -62,11 +62,8 @@ class Scenario:
     async def play(self) -> None:
         """From the start of NATS to the last answer. Raises what keeps it from being played at all."""
         async with AsyncExitStack() as stack:
-            lateness = Lateness()
             for receiver in self.receivers:
                 stack.callback(receiver.close)
-            watch = asyncio.create_task(lateness.watch())
-            stack.callback(watch.cancel)
             server = await stack.enter_async_context(EmbeddedServer(self._directory / "nats", port=0))
             self._say(f"nats-server runs on {server.url}")
             self._url = server.url
@@ -77,12 +74,12 @@ class Scenario:
             await node.until_ready()
             self._node_is("running", "a node runs and owns all shards")
             client = await stack.enter_async_context(producer(server.url))
+            for receiver in self.receivers:
+                receiver.record.began_at = time.monotonic()
             await self._act(client, node)
             await self._all_settled(node)
             await node.stop()
             self._node_is("stopped", "the node has stopped in order")
-            for receiver in self.receivers:
-                receiver.record.late_s = lateness.worst_s
 
     def _say(self, what: str) -> None:
         self._tell(self.elapsed_s, what)

@@ -1,8 +1,8 @@
 """The verdict: each promise, judged from nothing but the receivers' records.
 
 Pure, and strict in one direction: what a record cannot show counts as broken. The one allowance is for time.
-A receiver sees when a request came, not when its attempt took its token, so a window of the records may be
-too short by what the way there and the process that took them added (`TRANSIT_S` and `Record.late_s`).
+A receiver sees when a request came, not when its attempt took its token: on a busy machine some come late,
+and close together then (`busiest_window`).
 """
 
 from collections import defaultdict
@@ -14,8 +14,8 @@ from msgspec import Struct
 from actors.bucket import Limit
 from angarium.demo.records import Arrival, Record
 
-TRANSIT_S = 0.05
-"""From the taking of a token to the arrival: a connection may have to be made, a process be scheduled."""
+CLOCKS_S = 0.001
+"""By what the node's clock and ours may differ in what they take for a second."""
 _ROUNDING = 1e-6
 
 K = TypeVar("K")
@@ -202,28 +202,30 @@ def _too_many(record: Record) -> Iterator[str]:
     limit = record.limit
     if limit is None:
         return
-    count, window_s = busiest_window(record.arrivals, limit)
-    timed_to_s = TRANSIT_S + record.late_s
-    if count > limit.burst + limit.per_second * (window_s + timed_to_s) + _ROUNDING:
-        bound = limit.burst + limit.per_second * window_s
-        timed = f"timed to {1000 * timed_to_s:.0f} ms"
-        yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed ({timed})"
+    count, window_s = busiest_window(record, limit)
+    bound = limit.burst + limit.per_second * window_s
+    if count > bound + limit.per_second * CLOCKS_S:
+        yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed"
 
 
-def busiest_window(arrivals: Sequence[Arrival], limit: Limit) -> tuple[int, float]:
+def busiest_window(record: Record, limit: Limit) -> tuple[int, float]:
     """The window that comes closest to the limit, or exceeds it most: its attempts, and its seconds.
 
-    Of windows that end with attempt j the worst begins with the i for which `rate·at(i) − i` is highest.
+    In strict order a token is taken after the attempt before has come, and before this one does. So the
+    tokens of attempts i to j were taken between the arrivals of i - 1 and of j, however late any of them was.
+    Of windows that end with j the worst begins with the i for which `rate·at(i - 1) - i` is highest.
     """
     worst, found = float("-inf"), (0, 0.0)
-    start, best_start = 0, float("-inf")
-    for end, arrival in enumerate(arrivals):
-        spared = limit.per_second * arrival.at - end
+    first, first_at, best_start = 0, 0.0, float("-inf")
+    before_at = record.began_at
+    for number, arrival in enumerate(record.arrivals):
+        spared = limit.per_second * before_at - number
         if spared > best_start:
-            start, best_start = end, spared
-        excess = best_start - spared
+            first, first_at, best_start = number, before_at, spared
+        excess = best_start - (limit.per_second * arrival.at - number)
         if excess > worst:
-            worst, found = excess, (end - start + 1, arrival.at - arrivals[start].at)
+            worst, found = excess, (number - first + 1, arrival.at - first_at)
+        before_at = arrival.at
     return found
 
 
@@ -231,7 +233,7 @@ def _rates(records: Sequence[Record]) -> str:
     shown = []
     for record in records:
         if record.limit is not None:
-            count, window_s = busiest_window(record.arrivals, record.limit)
+            count, window_s = busiest_window(record, record.limit)
             bound = record.limit.burst + record.limit.per_second * window_s
             shown.append(f"{count} attempts in {window_s:.2f} s, {bound:.1f} allowed")
     return "; ".join(shown)
