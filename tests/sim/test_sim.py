@@ -19,7 +19,7 @@ from tests.sim.run import Run
 from tests.sim.world import RunFailed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 40
+SEEDS = 20
 AT_ONCE = 10
 QUICKLY_FOUND = {
     "ack-before-confirmed": 5, "left-before-parked": 20, "live-snapshots": 20, "checkpoint-ahead": 20,
