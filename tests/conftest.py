@@ -1,7 +1,7 @@
 """What holds for all tests: none tells a secret, and hypothesis judges values, never times.
 
 Hypothesis draws the same values each time, so that a run fails for what was changed and for nothing else.
-With `HYPOTHESIS_PROFILE=search` it draws others.
+With `HYPOTHESIS_PROFILE=search` it draws others, and many more of them.
 
 Coverage is that of the tests which look closely. Simulated worlds, and tests beside processes that it does
 not see, pass through everything and would take twice as long for it.
@@ -17,8 +17,8 @@ from hypothesis import settings
 
 from tests.secrecy import told
 
-settings.register_profile("repeat", deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("repeat", deadline=None, print_blob=True, derandomize=True, max_examples=50)
+settings.register_profile("search", deadline=None, print_blob=True, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 UNTRACED = tuple(Path(__file__).parent / each for each in ("e2e", "sim"))

@@ -7,8 +7,8 @@ from tests.e2e.load import Load
 from tests.e2e.nodes import needs_proc
 
 RECEIVER = "t.paused"
-EVENTS = 10_000
-BODY = b'"' + b"x" * 8190 + b'"'
+EVENTS = 5_000
+BODY = b'"' + b"x" * 16382 + b'"'
 """Larger, all together, than what the node may grow by."""
 GROWTH_MAX_MB = 60
 
