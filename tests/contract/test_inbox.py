@@ -16,6 +16,7 @@ from streams.topology import Names, shard_consumer
 from tests.contract.conftest import Server
 from tests.contract.installation import install, publish, shard
 from tests.contract.waiting import until, until_true
+from tests.ports import free_port
 
 RECEIVER = "acme.billing"
 SHARD = shard(RECEIVER)
@@ -340,7 +341,7 @@ async def test_an_inbox_that_stops_is_not_broken(owner: Owner) -> None:
 
 
 async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
-    async with EmbeddedServer(tmp_path, port=0, sync_interval="always") as server:
+    async with EmbeddedServer(tmp_path, port=free_port(), sync_interval="always") as server:
         wire = await connect(ConnectOptions(servers=(server.url,)))
         js = JetStream(wire)
         await js.start()

@@ -48,6 +48,7 @@ from tests.contract.routers import (
     subscribe,
 )
 from tests.contract.waiting import until
+from tests.ports import free_port
 
 A, B, C = "acme.a", "acme.b", "acme.c"
 STORE_FULL = 10077
@@ -427,7 +428,7 @@ async def test_without_the_bucket_nothing_is_matched(
 
 
 async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
-    async with EmbeddedServer(tmp_path, port=0, sync_interval="always") as server:
+    async with EmbeddedServer(tmp_path, port=free_port(), sync_interval="always") as server:
         wire = await connect(ConnectOptions(servers=(server.url,)))
         js = FaultyJetStream(wire)
         await js.start()

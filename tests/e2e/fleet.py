@@ -24,6 +24,7 @@ from tests.e2e.nodes import SHORT_TTL_S, Node, owner_of_port
 from tests.e2e.ownership import Flush
 from tests.e2e.records import Arrival
 from tests.e2e.sink import Sink
+from tests.ports import free_port
 from tests.secrecy import CREDENTIAL, SECRET, told
 
 SHARDS = 16
@@ -166,7 +167,7 @@ async def open_fleet(
     """An installation without a node so far; `sync_interval` is the server's (`EmbeddedServer`)."""
     async with AsyncExitStack() as stack:
         sink = await stack.enter_async_context(Sink())
-        server = EmbeddedServer(directory / "nats", port=0, sync_interval=sync_interval)
+        server = EmbeddedServer(directory / "nats", port=free_port(), sync_interval=sync_interval)
         await stack.enter_async_context(server)
         wire = await connect(ConnectOptions(servers=(server.url,), name="test"))
         stack.push_async_callback(wire.close)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from tests.e2e.commands import PATIENCE_S, ROOT
 from tests.e2e.nats_cli import NATS
 from tests.e2e.pages import Typed
-from tests.e2e.ports import free_ports
+from tests.ports import free_ports
 
 NATS_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "9000", "9001", "9002"
 LOOK_S = 0.05

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.e2e.commands import PATIENCE_S, Terminal, line_with
-from tests.e2e.ports import free_port
+from tests.ports import free_port
 
 Output = list[str]
 

@@ -19,13 +19,14 @@ from streams.jetstream import JetStream
 from streams.pull import Puller
 from streams.topology import GROUP, Names, shard_consumer
 from tests.contract.waiting import Seen, until, until_true
+from tests.ports import free_port
 
 NEVER_S = 3600.0
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(tmp_path / "nats", port=0, sync_interval="always") as server:
+    async with EmbeddedServer(tmp_path / "nats", port=free_port(), sync_interval="always") as server:
         yield server
 
 
@@ -190,13 +191,6 @@ async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
     await server.stop()
     await until(lambda: not wire.connected)
     await wire.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class TestNoConnection:

@@ -1,10 +1,8 @@
 """Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
 
-import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,17 +12,10 @@ from angarium import __version__, cli, house
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings of this machine, no server, and logs as they were."""
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of this machine, and no server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANGARIUM_NATS", "nats://127.0.0.1:1")
-    root, raises = logging.getLogger(), logging.raiseExceptions
-    handlers = root.handlers[:]
-    levels = {name: logging.getLogger(name).level for name in ("", "actors", "streams", "angarium")}
-    yield
-    root.handlers[:], logging.raiseExceptions = handlers, raises
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @pytest.mark.parametrize(
