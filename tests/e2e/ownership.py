@@ -1,8 +1,8 @@
 """Who owned which shard when, by the journal, and who acted without owning: pure checks.
 
-Zero tolerance in time is right here. An owner that was followed by force stopped a second before its
-follower claimed (the lease ends half a second before the TTL, the claim waits half a second longer), and one
-that handed over had no attempt in flight any more.
+No time is allowed for but what the receivers' own process was late by when it noted them. An owner that was
+followed by force stopped a second before its follower claimed (the lease ends half a second before the TTL,
+the claim waits half a second longer), and one that handed over had no attempt in flight any more.
 """
 
 from bisect import bisect_right
@@ -42,19 +42,27 @@ def zombies_wrote(flushes: Iterable[Flush]) -> Iterator[str]:
         last[each.shard] = each
 
 
-def zombies_posted(arrivals: Mapping[int, Iterable[Arrival]], flushes: Iterable[Flush]) -> Iterator[str]:
-    """Attempts that did not come from the owner of their shard at that moment; `arrivals` are by shard."""
+def zombies_posted(
+    arrivals: Mapping[int, Iterable[Arrival]], flushes: Iterable[Flush], late_s: float = 0.0
+) -> Iterator[str]:
+    """Attempts that did not come from the owner of their shard at that moment; `arrivals` are by shard.
+
+    They were noted up to `late_s` after they had come.
+    """
     claims: defaultdict[int, list[Flush]] = defaultdict(list)
     for flush in flushes:
         if flush.flush == 0:
             claims[flush.shard].append(flush)
     for shard, seen in arrivals.items():
         for each in seen:
-            owner = _owner(claims[shard], each.at)
-            if each.by != owner:
-                yield f"shard {shard}: {each.event_id} came from {each.by}, when it was owned by {owner}"
+            owners = _owners(claims[shard], each.at - late_s, each.at)
+            if each.by not in owners:
+                who = " or ".join(owners)
+                yield f"shard {shard}: {each.event_id} came from {each.by}, when it was owned by {who}"
 
 
-def _owner(claims: Sequence[Flush], at: float) -> str:
-    place = bisect_right([claim.at for claim in claims], at)
-    return claims[place - 1].node if place else "nobody"
+def _owners(claims: Sequence[Flush], since: float, until: float) -> list[str]:
+    """Whoever owned the shard at some time between the two instants."""
+    claimed_at = [claim.at for claim in claims]
+    first, end = bisect_right(claimed_at, since), bisect_right(claimed_at, until)
+    return [claim.node for claim in claims[max(0, first - 1) : end]] or ["nobody"]

@@ -42,7 +42,7 @@ async def test_shards_move_with_their_work_as_nodes_come_and_go(
     load.check()
     flushes = await fleet.flushes()
     assert not list(zombies_wrote(flushes))
-    assert not list(zombies_posted(fleet.arrivals(), flushes))
+    assert not list(zombies_posted(fleet.arrivals(), flushes, fleet.sink.late_s))
 
 
 @needs_proc

@@ -45,6 +45,11 @@ def test_attempts_of_owners_are_right() -> None:
     assert list(zombies_posted({3: seen}, RIGHT)) == []
 
 
+def test_an_attempt_that_was_noted_late_is_judged_by_when_it_may_have_come() -> None:
+    assert list(zombies_posted({3: [arrival("a", 2.5)]}, RIGHT, late_s=0.6)) == []
+    assert list(zombies_posted({3: [arrival("a", 2.5)]}, RIGHT, late_s=0.4))
+
+
 @pytest.mark.parametrize(
     ("shard", "by", "at"),
     [(3, "a", 2.5), (3, "b", 1.9), (3, "b", 4.5), (3, "", 1.0), (3, "a", -1.0), (4, "a", 1.0)],

@@ -43,7 +43,7 @@ async def test_a_node_that_slept_beyond_its_lease_does_no_harm(
     load.check(slept_at)
     flushes = await fleet.flushes()
     assert not list(zombies_wrote(flushes))
-    assert not list(zombies_posted(fleet.arrivals(), flushes))
+    assert not list(zombies_posted(fleet.arrivals(), flushes, fleet.sink.late_s))
 
 
 async def owns(fleet: Fleet, node: str) -> bool:
