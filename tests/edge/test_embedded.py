@@ -22,6 +22,7 @@ import pytest
 from streams import embedded, nats_binary, watchdog
 from streams.embedded import EmbeddedServer
 from streams.errors import ServerError
+from tests.ports import free_port
 
 PARENT = """
 import asyncio, sys, uvloop
@@ -108,7 +109,7 @@ async def parent(directory: Path, loop: str = "asyncio") -> AsyncIterator[asynci
 @pytest.fixture
 def taken() -> Iterator[socket.socket]:
     """A port of loopback on which somebody else listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
         yield listener
 
 
@@ -150,7 +151,7 @@ async def test_started_again_it_has_its_port_and_its_data(
     tmp_path: Path, end: Callable[[EmbeddedServer], Awaitable[None]]
 ) -> None:
     directory = tmp_path / "a directory named $oddly"
-    async with EmbeddedServer(directory, port=0, sync_interval="always") as server:
+    async with EmbeddedServer(directory, port=free_port(), sync_interval="always") as server:
         url = server.url
         client = await nats.connect(url)
         await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
@@ -195,7 +196,7 @@ async def test_a_port_that_was_asked_for_is_had_or_refused(tmp_path: Path, taken
 
 
 async def test_started_again_it_waits_for_its_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with EmbeddedServer(tmp_path, port=0) as server:
+    async with EmbeddedServer(tmp_path, port=free_port()) as server:
         url = server.url
         await server.stop()
         looked = asyncio.Event()
@@ -239,7 +240,7 @@ async def test_a_server_that_gives_up_is_quoted(tmp_path: Path) -> None:
 
 
 async def test_wait_tells_of_an_end_that_nobody_ordered(tmp_path: Path) -> None:
-    async with EmbeddedServer(tmp_path, port=0) as server:
+    async with EmbeddedServer(tmp_path, port=free_port()) as server:
         os.kill(server_pid(tmp_path), signal.SIGKILL)
         await server.wait()
         await server.kill()
