@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import click
 
 from angarium import __version__, house
+from angarium.console.looping import INTERRUPTED as INTERRUPTED
 
 FAILED = 1
 WRONG_USAGE = 2
-INTERRUPTED = 130
 
 log = logging.getLogger(__name__)
 

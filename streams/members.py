@@ -200,7 +200,7 @@ class Members:
             self._trouble = ""
             return lease.acknowledged(sent_at)
         why = answer.text if isinstance(answer, Refused) else answer.why
-        if why != self._trouble:
+        if why != self._trouble and self._js.wire.connected:  # The connection tells that there is none.
             self._trouble = why
             log.warning("heartbeat.unstored", extra={"node": self.node, "why": why})
         return False

@@ -1,29 +1,29 @@
 """The event loop of a command; asyncio is imported only once there is something to run."""
 
+import os
 import signal
 import sys
 from collections.abc import Coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+INTERRUPTED = 130
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run what is over soon.
 
-    Ctrl-C ends it at once, also while it reads its standard input: asyncio's own handler would wait for that.
+    Ctrl-C ends the process at once, also while it reads its standard input: asyncio's own handler would wait
+    for that, and an exception amid the loop would leave tasks that complain. What was printed is flushed, and
+    nothing else is left to be put in order.
     """
     import asyncio
 
-    before = signal.signal(signal.SIGINT, _interrupt)
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         return asyncio.run(work)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def heed_sigterm() -> None:

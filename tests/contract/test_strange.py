@@ -19,6 +19,15 @@ RECEIVER = "acme.billing"
 SHARD = shard(RECEIVER)
 
 
+class JumpingTime(SystemTime):
+    """Its wall clock is off by so much."""
+
+    off_s = 0.0
+
+    def wall(self) -> float:
+        return super().wall() + self.off_s
+
+
 class Sends:
     """Every attempt succeeds at once."""
 
@@ -88,6 +97,29 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2])
         await until(lambda: caplog.messages.count("snapshot.delayed") > SHARDS)
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
+    wire: Wire, js: JetStream, names: Names, sender: Sends, jump_s: float
+) -> None:
+    """Neither under the owner nor, as its successor's, after it; with tokens to spare nothing has to wait."""
+    time = JumpingTime()
+    rate = b'{"url": "https://a.example", "rate": {"limit": 100, "per": "second"}}'
+    await js.publish(names.receiver(RECEIVER), rate)
+    async with member(wire, settings(names), time, sender) as node:
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1])
+        time.off_s = jump_s
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1, 2])
+        assert node.around.members.lease.valid()
+    async with member(wire, settings(names), time, sender):
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1, 2, 3])
+        time.off_s = 0.0
+        await publish(js, names, RECEIVER)
+        await until(lambda: sender.sequences == [1, 2, 3, 4])
 
 
 async def test_streams_are_known_that_are_others_than_the_shards_know(js: JetStream, names: Names) -> None:

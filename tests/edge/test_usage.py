@@ -1,6 +1,7 @@
 """Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +164,22 @@ def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("arguments", [["setup"], ["node"], ["dev"], ["dead", "redrive", "--all"]])
+def test_ctrl_c_while_nats_does_not_answer_is_quiet(arguments: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "angarium", *arguments, "--nats", f"127.0.0.1:{mute.getsockname()[1]}"],
+            env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        connection, _ = mute.accept()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        connection.close()
+    assert (process.returncode, out, err.strip()) == (cli.INTERRUPTED, b"", b"")
 
 
 def test_packages_of_others_are_refused_before_they_are_imported(
