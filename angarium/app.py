@@ -17,6 +17,7 @@ from angarium.connecting import connect_options
 from angarium.delivery.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.pool import Limits
+from angarium.delivery.resolver import DnsResolver
 from angarium.delivery.sender import HttpSender
 from angarium.descriptors import connections_max
 from angarium.desk import ReceiverDesk
@@ -90,13 +91,15 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
     """A member of the fleet over a connection and a transport of its own."""
     wire = await connect(connect_options(settings))
     networks = [ip_network(each) for each in settings.allow_networks]
-    guard = Guard(allow_http=settings.allow_http, allow_networks=networks)
+    resolver = DnsResolver()
+    guard = Guard(allow_http=settings.allow_http, allow_networks=networks, resolver=resolver)
     transport = Http1Transport(guard, limits=Limits(connections_max=connections_max()))
     try:
         async with member(wire, settings, SystemTime(), HttpSender(transport), Saturation()) as node:
             yield node
     finally:
         await transport.close()
+        resolver.close()
         await wire.close()
 
 

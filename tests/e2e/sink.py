@@ -61,9 +61,9 @@ class Sink:
     """`async with Sink() as sink: sink.url("acme.billing")`.
 
     `arrivals`, `latest` (the last request, whole) and `unanswered` (how many) are by receiver, `total` counts
-    all requests. `manners` are for those receivers that do not simply answer 200. `whose` tells the node at
-    a port of the other side; it is asked once a connection. `late_s` is the longest that our event loop kept
-    a timer waiting: so late an arrival may have been noted.
+    all requests, and `onlooker` is shown each of them. `manners` are for those receivers that do not simply
+    answer 200. `whose` tells the node at a port of the other side; it is asked once a connection. `late_s` is
+    the longest that our event loop kept a timer waiting: so late an arrival may have been noted.
     """
 
     def __init__(self) -> None:
@@ -71,6 +71,7 @@ class Sink:
         self.latest: dict[str, Request] = {}
         self.unanswered: Counter[str] = Counter()
         self.total = 0
+        self.onlooker: Callable[[str, Request], None] = lambda receiver, request: None
         self.manners: dict[str, Manner] = {}
         self.whose: Callable[[int], str] = lambda _: ""
         self.connections: set[asyncio.Transport] = set()
@@ -109,6 +110,7 @@ class Sink:
         answer = Reply() if manner is None else manner(len(arrivals) + 1)
         self.total += 1
         self.latest[receiver] = request
+        self.onlooker(receiver, request)
         arrivals.append(Arrival(
             at=time.monotonic(),
             sequence=int(headers.get("angarium-sequence", 0)),

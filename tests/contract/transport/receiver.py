@@ -121,8 +121,9 @@ class Receiver:
         self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
     ) -> None:
         """Listen; on every address of the machine where `host` is empty."""
-        family = socket.AF_INET if host else socket.AF_INET6
-        listening = socket.create_server((host, port), family=family, dualstack_ipv6=not host)
+        both = not host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         self._server = await asyncio.start_server(self._serve, sock=listening, ssl=tls, limit=1 << 20)
         self.port = listening.getsockname()[1]
 
