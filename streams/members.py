@@ -31,6 +31,7 @@ VERSION = 1
 RENEWALS = 3
 """In one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
+LOOK_MIN_S = 0.01
 FORGOTTEN_S = 3600.0
 """A dead node whose key is gone is forgotten after so long."""
 
@@ -214,13 +215,23 @@ class Members:
     async def _keep_looking(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._ttl_s / RENEWALS):
+                async with asyncio.timeout(self._until_next_look_s()):
                     await self._hint.wait()
             self._hint.clear()
             try:
                 await self._look()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
                 log.debug("members.unseen", extra={"why": str(error)})
+
+    def _until_next_look_s(self) -> float:
+        """A third of the TTL; less where somebody counts as dead before that, if he shows no life."""
+        now = self._time.boottime()
+        due_in = [
+            max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + MARGIN_S - now
+            for node, seen in self._seen.items()
+            if not self.stale(node)
+        ]
+        return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS, *due_in]))
 
     async def _look(self) -> None:
         """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""

@@ -11,6 +11,7 @@ import pytest
 
 from streams.answers import StoredMessage
 from streams.claim import Owner
+from streams.clock import SystemTime
 from streams.errors import Unavailable
 from streams.jetstream import JetStream
 from streams.lease import MARGIN_S
@@ -127,6 +128,17 @@ class TestShowing:
         assert changes == [("a", "b"), ("a",)]
         assert a.wanted(64) == list(range(64))
 
+    async def test_whoever_dies_is_missed_as_soon_as_he_may_be(
+        self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And not at the next of the regular looks, which are a minute apart here."""
+        monkeypatch.setattr("streams.members.RENEWALS", 1.0 / 60)
+        await show(js, names, "b")
+        a = Members(js, names, "a", SystemTime(), ttl_s=1.0, version="1.2.3")
+        await a.start()
+        assert a.live == ("a", "b")
+        await until(lambda: a.live == ("a",))
+        await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])
     async def test_what_no_node_wrote_stops_nobody(
