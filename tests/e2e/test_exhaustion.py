@@ -145,5 +145,5 @@ async def overloaded(fleet: Fleet, receiver: str) -> bool:
 
 
 def is_healthy(node: Node) -> bool:
-    with urlopen(f"{node.monitor}/healthz", timeout=10) as answer:
+    with urlopen(f"{node.monitor}/healthz", timeout=60) as answer:
         return bool(answer.status == 200)

@@ -30,6 +30,10 @@ async def test_what_a_receiver_repeats_of_its_credentials_is_told_to_nobody(flee
     assert shown["headers"]["x-got"] == "Bearer [redacted]"
     assert shown["body"] == "what is Bearer [redacted]?"
 
+    async def buried() -> bool:
+        return await fleet.js.last_message(names.dead_letters, names.dead(RECEIVER)) is not None
+
+    await fleet.until_true(buried, "the event is a dead letter")
     await node.stop()
     streams = (names.deliveries, names.journal, names.actors, names.nodes, names.dead_letters)
     for stream in streams:

@@ -25,6 +25,7 @@ from angarium.delivery.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, Failure
 from tests.contract.transport.conftest import PATIENCE_S
 from tests.contract.transport.receiver import OK, Peer, Receiver
 from tests.contract.waiting import until
+from tests.ports import free_port
 
 SLOW_S = 0.5
 NOW = 1_700_000_000.0
@@ -279,7 +280,7 @@ async def test_a_reset_on_a_new_connection(
 async def test_a_reset_before_the_connection_is_accepted(edge: Edge) -> None:
     """A listener that is closed resets what it never accepted; then nobody listens at all."""
     port = edge.receiver.port
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
         edge.receiver.port = listener.getsockname()[1]
         attempt = asyncio.create_task(edge.verdict())
         await until(lambda: bool(select.select([listener], [], [], 0)[0]))
