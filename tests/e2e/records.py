@@ -59,6 +59,11 @@ class Record(Struct, kw_only=True):
             return False  # This is asked again and again.
         return set(self.published) <= {each.event_id for each in self.arrivals if each.accepted}
 
+    @property
+    def reached(self) -> int:
+        """The number that came last: how far the receiver is, near enough."""
+        return self.arrivals[-1].sequence if self.arrivals else 0
+
 
 def breaches(records: Iterable[Record]) -> list[str]:
     """Whatever breaks a rule that holds always, over every crash."""
