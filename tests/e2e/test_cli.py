@@ -1,6 +1,7 @@
 """The commands, each in a process of its own against a real nats-server, up to where a node is needed."""
 
 import base64
+import re
 import signal
 from collections.abc import AsyncIterator
 
@@ -312,7 +313,7 @@ async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: 
         await js.publish(key, b"", {"KV-Operation": "DEL"})
     assert "$KV.angarium_actors.1._owner was not written by Angarium" in done.stdout
     assert "$KV.angarium_nodes.odd was not written by Angarium" in done.stdout
-    assert "silent has shown no sign of life for 0 s: look at its log" in done.stdout
+    assert re.search(r"silent has shown no sign of life for \d+ s: look at its log", done.stdout)
     assert "ANGARIUM_EVENTS was made anew, or restored: bring the right one back" in done.stdout
     assert "receivers" in done.stdout.splitlines()[-1]
 
