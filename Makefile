@@ -12,7 +12,7 @@ demo: .venv/ready
 	.venv/bin/angarium demo
 
 test: lint
-	.venv/bin/pytest -m 'not soak' -n 4 --dist loadfile --cov --cov-report=term:skip-covered
+	.venv/bin/pytest -m 'not soak' -n 6 --dist loadfile --cov --cov-report=term:skip-covered
 
 lint: .venv/ready
 	.venv/bin/ruff check

@@ -41,6 +41,10 @@ class Speed(Struct, frozen=True):
     rate: float
     cpu_us: float
 
+    def mean(self, other: "Speed") -> "Speed":
+        """Of two runs."""
+        return Speed((self.rate + other.rate) / 2, (self.cpu_us + other.cpu_us) / 2)
+
 
 Post = Callable[[], Awaitable[bool]]
 

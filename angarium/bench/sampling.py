@@ -11,8 +11,9 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import msgspec
 
@@ -89,13 +90,18 @@ def part_of(stack: list[str]) -> str:
 
 
 def _names(frame: FrameType | None) -> Iterator[str]:
-    """`streams/pull.py:_on_answer` for each frame, the innermost first."""
+    """The name of each frame, the innermost first."""
     while frame is not None:
-        code = frame.f_code
-        path = Path(code.co_filename)
-        where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
-        yield f"{where.as_posix()}:{code.co_name}"
+        yield _name(frame.f_code)
         frame = frame.f_back
+
+
+@cache
+def _name(code: CodeType) -> str:
+    """`streams/pull.py:_on_answer`. Kept, since to take a path apart takes longer than the rest of a sample."""
+    path = Path(code.co_filename)
+    where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
+    return f"{where.as_posix()}:{code.co_name}"
 
 
 def _table(title: str, counts: Counter[str], of: int) -> str:

@@ -43,6 +43,7 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms
 
 
+@pytest.mark.soak
 def test_events_are_measured_by_way_of_the_router_too() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "deliver", "--fan", "5", "--json"]
     small = ["--deliveries", "1000", "--receivers", "20", "--seconds", "0.5"]
