@@ -98,7 +98,7 @@ def _names(frame: FrameType | None) -> Iterator[str]:
 
 @cache
 def _name(code: CodeType) -> str:
-    """`streams/pull.py:_on_answer`. Kept, since to take a path apart takes longer than the rest of a sample."""
+    """`streams/pull.py:_on_answer`. Kept, since to take a path apart takes longer than all the rest."""
     path = Path(code.co_filename)
     where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
     return f"{where.as_posix()}:{code.co_name}"
