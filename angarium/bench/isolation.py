@@ -34,7 +34,7 @@ NEVER_S = 3600
 PUBLISHING_MAX = 1000
 TICK_S = 0.002
 LOOK_S = 0.05
-STALLED_S = 30.0
+STALLED_S = 120.0  # A flood of 200,000 events on their partition is before them.
 
 
 class Plan(Struct, frozen=True, kw_only=True):
