@@ -275,13 +275,13 @@ def _receiver(number: int) -> str:
 
 async def _together(work: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -> None:
     """Do the same for each number, for many at a time."""
-    room = asyncio.Semaphore(PUBLISHING_MAX)
+    left = iter(numbers)
 
-    async def one(number: int) -> None:
-        async with room:
+    async def some() -> None:
+        for number in left:
             await work(number)
 
-    await asyncio.gather(*(one(number) for number in numbers))
+    await asyncio.gather(*(some() for _ in range(PUBLISHING_MAX)))
 
 
 async def _actor_bytes(count: int) -> float:
