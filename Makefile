@@ -16,6 +16,7 @@ test: lint
 
 lint: .venv/ready
 	.venv/bin/ruff check
+	.venv/bin/ruff format --check --quiet
 	.venv/bin/mypy
 
 sim: .venv/ready

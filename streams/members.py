@@ -213,15 +213,18 @@ class Members:
     # ---- looking at the others
 
     async def _keep_looking(self) -> None:
+        wait_s = self._until_next_look_s()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._until_next_look_s()):
+                async with asyncio.timeout(wait_s):
                     await self._hint.wait()
             self._hint.clear()
             try:
                 await self._look()
+                wait_s = self._until_next_look_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
                 log.debug("members.unseen", extra={"why": str(error)})
+                wait_s = self._ttl_s / RENEWALS
 
     def _until_next_look_s(self) -> float:
         """A third of the TTL; less where somebody counts as dead before that, if he shows no life."""
@@ -229,7 +232,7 @@ class Members:
         due_in = [
             max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + MARGIN_S - now
             for node, seen in self._seen.items()
-            if not self.stale(node)
+            if node != self.node and not self.stale(node)
         ]
         return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS, *due_in]))
 

@@ -31,6 +31,7 @@ BATCH = 256
 PATIENCE_S = 5.0
 DELETED = {"KV-Operation": "DEL"}
 
+
 class Snapshot(Struct, frozen=True, kw_only=True):
     """An actor as of the journal sequence `as_of`, and of every later one that does not speak of it."""
 

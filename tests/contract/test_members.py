@@ -3,6 +3,7 @@
 Time for staleness and leases is turned by hand; the members' own rounds are made short.
 """
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -67,9 +68,11 @@ class Looking(FaultyJetStream):
 
     blind = False
     looks = 0
+    asked_blind = 0
 
     async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
         if self.blind:
+            self.asked_blind += 1
             raise Unavailable("no leader")
         message = await super().next_message(stream, subject, sequence)
         self.looks += message is None
@@ -138,6 +141,28 @@ class TestShowing:
         await a.start()
         assert a.live == ("a", "b")
         await until(lambda: a.live == ("a",))
+        await a.leave()
+
+    async def test_while_nobody_can_be_seen_the_looks_are_as_rare_as_ever(
+        self,
+        js: JetStream,
+        looking: Looking,
+        names: Names,
+        clocks: Clocks,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Though somebody counts as dead by now, if he showed no life; nobody can tell."""
+        monkeypatch.setattr("streams.members.RENEWALS", TTL_S / 60)
+        await show(js, names, "b")
+        a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
+        await a.start()
+        clocks.turn(DEAD_S)
+        looking.blind = True
+        await show(js, names, "c")
+        await until(lambda: looking.asked_blind > 0)
+        await asyncio.sleep(0.3)
+        assert looking.asked_blind <= 2
+        looking.blind = False
         await a.leave()
 
     @pytest.mark.parametrize("value", [b"hello", b'{"v": 9}', b'{"node": "\xff"}', b'{"x":' + b"[" * 5000])

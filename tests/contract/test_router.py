@@ -105,9 +105,7 @@ async def test_a_copy_bears_its_source_and_no_message_id(
     }
 
 
-async def test_what_is_sent_again_bears_no_source(
-    js: JetStream, names: Names, open_owner: OpenOwner
-) -> None:
+async def test_what_is_sent_again_bears_no_source(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
     """Its source lies below the receiver's highest, and it is to arrive all the same."""
     await subscribe(js, names, A)
     await open_owner()
@@ -143,9 +141,7 @@ async def test_what_nobody_wants_is_counted_and_acked(
     assert (owner.tally.events, owner.tally.copies, owner.tally.unmatched) == (3, 0, 3)
 
 
-async def test_it_routes_its_own_partition_only(
-    js: JetStream, names: Names, open_owner: OpenOwner
-) -> None:
+async def test_it_routes_its_own_partition_only(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
     other = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) != PARTITION)
     same = next(f"t{n}" for n in range(100) if partition_of(f"t{n}", SHARDS) == PARTITION)
     for receiver in (f"{other}.x", f"{same}.x"):
@@ -284,6 +280,7 @@ async def test_an_event_that_could_not_be_taken_is_routed_before_any_later_one(
 ) -> None:
     reports: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+
     def refuse_twice(position: int, *said: Any) -> Event:
         if position == 3 and len(reports) < 2:
             raise RuntimeError("refused")

@@ -58,9 +58,7 @@ class Fleet:
     async def start(self, name: str = "one", descriptors: int | None = None) -> Node:
         """Start a node, or one that has ended once more; it owns nothing yet."""
         if name not in self.nodes:
-            self.nodes[name] = Node(
-                name, self._directory, self.server.url, SHARDS, self._ttl_s, descriptors
-            )
+            self.nodes[name] = Node(name, self._directory, self.server.url, SHARDS, self._ttl_s, descriptors)
         node = self.nodes[name]
         await node.start()
         return node

@@ -189,6 +189,7 @@ async def test_an_operator_redrives_and_owns_nothing(connect: Connect) -> None:
 
 async def test_an_inspector_hears_the_nodes_and_sees_no_secret(connect: Connect) -> None:
     async with connect("node") as node, connect("inspector") as inspector:
+
         async def answer(request: Msg) -> None:
             await request.respond(b'{"ok":true}')
 

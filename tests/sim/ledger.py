@@ -67,8 +67,9 @@ class Numbering:
                 self._move(position, self.sequence + 1)
                 if not self.sequence and not self._keys:
                     self._size = window
-            case f.Removed(position=position, next_sequence=following) | f.Forgot(
-                position=position, next_sequence=following
+            case (
+                f.Removed(position=position, next_sequence=following)
+                | f.Forgot(position=position, next_sequence=following)
             ):
                 self._move(position, following)
             case f.Missing():

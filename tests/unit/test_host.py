@@ -164,8 +164,6 @@ async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> 
     assert world.sender.numbers == [1, 2, 3]
 
 
-
-
 # ---- the floor, and what is needed
 
 

@@ -32,8 +32,6 @@ def found(positions: list[int], read_to: int, gone: tuple[int, int] | None = Non
         ([8], True, 7, found([], 3, (4, 7))),
     ],
 )
-def test_what_is_new_and_what_is_gone(
-    batch: list[int], complete: bool, known: int, expected: Found
-) -> None:
+def test_what_is_new_and_what_is_gone(batch: list[int], complete: bool, known: int, expected: Found) -> None:
     given = Batch(events=[event(position) for position in batch], complete=complete)
     assert sift(given, reach=9, read_to=3, known=known) == expected

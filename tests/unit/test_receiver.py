@@ -317,9 +317,7 @@ def test_a_limit_where_there_was_none_grants_nothing_at_once() -> None:
 def test_another_burst_cuts_at_once_and_grants_nothing(burst: int, tokens: float) -> None:
     actor = Actor(policy(rate=Rate(limit=10, burst=20)))
     fact = only(actor.adopt(policy(rate=Rate(limit=10, burst=burst)), bucket=Bucket(5.0, NOW, 1)))
-    assert fact == f.RateSet(
-        receiver="acme.billing", limit=Limit(10.0, burst), bucket=Bucket(tokens, NOW, 1)
-    )
+    assert fact == f.RateSet(receiver="acme.billing", limit=Limit(10.0, burst), bucket=Bucket(tokens, NOW, 1))
     assert actor.state.bucket == Bucket(tokens, NOW, 1)
 
 

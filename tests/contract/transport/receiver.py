@@ -117,9 +117,7 @@ class Receiver:
 
         self.plays(script)
 
-    async def start(
-        self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
-    ) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listen; on every address of the machine where `host` is empty."""
         both = not host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
