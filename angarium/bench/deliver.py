@@ -15,14 +15,13 @@ from msgspec import Struct
 
 from angarium.bench import loops
 from angarium.bench.ground import SECRET, Ground, ground
-from angarium.bench.publishing import body, stored
+from angarium.bench.publishing import body, stored, together
 from angarium.bench.sampling import PYTHON, Samples, recorded
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
 from streams.topology import Names, Settings
 
-PUBLISHING_MAX = 1000
 LOOK_S = 0.05
 STALLED_S = 30.0
 TYPE = "bench.delivery"
@@ -190,16 +189,14 @@ class Bench:
 
     async def _publish(self, deliveries: int) -> None:
         """Publish events for so many deliveries, as fast as the server takes them."""
-        room = asyncio.Semaphore(PUBLISHING_MAX)
 
         async def publish(number: int) -> None:
-            async with room:
-                headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": TYPE}
-                stored(await self._js.publish(self._subject(number), body(self._plan.size), headers))
+            headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": TYPE}
+            stored(await self._js.publish(self._subject(number), body(self._plan.size), headers))
 
         first, count = self._published, deliveries // self._plan.fan
         self._published += count
-        await asyncio.gather(*(publish(number) for number in range(first, first + count)))
+        await together(publish, range(first, first + count))
 
     async def _publish_steadily(self, count: int) -> None:
         """Publish so many at the plan's rate."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from angarium.bench.ground import SECRET, Ground, ground
-from angarium.bench.publishing import body, stored
+from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import usage
 from angarium.local_node import LocalNode
@@ -36,7 +36,6 @@ STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
 
 NEIGHBOURS = 10
 NEIGHBOURS_EVERY_S = 0.01
-PUBLISHING_MAX = 1000
 UNDER_WAY_MAX = 1000
 LOOK_S = 0.01
 STALLED_S = 30.0
@@ -161,17 +160,15 @@ class Bench:
         receivers = [f"{tenant}.r{number}" for tenant in (STILL, LIVE) for number in range(plan.receivers)]
         receivers += [f"{WIDE}.r{number}" for number in range(plan.wide)]
         receivers += [f"{tenant}.r0" for tenant in self._neighbours]
-        room = asyncio.Semaphore(PUBLISHING_MAX)
 
         async def put(receiver: str) -> None:
             config = msgspec.json.encode({
                 "url": f"{self._sink.url}{receiver}", "secrets": [SECRET],
                 "paused": receiver.startswith((f"{STILL}.", f"{WIDE}.")),
             })  # fmt: skip
-            async with room:
-                stored(await self._js.publish(self._names.receiver(receiver), config))
+            stored(await self._js.publish(self._names.receiver(receiver), config))
 
-        await asyncio.gather(*(put(receiver) for receiver in receivers))
+        await together(put, receivers)
 
     async def _announce(self, tenant: str) -> int:
         """Publish an event to all of the tenant's receivers; returns its position."""

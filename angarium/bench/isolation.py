@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from angarium.bench.ground import SECRET, Ground, ground
-from angarium.bench.publishing import body, stored
+from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import ASIDE, Report
 from angarium.bench.usage import usage
 from angarium.local_node import LocalNode
@@ -31,7 +31,6 @@ TENANTS = 20
 FLOODED = 100
 SLOW_S = 5
 NEVER_S = 3600
-PUBLISHING_MAX = 1000
 TICK_S = 0.002
 LOOK_S = 0.05
 STALLED_S = 120.0  # A flood of 200,000 events on their partition is before them.
@@ -163,31 +162,28 @@ class Bench:
         )
 
     async def _configure(self) -> None:
-        room = asyncio.Semaphore(PUBLISHING_MAX)
-
-        async def put(receiver: str, url: str, events: list[str]) -> None:
-            config = msgspec.json.encode({"url": url, "secrets": [SECRET], "events": events})
-            async with room:
-                stored(await self._js.publish(self._names.receiver(receiver), config))
-
         healthy = [
-            put(f"{tenant}.{name}", f"{self._sink.url}{tenant}/{name}", [f"bench.{name}"])
-            for tenant, name in self._receivers
+            (f"{tenant}.{name}", f"{self._sink.url}{tenant}/{name}", name) for tenant, name in self._receivers
         ]
         troubled = [
-            put(receiver, urljoin(self._sink.url, url), [f"bench.{receiver.partition('.')[2]}"])
+            (receiver, urljoin(self._sink.url, url), receiver.partition(".")[2])
             for receiver, url in self._trouble.urls.items()
         ]
-        await asyncio.gather(*healthy, *troubled)
+
+        async def put(each: tuple[str, str, str]) -> None:
+            receiver, url, name = each
+            config = msgspec.json.encode({"url": url, "secrets": [SECRET], "events": [f"bench.{name}"]})
+            stored(await self._js.publish(self._names.receiver(receiver), config))
+
+        await together(put, healthy + troubled)
 
     async def _make_trouble(self) -> None:
-        subjects, numbers = self._trouble.subjects, iter(range(self._trouble.count))
+        subjects = self._trouble.subjects
 
-        async def send() -> None:
-            for number in numbers:
-                stored(await self._js.publish(subjects[number % len(subjects)], body(self._plan.size)))
+        async def publish(number: int) -> None:
+            stored(await self._js.publish(subjects[number % len(subjects)], body(self._plan.size)))
 
-        await asyncio.gather(*(send() for _ in range(PUBLISHING_MAX)))
+        await together(publish, range(self._trouble.count))
 
     async def _handed_out(self, node: LocalNode) -> None:
         """Return when the server has handed out everything, and all but nothing of it is unacked."""

@@ -11,19 +11,18 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from angarium.bench.ground import SECRET, Ground, ground
-from angarium.bench.publishing import body, stored
+from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
 from angarium.settings import Settings
 from streams.topology import Names
 
-PUBLISHING_MAX = 1000
 SIZE = 1000
 EVERY_S = 0.002
 LOOK_S = 0.05
@@ -203,21 +202,21 @@ class Bench:
             await node.stop()
         return Drain(report=report, before=before, memory_max_mb=max(seen) if before else None)
 
-    async def _configure(self, numbers: Iterable[int], **policy: object) -> None:
+    async def _configure(self, numbers: Sequence[int], **policy: object) -> None:
         async def put(number: int) -> None:
             text = {"url": f"{self._sink.url}{number}", "secrets": [SECRET], **policy}
             subject = self._names.receiver(_receiver(number))
             stored(await self._js.publish(subject, msgspec.json.encode(text)))
 
-        await _together(put, numbers)
+        await together(put, numbers)
 
-    async def _publish(self, numbers: Iterable[int]) -> None:
+    async def _publish(self, numbers: Sequence[int]) -> None:
         """An event to each, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
             stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(SIZE)))
 
-        await _together(publish, numbers)
+        await together(publish, numbers)
 
     async def _publish_to(self, numbers: range) -> Report:
         """An event to each, at 500 a second, and how they arrived."""
@@ -271,17 +270,6 @@ def _memory_mb(used: Usage | None) -> float:
 
 def _receiver(number: int) -> str:
     return f"bench{number % 100}.r{number}"
-
-
-async def _together(work: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -> None:
-    """Do the same for each number, for many at a time."""
-    left = iter(numbers)
-
-    async def some() -> None:
-        for number in left:
-            await work(number)
-
-    await asyncio.gather(*(some() for _ in range(PUBLISHING_MAX)))
 
 
 async def _actor_bytes(count: int) -> float:
