@@ -146,20 +146,30 @@ def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
     return {
         "status": answer.status,
         "headers": headers,
-        "body": _without(hidden, answer.body.decode("utf-8", "replace")),
+        "body": _without(hidden, _without_last(hidden, answer.body.decode("utf-8", "replace"))),
     }
 
 
 def _credentials(policy: Policy) -> list[str]:
-    """The words that the receiver's own headers consist of: what is repeated need not be the whole value."""
-    words = (word for value in policy.headers.values() for word in value.split())
-    return [word for word in words if len(word) >= CREDENTIAL_MIN]
+    """The words that the receiver's own headers consist of: what is repeated need not be the whole value.
+
+    The longest come first: one that contains another is then hidden as a whole.
+    """
+    words = [word for value in policy.headers.values() for word in value.split()]
+    return sorted((word for word in words if len(word) >= CREDENTIAL_MIN), key=len, reverse=True)
 
 
 def _without(hidden: list[str], text: str) -> str:
     for value in hidden:
         text = text.replace(value, REDACTED)
     return text
+
+
+def _without_last(hidden: list[str], text: str) -> str:
+    """A body may be cut amid a credential: then its end is the beginning of one."""
+    beginnings = (value[:length] for value in hidden for length in range(CREDENTIAL_MIN, len(value) + 1))
+    longest = max((each for each in beginnings if text.endswith(each)), key=len, default="")
+    return text.removesuffix(longest) + REDACTED if longest else text
 
 
 def _instant(at: float | None) -> str | None:

@@ -131,6 +131,33 @@ def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("ends", "shown_end"),
+    [
+        ("Bearer hush-hush-", "Bearer [redacted]"),
+        ("Bearer hush-hus", "Bearer [redacted]"),
+        ("Bearer hush-hu", "Bearer hush-hu"),
+        ("Bearer hush-hush-hush", "Bearer [redacted]"),
+        ("hush-hush.", "hush-hush."),
+    ],
+)
+def test_what_the_cut_leaves_of_a_repeated_credential_is_hidden(ends: str, shown_end: str) -> None:
+    """A beginning too short to tell from other text stays, and so does one that the body goes on after."""
+    policy = Policy(url="https://a.example", headers={"authorization": "Bearer hush-hush-hush"})
+    whole = Answered(status=401, latency_ms=1, body=b"." * (4096 - len(ends)) + ends.encode() + b"-hush")
+    response = shown(State(receiver="a.b"), policy, last_answer=whole.excerpt())["last_response"]
+    assert isinstance(response, dict)
+    assert response["body"].lstrip(".") == shown_end
+
+
+def test_of_credentials_that_contain_each_other_nothing_is_left() -> None:
+    policy = Policy(url="https://a.example", headers={"x-a": "hush-hush", "x-b": "hush-hush-more"})
+    answer = Answered(status=401, latency_ms=1, body=b"hush-hush-more, hush-hush, hush-hush-mo")
+    response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
+    assert isinstance(response, dict)
+    assert response["body"] == "[redacted], [redacted], [redacted]"
+
+
 @in_virtual_time
 async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
     world = strict()
