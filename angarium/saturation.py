@@ -1,27 +1,40 @@
-"""Whether the event loop has time to spare: the CPU that its thread takes, beside the time that passes.
+"""Whether the event loop has time to spare: how long its thread runs or waits for a core, beside what passes.
 
-How late timers are does not tell: a loop that never sleeps may come to each of them within half a
-millisecond.
+What it ran alone does not tell: where others take half of the cores, a loop that never sleeps gets the
+other half. Nor does it tell how late timers are: such a loop may come to each within half a millisecond.
 """
 
 import time
+from pathlib import Path
 
 SAMPLE_S = 0.01
 SATURATED = 0.8
+
+_SCHEDULING = Path("/proc/thread-self/schedstat")
 
 
 class Saturation:
     """Of the thread that asks; to be called, it looks at the time since the last look, 10 ms at least."""
 
     def __init__(self) -> None:
-        self._at, self._used = time.monotonic(), time.thread_time()
+        self._at, self._busy_s = time.monotonic(), _busy_s()
         self._saturated = False
 
     def __call__(self) -> bool:
-        """Whether the thread took four fifths of a core, or more."""
+        """Whether the thread had something to do for four fifths of the time, or more."""
         now = time.monotonic()
         if (passed := now - self._at) >= SAMPLE_S:
-            used = time.thread_time()
-            self._saturated = used - self._used >= SATURATED * passed
-            self._at, self._used = now, used
+            busy_s = _busy_s()
+            self._saturated = busy_s - self._busy_s >= SATURATED * passed
+            self._at, self._busy_s = now, busy_s
         return self._saturated
+
+
+def _busy_s() -> float:
+    """Seconds that the thread ran, or could have run and had no core (Linux: sched-stats.rst)."""
+    ran_s = time.thread_time()
+    try:
+        _, waited_ns, _ = _SCHEDULING.read_bytes().split()
+    except OSError:  # Not Linux, or one that does not count it.
+        return ran_s
+    return ran_s + int(waited_ns) / 1e9

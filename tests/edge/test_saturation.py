@@ -1,0 +1,47 @@
+"""Whether an event loop has time to spare, also where others compete for its core."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from angarium.saturation import SAMPLE_S, Saturation
+
+
+@pytest.fixture
+def rival() -> Iterator[None]:
+    """Another process that never sleeps, on the one core that this thread may use meanwhile."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system cannot bind a process to a core")
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    process = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=-1)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    yield
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    os.sched_setaffinity(0, cores)
+
+
+def never_sleep(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def test_who_never_sleeps_is_saturated_however_little_it_gets_to_run(rival: None) -> None:
+    saturated, used_s = Saturation(), time.thread_time()
+    never_sleep(0.2)
+    assert time.thread_time() - used_s < 0.2 * 0.8
+    assert saturated()
+
+
+def test_who_sleeps_is_not_saturated() -> None:
+    saturated = Saturation()
+    time.sleep(SAMPLE_S * 20)
+    assert not saturated()
