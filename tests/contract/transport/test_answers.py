@@ -1,11 +1,12 @@
 """What is sent, and what is made of every kind of answer."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
-from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind, Transport
-from tests.contract.transport.conftest import PATIENCE_S, Post, answered, failed, post_to
+from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
+from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 
 SOON_S = 0.5
@@ -68,11 +69,25 @@ async def test_redirects_are_answers_and_cookies_are_forgotten(post: Post, recei
 
 
 async def test_proxies_of_the_environment_are_ignored(
-    transport: Transport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    make_transport: MakeTransport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    answered(await post_to(transport, f"http://127.0.0.1:{receiver.port}/"))
+    answered(await post_to(make_transport(), f"http://127.0.0.1:{receiver.port}/"))
+
+
+async def test_passwords_of_the_home_directory_are_ignored(
+    make_transport: MakeTransport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Clients that trust the environment send what a `.netrc` names for the host."""
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password hidden\ndefault login any password hidden\n")
+    netrc.chmod(0o600)  # As those who read it demand.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(netrc))
+    answered(await post_to(make_transport(), f"http://127.0.0.1:{receiver.port}/"))
+    (received,) = receiver.requests
+    assert received.all(b"authorization") == []
 
 
 @pytest.mark.parametrize(
