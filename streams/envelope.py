@@ -40,7 +40,7 @@ class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A flush whose facts are encoded already: each is when it is added, so that its size is known."""
+    """A flush whose facts are encoded already, each by itself, so that its size is known."""
 
     v: int
     node: str

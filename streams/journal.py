@@ -73,19 +73,11 @@ class Statistics(Struct):
     append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_S))
 
 
-class _Waiting(Struct, frozen=True, gc=False):
-    """A fact that no flush bears yet, encoded once; `since` by the loop's clock."""
-
-    entry: Entry
-    data: bytes
-    since: float
-
-
 class _Flush(Struct, frozen=True, gc=False):
     """A flush on its way: its number, what it bears, and its bytes, which never change."""
 
     number: int
-    parts: list[_Waiting]
+    entries: list[Entry]
     floor: int
     data: bytes
     cut_at: float
@@ -122,7 +114,8 @@ class Journal:
         self._listener = listener
         self._time = time
         self._quiet_max_s = retention_s / SIGNS_OF_LIFE
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Entry] = deque()
+        self._waiting_since = 0.0
         self._pending: _Flush | None = None
         self._number = 0
         self._urgent_index = 0
@@ -146,8 +139,9 @@ class Journal:
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         """Take a fact and the state after it; returns its index. An `urgent` one waits for no others."""
         self.index += 1
-        waiting = _Waiting(Entry(self.index, fact, state), encode_fact(fact), self._loop.time())
-        self._waiting.append(waiting)
+        if not self._waiting:
+            self._waiting_since = self._loop.time()
+        self._waiting.append(Entry(self.index, fact, state))
         if urgent:
             self._urgent_index = self.index
         if urgent or len(self._waiting) in (1, FACTS_ENOUGH):
@@ -201,7 +195,8 @@ class Journal:
         elif before.flush != self._number - (pending is not None):
             return False
         elif pending is not None:
-            self._waiting.extendleft(reversed(pending.parts))
+            self._waiting_since = pending.cut_at
+            self._waiting.extendleft(reversed(pending.entries))
         self._pending, self._number = None, 0
         self._claim, self.sequence = claim, claim.sequence
         self._urgent_index = self.index
@@ -243,21 +238,25 @@ class Journal:
         """When the next flush is to be cut."""
         if not self._waiting:
             return self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
-        oldest = self._waiting[0]
-        urgent = self._urgent_index >= oldest.entry.index
-        after_silence = oldest.since - self._cut_at >= GATHER_S
+        since = self._waiting_since
+        urgent = self._urgent_index >= self._waiting[0].index
+        after_silence = since - self._cut_at >= GATHER_S
         if urgent or after_silence or len(self._waiting) >= FACTS_ENOUGH:
-            return oldest.since
-        return oldest.since + GATHER_S
+            return since
+        return since + GATHER_S
 
     def _cut(self) -> _Flush:
         """The next flush: of the facts that wait, as many as one message takes."""
         room = self._js.wire.max_payload // PAYLOAD_SHARE - ENVELOPE
-        parts: list[_Waiting] = []
-        while self._waiting and (room >= len(self._waiting[0].data) or not parts):
-            parts.append(self._waiting.popleft())
-            room -= len(parts[-1].data) + 1
-        floor = max(self.floor, self._listener.floor(self.confirmed_index + len(parts)))
+        entries, facts = list[Entry](), list[bytes]()
+        while self._waiting:
+            fact = encode_fact(self._waiting[0].fact)
+            if facts and len(fact) > room:
+                break
+            room -= len(fact) + 1
+            facts.append(fact)
+            entries.append(self._waiting.popleft())
+        floor = max(self.floor, self._listener.floor(self.confirmed_index + len(entries)))
         self._number += 1
         self._sign_due = False
         self._cut_at = self._loop.time()
@@ -268,9 +267,9 @@ class Journal:
             floor=floor,
             at=self._time.wall(),
             unclean=self._claim.unclean,
-            facts=[part.data for part in parts],
+            facts=facts,
         )
-        return _Flush(self._number, parts, floor, data, self._cut_at)
+        return _Flush(self._number, entries, floor, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
         """Where the flush lies; None where the shard is not ours any more."""
@@ -298,14 +297,14 @@ class Journal:
     def _confirm(self, flush: _Flush, sequence: int) -> None:
         self._pending = None
         self.sequence, self.floor = sequence, flush.floor
-        self.confirmed_index += len(flush.parts)
+        self.confirmed_index += len(flush.entries)
         self.statistics.flushes += 1
-        self.statistics.facts += len(flush.parts)
+        self.statistics.facts += len(flush.entries)
         self.statistics.bytes += len(flush.data)
         self.statistics.append_s.add(self._loop.time() - flush.cut_at)
         self._moved.set()
         self._moved = asyncio.Event()
-        self._listener.confirmed([part.entry for part in flush.parts], sequence)
+        self._listener.confirmed(flush.entries, sequence)
 
     def _fenced(self, why: str) -> None:
         self._end()
