@@ -17,6 +17,7 @@ from msgspec import Struct
 
 HEAD_MAX = 64 << 10
 BODY_MAX = 16 << 20
+PIECE = 4 << 10
 
 
 class Received(Struct, frozen=True):
@@ -64,19 +65,34 @@ class _Connection(asyncio.Protocol):
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._parser = httptools.HttpRequestParser(self)
+        self._held_back = 0
         self._waiting: deque[tuple[Received, bool]] = deque()
-        self._answering = False
+        self._delayed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance.
 
     def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError:
-            self._end(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._end(HTTPStatus.BAD_REQUEST)
+        problem = self._feed(data)
+        self._answer_waiting()
+        if problem is not None and not self._transport.is_closing():
+            self._transport.write(_encode(Reply(problem, (("connection", "close"),))))
+            self._transport.close()
+
+    def _feed(self, data: bytes) -> HTTPStatus | None:
+        """What is wrong with it, if anything. The parser holds a header back until it is whole."""
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
+            self._held_back += len(piece)
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserCallbackError:  # No callback raises but `_TooLarge`.
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+                return HTTPStatus.BAD_REQUEST
+            if self._held_back > HEAD_MAX:
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return None
 
     # ---- the parser's callbacks
 
@@ -87,16 +103,21 @@ class _Connection(asyncio.Protocol):
         self._head_left, self._body_left = HEAD_MAX, BODY_MAX
 
     def on_url(self, part: bytes) -> None:
+        self._take_head(len(part))
         self._url += part
-        self._head_left -= len(part)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_left -= len(name) + len(value)
-        if self._head_left < 0:
-            raise _TooLarge
+        self._take_head(len(name) + len(value))
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
+    def _take_head(self, size: int) -> None:
+        self._held_back = 0
+        self._head_left -= size
+        if self._head_left < 0:
+            raise _TooLarge
+
     def on_body(self, part: bytes) -> None:
+        self._held_back = 0
         self._body_left -= len(part)
         if self._body_left < 0:
             raise _TooLarge
@@ -106,30 +127,31 @@ class _Connection(asyncio.Protocol):
         method, path = self._parser.get_method().decode("latin-1"), self._url.decode("latin-1")
         received = Received(method, path, self._headers, b"".join(self._body))
         self._waiting.append((received, self._parser.should_keep_alive()))
-        if not self._answering:
-            self._next()
 
     # ---- answers, in the order of the requests
 
-    def _next(self) -> None:
-        self._answering = bool(self._waiting)
-        if self._answering:
+    def _answer_waiting(self) -> None:
+        while self._waiting and not self._delayed and not self._transport.is_closing():
             received, stays = self._waiting.popleft()
             reply = self._answer(received)
             if isinstance(reply, Reset):
                 self._reset()
             elif reply.delay_s:
-                asyncio.get_running_loop().call_later(reply.delay_s, self._send, reply, stays)
+                self._delayed = True
+                asyncio.get_running_loop().call_later(reply.delay_s, self._send_late, reply, stays)
             else:
                 self._send(reply, stays)
+
+    def _send_late(self, reply: Reply, stays: bool) -> None:
+        self._delayed = False
+        self._send(reply, stays)
+        self._answer_waiting()
 
     def _send(self, reply: Reply, stays: bool) -> None:
         if self._transport.is_closing():
             return
         self._transport.write(_encode(reply))
-        if stays:
-            self._next()
-        else:
+        if not stays:
             self._transport.close()
 
     def _reset(self) -> None:
@@ -137,10 +159,6 @@ class _Connection(asyncio.Protocol):
         raw: socket.socket = self._transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
-
-    def _end(self, status: HTTPStatus) -> None:
-        self._transport.write(_encode(Reply(status, (("connection", "close"),))))
-        self._transport.close()
 
 
 def _encode(reply: Reply) -> bytes:

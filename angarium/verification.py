@@ -5,12 +5,14 @@
 """
 
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 
 from angarium.delivery.signing import Secret, sign
 
 TOLERANCE_S = 300
 """How far the timestamp may be off, either way (Standard Webhooks)."""
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
 def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret], now: float) -> list[str]:
@@ -19,25 +21,31 @@ def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret],
     One of the secrets must have made each signature. `now` is in seconds since the epoch.
     """
     found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, secrets)
-    timestamp = headers.get("webhook-timestamp", "")
-    if timestamp.isdecimal() and abs(now - int(timestamp)) > TOLERANCE_S:
-        found.append(f"webhook-timestamp is {now - int(timestamp):.0f} s old")
+    timestamp = number(headers.get("webhook-timestamp"))
+    if timestamp is not None and abs(now - timestamp) > TOLERANCE_S:
+        found.append(f"webhook-timestamp is {now - timestamp:.0f} s old")
     if "angarium-sequence" in headers or "angarium-signature" in headers:
         found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, secrets)
     return found
 
 
+def number(text: str | None) -> int | None:
+    """A number as a header bears it; None for anything else, and for one that is longer than any can be."""
+    return int(text) if text is not None and _NUMBER.match(text) else None
+
+
 def _signature_problems(
     name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret]
 ) -> list[str]:
-    event_id, number, given = (headers.get(each, "") for each in ("webhook-id", number_name, name))
+    event_id, given = headers.get("webhook-id", ""), headers.get(name, "")
+    signed_number = number(headers.get(number_name))
     if not event_id or not event_id.isascii():
         return [f"{name}: no usable webhook-id"]
-    if not (number.isascii() and number.isdecimal()):
+    if signed_number is None:
         return [f"{name}: no usable {number_name}"]
     if not given:
         return [f"{name} is missing"]
-    expected = [sign([secret], event_id, int(number), body) for secret in secrets]
+    expected = [sign([secret], event_id, signed_number, body) for secret in secrets]
     signatures = [each.encode("latin-1") for each in given.split()]
     if any(hmac.compare_digest(one, other) for one in expected for other in signatures):
         return []

@@ -86,10 +86,14 @@ class Listening:
         self._as_json = as_json
         self._numbers: dict[str, Numbers] = {}
         self._over = asyncio.Event()
+        self._failure: Exception | None = None
         self._count_max: int | None = None
 
     async def run(self, host: str, port: int, count_max: int | None) -> None:
-        """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM."""
+        """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
+
+        Raises what keeps a request from being shown: whoever reads the output may have gone.
+        """
         self._count_max = count_max
         try:
             server = await serve(host, port, self._answer)
@@ -102,12 +106,22 @@ class Listening:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._over.set)
-        async with server:
-            await self._over.wait()
+        await self._over.wait()
+        server.close()  # Its connections end with us; Python 3.12 would wait until whoever made them does.
+        if self._failure is not None:
+            raise self._failure
 
     def _answer(self, received: Received) -> Reply:
         if received.method != "POST":
             return Reply(status=405, headers=(("allow", "POST"),))
+        try:
+            return self._show(received)
+        except Exception as error:
+            self._failure = error
+            self._over.set()
+            return Reply(status=500)
+
+    def _show(self, received: Received) -> Reply:
         self.count += 1
         reply = self._manners.reply(self.count)
         shown = self._judge(received, reply.status)
@@ -124,7 +138,7 @@ class Listening:
         headers, now = received.headers, time.time()
         problems = verification.problems(headers, received.body, self._secrets, now) if self._secrets else []
         self.wrong += bool(problems)
-        sequence = _number(headers.get("angarium-sequence"))
+        sequence = verification.number(headers.get("angarium-sequence"))
         numbers = self._numbers.setdefault(received.path, Numbers())
         repeat, missing = (False, 0) if sequence is None else numbers.note(sequence)
         return Shown(
@@ -133,7 +147,7 @@ class Listening:
             event_id=headers.get("webhook-id"),
             type=headers.get("angarium-event"),
             sequence=sequence,
-            attempt=_number(headers.get("angarium-attempt")),
+            attempt=verification.number(headers.get("angarium-attempt")),
             status=status,
             verified=not problems if self._secrets else None,
             problems=problems,
@@ -142,10 +156,6 @@ class Listening:
             size=len(received.body),
             body=received.body.decode("utf-8", "replace"),
         )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 def _line(shown: Shown, *, whole_body: bool) -> str:

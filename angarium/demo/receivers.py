@@ -172,7 +172,8 @@ class DemoReceiver:
     def _answer(self, received: Received) -> Reply | Reset:
         at = time.monotonic()
         number, headers = len(self.record.arrivals) + 1, received.headers
-        event_type, attempt = headers.get("angarium-event", ""), _number(headers.get("angarium-attempt"))
+        event_type = headers.get("angarium-event", "")
+        attempt = verification.number(headers.get("angarium-attempt")) or 0
         reply = self.role.manner(Request(number, event_type, attempt, self.mended))
         self.record.arrivals.append(self._arrival(at, received, reply))
         return reply
@@ -185,8 +186,8 @@ class DemoReceiver:
         return Arrival(
             at=at,
             event_id=headers.get("webhook-id", ""),
-            sequence=_number(headers.get("angarium-sequence")),
-            attempt=_number(headers.get("angarium-attempt")),
+            sequence=verification.number(headers.get("angarium-sequence")) or 0,
+            attempt=verification.number(headers.get("angarium-attempt")) or 0,
             digest=hashlib.sha256(body).digest(),
             signature=headers.get("angarium-signature", ""),
             again=headers.get("angarium-again", ""),
@@ -194,10 +195,6 @@ class DemoReceiver:
             retry_after_s=RETRY_AFTER_S if throttled else 0,
             problems=(*([by_standard] if by_standard else []), *problems),
         )
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
 
 def standard_check() -> StandardCheck:

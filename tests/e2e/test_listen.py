@@ -103,6 +103,7 @@ def test_a_delivery_is_verified_and_shown(listen: Listen) -> None:
         ({"angarium-signature": "v1,AAAA"}, "angarium-signature is wrong"),
         ({"angarium-sequence": "8"}, "angarium-signature is wrong"),
         ({"angarium-sequence": "x"}, "angarium-signature: no usable angarium-sequence"),
+        ({"webhook-timestamp": "1" * 5000}, "webhook-signature: no usable webhook-timestamp"),
         ({"webhook-id": ""}, "webhook-signature: no usable webhook-id"),
     ],
 )
@@ -155,19 +156,29 @@ def test_only_posts_are_events(listen: Listen) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize(
-    ("request_bytes", "status"),
-    [
+def test_what_is_no_request_ends_the_connection(listen: Listen) -> None:
+    """What has no end, too, before it fills the memory."""
+    listener = listen()
+    for request_bytes, status in (
         (b"HELLO\r\n\r\n", b"400"),
         (b"POST / HTTP/1.1\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", b"413"),
-    ],
-)
-def test_what_is_no_request_ends_the_connection(listen: Listen, request_bytes: bytes, status: bytes) -> None:
+        (b"POST / HTTP/1.1\r\nx: " + b"y" * 80_000, b"413"),
+        (b"POST /" + b"y" * 80_000, b"413"),
+    ):
+        listener.connection.connect()
+        listener.connection.sock.sendall(request_bytes)
+        assert listener.connection.sock.recv(4096).startswith(b"HTTP/1.1 " + status)
+        listener.connection.close()
+
+
+def test_it_ends_when_nobody_reads_any_more(listen: Listen) -> None:
+    """An event that nobody was shown is not taken, nor is it called too large, which would make it a dead
+    letter: `angarium listen | head` is over with its first line."""
     listener = listen()
-    listener.connection.connect()
-    socket = listener.connection.sock
-    socket.sendall(request_bytes)
-    assert socket.recv(4096).startswith(b"HTTP/1.1 " + status)
+    assert listener.process.stdout is not None
+    listener.process.stdout.close()
+    assert listener.post(b"{}", signed(b"{}")).status == 500
+    assert listener.process.wait(PATIENCE_S) == 1
 
 
 def test_a_port_that_is_taken_is_told(listen: Listen, tmp_path: Path) -> None:
