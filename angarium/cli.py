@@ -87,6 +87,7 @@ def _refused(error: click.ClickException) -> int:
 def _broken(error: Exception) -> int:
     """What was raised below the commands: expected, with a text for people, or not."""
     from actors.errors import AngariumError, InvalidName, InvalidPolicy
+    from angarium import logs
     from angarium.quantities import BadQuantity
     from angarium.settings import SettingsError
     from streams import errors
@@ -110,7 +111,7 @@ def _broken(error: Exception) -> int:
         case AngariumError() | errors.ConnectError() | errors.SetupError() | errors.ServerError():
             return _failed(str(error))
     log.debug("command.broken", exc_info=error)
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    what = f"{type(error).__name__}: {logs.redact(str(error))}" if str(error) else type(error).__name__
     return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
 
 

@@ -140,8 +140,9 @@ def load(
             try:
                 values[each.name] = _convert(each.name, each.type, found.value)
             except msgspec.ValidationError:
-                why = f"must be {_wanted(inspect.type_info(each.type))}, not {found.value!r}"
-                problems.append(f"{each.name} ({found.source}): {why}")
+                shown = "" if each.name == "nats" else f", not {found.value!r}"  # It may hold a password.
+                wanted = _wanted(inspect.type_info(each.type))
+                problems.append(f"{each.name} ({found.source}): must be {wanted}{shown}")
             except quantities.BadQuantity as error:
                 problems.append(f"{each.name} ({found.source}): {error}")
     if values.get("replicas", 1) > 1:

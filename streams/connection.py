@@ -11,7 +11,6 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 import nats.errors
 from msgspec import Struct
@@ -296,10 +295,7 @@ def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
 
 def _cannot_connect(options: ConnectOptions, reason: str) -> str:
     """One sentence; the URLs without what may be a password in them."""
-    places = ", ".join(
-        urlsplit(server)._replace(netloc=_place(server)).geturl() for server in options.servers
-    )
-    return f"cannot connect to NATS at {places}: {reason}"
+    return f"cannot connect to NATS at {', '.join(map(_place, options.servers))}: {reason}"
 
 
 def _reason(failure: BaseException) -> str:
@@ -324,4 +320,6 @@ def _reason(failure: BaseException) -> str:
 
 
 def _place(server: str) -> str:
-    return urlsplit(server).netloc.rpartition("@")[2]
+    """The URL without its user; it may have come without a scheme."""
+    scheme, separator, rest = server.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]

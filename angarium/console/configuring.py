@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, split_receiver
-from actors.policy import parse
+from actors.policy import Policy, parse
 from angarium import logs, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.console import asking, output
@@ -180,7 +180,7 @@ def _stored(name: str, answer: Answer) -> Stored:
 
 
 async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str]]:
-    """The members without what is secret, and why they are not in force, if so."""
+    """The members without what is or may be secret, and why they are not in force, if so."""
     split_receiver(name)
     async with open_jetstream(settings) as js:
         found = await Receivers(js, installation(settings).names).get(name)
@@ -198,12 +198,19 @@ def _shown(raw: bytes) -> tuple[dict[str, Any], list[str]]:
         _, problems = parse(raw, strict=False)
     except InvalidPolicy as error:
         problems = error.problems
-    for name in ("secrets", "headers"):
-        if isinstance(members.get(name), dict):
-            members[name] = dict.fromkeys(members[name], logs.HIDDEN)
-        elif isinstance(members.get(name), list):
-            members[name] = [logs.HIDDEN] * len(members[name])
-    return members, problems
+    known = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
+    return {name: value if name in known else _hidden(value) for name, value in members.items()}, problems
+
+
+def _hidden(value: Any) -> Any:
+    """How much there is of what may be a secret. What is misspelt may be one, too."""
+    match value:
+        case dict():
+            return dict.fromkeys(value, logs.HIDDEN)
+        case list():
+            return [logs.HIDDEN] * len(value)
+        case _:
+            return logs.HIDDEN
 
 
 async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any]]:

@@ -217,6 +217,21 @@ def test_nobody_is_shown_secrets_or_values_of_headers(terminal: Terminal) -> Non
     assert "hush-query" not in terminal.done("receiver", "list")
 
 
+async def test_nor_what_was_put_into_the_bucket_in_the_wrong_shape(terminal: Terminal, js: JetStream) -> None:
+    url = "https://example.com"
+    for members in (
+        {"url": url, "secrets": SECRET, "headers": "Bearer hush"},
+        {"url": url, "secret": SECRET, "headres": {"authorization": "Bearer hush"}},
+    ):
+        await js.publish("$KV.angarium_receivers.acme.wrong", msgspec.json.encode(members))
+        shown = terminal.done("receiver", "get", "acme.wrong")
+        assert msgspec.json.decode(shown)["url"] == url
+        assert SECRET.removeprefix("whsec_") not in shown
+        assert "Bearer hush" not in shown
+    gone = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
+    await js.publish("$KV.angarium_receivers.acme.wrong", b"", gone)
+
+
 def test_every_field_that_is_wrong_is_named(terminal: Terminal) -> None:
     policy = '{"url": "ftp://x", "rate": {"limit": 0}, "order": "fifo", "colour": 1, "region": "eu"}'
     error = terminal.failed("receiver", "put", "acme.wrong", policy, status=2)

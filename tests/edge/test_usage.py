@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -103,6 +104,17 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
     assert done.returncode == cli.FAILED
     assert done.stderr.startswith("angarium: cannot write the output (No space left on device); make room")
     assert done.stderr.count("\n") == 1
+
+
+def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Mock(side_effect=ValueError("no port in\nnats://me:hush-hush@a:x"))
+    monkeypatch.setattr("angarium.house.strangers", broken)
+    assert cli.run(["doctor"]) == cli.FAILED
+    err = capsys.readouterr().err
+    assert err.startswith("angarium: internal error (ValueError: no port in nats://…@a:x); --log-level debug")
+    assert err.count("\n") == 1
 
 
 def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,6 +95,7 @@ def test_the_repr_shows_nothing() -> None:
         ({}, {}, "ttl_s = 1.5", "ttl_s (given.toml): must be a number from 2 to 60, not 1.5"),
         ({}, {"ANGARIUM_ALLOW_HTTP": "ja"}, "", "allow_http (ANGARIUM_ALLOW_HTTP): must be true or false"),
         ({}, {}, "nats = 3", "nats (given.toml): must be a list of texts"),
+        ({}, {}, "nats = ['nats://me:hush@a', 3]", "nats (given.toml): must be a list of texts"),
         ({}, {}, "shard = 3", "shard (given.toml): unknown setting; check the spelling"),
         ({}, {}, "shards = [", "config (given.toml): not valid TOML"),
         ({"max_body": "12q"}, {}, "", "max_body (--max-body): '12q' is not a size; write bytes"),
