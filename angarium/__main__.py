@@ -1,6 +1,7 @@
 """Where the console script and `python -m angarium` begin.
 
-Commands take a moment to load. Ctrl-C then ends the process as it does any other, without a traceback.
+Commands take a moment to load. Ctrl-C then ends the process as it does any other, without a traceback; what
+becomes of it while a command works is for `angarium.console.looping` to say.
 """
 
 import signal

@@ -8,7 +8,6 @@ Commands are imported here, so they must be light: what takes long to import is 
 import errno
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -24,8 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """The console script: from here on Ctrl-C is an exception, which `run` expects."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """The console script."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -35,9 +35,21 @@ def heed_sigterm() -> None:
 
 
 def run_long(work: Coroutine[Any, Any, T]) -> T:
-    """Run what stays: on uvloop, where there is one."""
+    """Run what stays: on uvloop, where there is one. Ctrl-C cancels it, unless it has its own handler.
+
+    Until then it ends the process: an exception amid the loading would leave `work` behind, never awaited.
+    """
     if sys.platform == "win32":
         return run(work)
+    import asyncio
+
     import uvloop
 
-    return uvloop.run(work)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.get_loop()
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # In the place of which it puts its own.
+            return runner.run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -12,6 +12,9 @@ import pytest
 
 from angarium import __version__, cli, house
 
+LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
+"""What takes a while to load, and a command that does."""
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,11 +163,12 @@ def test_help_imports_nothing_slow() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path) -> None:
-    (tmp_path / "click").mkdir()
-    (tmp_path / "click" / "__init__.py").write_text("print('loading', flush=True); input()")
+@pytest.mark.parametrize(("package", "command"), LOADED)
+def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path, package: str, command: str) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("print('loading', flush=True); input()")
     process = subprocess.Popen(
-        [sys.executable, "-m", "angarium", "--help"],
+        [sys.executable, "-m", "angarium", command],
         env={"PYTHONPATH": f"{tmp_path}:{Path(cli.__file__).parents[1]}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
