@@ -22,6 +22,8 @@ LOOK_EVERY_S = 0.5
 REFUSED_AGAIN_S = 30.0
 """Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
+UNDER_WAY_S = 5.0
+"""So long a node that stops waits for the claims that it is about to make, to hand these shards over, too."""
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ class Node:
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[int] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
         self._claimed: set[int] = set()
 
     async def start(self) -> None:
@@ -57,9 +60,11 @@ class Node:
         self._spawn(Upkeep(around, self.shards, self.owned).run())
 
     async def stop(self) -> None:
-        """Hand over every shard, then leave."""
+        """Hand over every shard, also those that are just being claimed, then leave."""
         self._stopping = True
         self._changed.set()
+        if self._under_way and self.around.js.wire.connected:
+            await asyncio.wait(self._under_way, timeout=UNDER_WAY_S)
         await asyncio.gather(*(shard.hand_over() for shard in list(self.owned.values())))
         await self.around.members.leave()
         for task in list(self._tasks):
@@ -91,10 +96,11 @@ class Node:
         shard = self.owned.get(self.shard_of(receiver))
         return None if shard is None or shard.ended.is_set() else shard.host
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # ---- what should be owned
 
@@ -102,6 +108,8 @@ class Node:
         while not self._stopping:
             wanted = set(self.around.members.wanted(self.shards))
             alive = self.around.members.lease.valid()
+            for number in self.refused.keys() - wanted:
+                del self.refused[number]
             for number, shard in list(self.owned.items()):
                 if shard.ended.is_set():
                     self._begin(self._drop, number, shard)
@@ -130,7 +138,9 @@ class Node:
         """One thing at a time for each shard."""
         if number not in self._busy:
             self._busy.add(number)
-            self._spawn(self._finish(work, number, *more))
+            task = self._spawn(self._finish(work, number, *more))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
 
     async def _finish(
         self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from actors.errors import AngariumError
 from actors.event import Event
 from actors.host import Host
 from actors.ids import event_id
@@ -21,6 +22,7 @@ from angarium.tallies import Tallies
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
 from streams.clock import Timekeeper
+from streams.defects import on_defect
 from streams.errors import ApiError
 from streams.graveyard import Graveyard
 from streams.inbox import Inbox
@@ -93,6 +95,7 @@ class Shard:
         self._snapshots = Snapshots(js, names, claimed)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
+        self._handing_over = asyncio.Lock()
         self._found: dict[str, State] = {}
         self.host = Host(
             epoch=claimed.epoch,
@@ -124,6 +127,7 @@ class Shard:
         self.journal.start()
         self.host.begin(self._recovery.states, self._recovery.parked)
         self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
+        self._keeper.add_done_callback(on_defect("snapshots", self._end))
         await self._inbox.start()
         await self._router.start()
 
@@ -231,7 +235,14 @@ class Shard:
         await self.journal.stop()
 
     async def hand_over(self) -> None:
-        """The planned end: no new attempts, those in flight finished, all recorded, acked and released."""
+        """The planned end: no new attempts, those in flight finished, all recorded, acked and released.
+
+        Whoever wants it a second time waits for the first.
+        """
+        async with self._handing_over:
+            await self._hand_over()
+
+    async def _hand_over(self) -> None:
         around, host = self._around, self.host
         await self._router.stop()
         await host.drain(around.drain_s)
@@ -301,6 +312,9 @@ class Shard:
             written = await snapshots.write(kept, forget, checkpoint.sequence, checkpoint)
         except (Unavailable, ApiError) as error:
             log.warning("snapshot.delayed", extra={"shard": self.number, "why": str(error)})
+            written = None
+        except AngariumError as error:
+            self._refuse(str(error))
             written = None
         if written:
             host.written()

@@ -9,10 +9,13 @@ import pytest
 from actors.outcome import Outcome
 from actors.ports import Attempt
 from angarium.app import member
+from angarium.monitor import unready
 from angarium.node import Node
 from angarium.settings import Settings
+from angarium.shard import Shard, Surroundings, take_over
 from streams.answers import Stored
 from streams.checkpoint import read_checkpoint
+from streams.claim import Claim, Lost, release
 from streams.clock import SystemTime
 from streams.envelope import encode_flush
 from streams.jetstream import JetStream
@@ -129,3 +132,89 @@ async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
     await asyncio.sleep(0)
     gc.collect()
     assert not recwarn.list
+
+
+def wants(node: Node, shards: list[int]) -> None:
+    """From now on the node should own these."""
+
+    def wanted(_: int) -> list[int]:
+        return shards
+
+    node.around.members.wanted = wanted  # type: ignore[method-assign]
+
+
+async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """The other one may run it: this one is ready, and counts it no more."""
+    others = [shard for shard in range(SHARDS) if shard != SHARD]
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
+        assert unready(node).startswith(f"shard {SHARD} is refused")
+        wants(node, others)
+        await until(lambda: not node.refused)
+        assert unready(node) == ""
+
+
+async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next owner would else wait for the lease to end, and take this one for crashed."""
+    names = await install(js, prefix)
+    claimed, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def take_over_slowly(number: int, around: Surroundings) -> Shard | Lost:
+        taken = await take_over(number, around)
+        claimed.set()
+        await may_go_on.wait()
+        return taken
+
+    monkeypatch.setattr("angarium.node.take_over", take_over_slowly)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await claimed.wait()
+        stopping = asyncio.ensure_future(node.stop())
+        await until(lambda: node.stopping)
+        may_go_on.set()
+        await stopping
+        assert await owners(js, names, SHARDS) == [None] * SHARDS
+
+
+async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And be it for longer than it waits for claims."""
+    names = await install(js, prefix)
+    releasing, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def release_slowly(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
+        releasing.set()
+        await may_go_on.wait()
+        return await release(js, names, claim, node)
+
+    monkeypatch.setattr("angarium.node.UNDER_WAY_S", 0.0)
+    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.shard.release", release_slowly)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        wants(node, [])
+        await releasing.wait()
+        stopping = asyncio.ensure_future(node.stop())
+        await until(lambda: node.stopping)
+        may_go_on.set()
+        await stopping
+        assert await owners(js, names, SHARDS) == [None] * SHARDS
+
+
+async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_next_snapshot(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could else write no more of them, and would not say so."""
+    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    names = await install(js, prefix)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: SHARD in node.owned)
+        await js.publish(names.owner(SHARD), b"nobody")
+        node.owned[SHARD].journal.show_life()
+        await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
+        assert SHARD not in node.owned

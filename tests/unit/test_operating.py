@@ -14,7 +14,9 @@ EVENT = re.compile(r"[a-z_]+\.[a-z_]+\Z")
 BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
 """What stands for a value in a message as it is explained, or joins two."""
 
-ASSEMBLED = {"… is missing, must be there: run angarium setup", "reader.broken", "router.broken"}
+ASSEMBLED = {
+    "… is missing, must be there: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
+}  # fmt: skip
 """What the code puts together from several texts."""
 
 LEAST = 8
