@@ -134,11 +134,11 @@ async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
     assert not recwarn.list
 
 
-def wants(node: Node, shards: list[int]) -> None:
+def wants(node: Node, numbers: list[int]) -> None:
     """From now on the node should own these."""
 
-    def wanted(_: int) -> list[int]:
-        return shards
+    def wanted(shards: int) -> list[int]:
+        return numbers
 
     node.around.members.wanted = wanted  # type: ignore[method-assign]
 
