@@ -183,19 +183,26 @@ class NatsWire:
         return error
 
     async def _replace(self) -> None:
-        """Put a new client in the place of one that gave up, however long that takes."""
+        """Put a new client in the place of one that gave up, however long that takes.
+
+        Whatever keeps it from connecting: a key file may be amid its rotation.
+        """
+        said = ""
         while True:
             self._client = _client(self._options)
             try:
                 await self._connect()
                 for subscription in list(self._subscriptions):
                     await subscription.move_to(self._client)
-            except (OSError, nats.errors.Error) as error:
-                await self._on_error(error)
-                await asyncio.sleep(RECONNECT_WAIT_S)
+            except Exception as error:
+                why = _cannot_connect(self._options, _reason(error))
+                log.log(logging.DEBUG if why == said else logging.WARNING, why)
+                said = why
             else:
-                self._tell(True)
-                return
+                if not self._client.is_closed:
+                    self._tell(True)
+                    return
+            await asyncio.sleep(RECONNECT_WAIT_S)
 
     def _tell(self, connected: bool) -> None:
         """A client that gives up says once more that it is not connected."""

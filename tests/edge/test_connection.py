@@ -1,12 +1,14 @@
 """The real connection when things go wrong: servers that die and come back, and those never there."""
 
 import asyncio
+import os
 import re
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest.mock import Mock
 
+import nkeys  # type: ignore[import-untyped]
 import pytest
 import trustme
 
@@ -17,6 +19,7 @@ from streams.embedded import EmbeddedServer
 from streams.errors import ConnectError
 from streams.follow import Follower
 from streams.jetstream import JetStream
+from streams.nats_client import NatsClient
 from streams.pull import Puller
 from streams.topology import GROUP, Names, shard_consumer
 from tests.contract.waiting import Seen, until, until_true
@@ -185,6 +188,51 @@ async def test_a_client_that_gave_up_is_replaced_when_there_is_a_server_again(
     await until(lambda: b"now" in [message.data for message in seen.messages])
     assert [message.data for message in seen.messages].count(b"now") == 1
     await late.unsubscribe()
+
+
+def seed() -> bytes:
+    made: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+    return made
+
+
+@pytest.fixture
+async def keyed(server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[tuple[NatsWire, Path]]:
+    """A connection that reads a key at each start, and the file of the key."""
+    file = tmp_path / "user.nk"
+    file.write_bytes(seed())
+    wire = await connect(ConnectOptions(servers=(server.url,), nkey=str(file)))
+    yield wire, file
+    await wire.close()
+
+
+async def test_a_key_file_that_is_being_written_is_read_again(
+    keyed: tuple[NatsWire, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    wire, file = keyed
+    told = changes(wire)
+    file.write_bytes(b"half a key")
+    await wire._client.close()
+    await until(lambda: "a key cannot be used" in caplog.text)
+    file.write_bytes(seed())
+    await until(lambda: told == [False, True])
+
+
+async def test_a_client_that_gives_up_as_soon_as_it_is_there_is_replaced_too(wire: NatsWire) -> None:
+    """Such as where a user expires in this very moment."""
+    told, seen, first = changes(wire), Seen(), wire._client
+    subscribed = await wire.subscribe("x", seen)
+    moves = subscribed.move_to
+
+    async def move_to(client: NatsClient) -> None:
+        del subscribed.move_to
+        await client.close()
+        await moves(client)
+
+    subscribed.move_to = move_to  # type: ignore[method-assign]
+    await first.close()
+    await until(lambda: told == [False, True] and wire.connected)
+    await wire.publish("x", b"1")
+    await seen.first(1)
 
 
 async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
