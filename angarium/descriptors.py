@@ -17,7 +17,10 @@ def connections_max() -> int:
     if allowed == resource.RLIM_INFINITY:
         return most
     wanted = most + SPARE if hard == resource.RLIM_INFINITY else min(most + SPARE, hard)
-    if allowed < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        allowed = wanted
+    while allowed < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            allowed = wanted
+        except (ValueError, OSError):  # macOS has another limit below the hard one, and tells it elsewhere.
+            wanted //= 2
     return max(1, min(most, allowed - SPARE))

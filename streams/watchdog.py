@@ -1,4 +1,5 @@
-"""The process that stands between Angarium and its nats-server, so that no server outlives the need for it.
+"""The process that stands between Angarium and what it started, so that nothing outlives the need for it: its
+nats-server, and the node of a demo or a bench.
 
 It is a script of its own, `python -I -S watchdog.py GRACE_S COMMAND…`. It starts the command as its child and
 reads one order from a pipe whose other end only Angarium holds:
@@ -9,7 +10,8 @@ reads one order from a pipe whose other end only Angarium holds:
 A pipe, because the kernel closes it however its holder dies, SIGKILL included, on every POSIX system: nothing
 is polled, no pid is remembered that could be reused, and nothing is needed that only Linux has, such as
 PR_SET_PDEATHSIG. A process, because nats-server does not watch its own standard input. SIGKILL of this very
-process is the one thing that leaves a server behind; its store then stays locked, and the next start says so.
+process is the one thing that leaves a child behind; the store of a server then stays locked, and the next
+start says so.
 """
 
 import os

@@ -92,7 +92,7 @@ def redrive(
     from angarium.console import letters
 
     settings = flags.settings_of(given)
-    wanted = letters.wanted(which, given, everything=everything)
+    wanted = letters.wanted(which, given, everything=everything, limit=limit)
     done, missing = run(letters.redrive(settings, wanted, limit, unsure_too=unsure))
     if as_json:
         output.say_json(letters.report(done))
@@ -127,7 +127,7 @@ def drop(
         return click.confirm(f"drop {letters.counted(count)} for good?", err=True)
 
     settings = flags.settings_of(given)
-    wanted = letters.wanted(which, given, everything=everything)
+    wanted = letters.wanted(which, given, everything=everything, limit=limit)
     dropped, missing = run(letters.drop(settings, wanted, limit, (lambda _: True) if yes else agreed))
     if as_json:
         output.say_json({"dropped": dropped})

@@ -41,14 +41,14 @@ Wanted = Selection | tuple[int, ...]
 """What to look for, or the letters themselves, by their sequences."""
 
 
-def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool) -> Wanted:
+def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, limit: int | None) -> Wanted:
     """What the arguments and flags say; `everything`: all, where they say nothing.
 
     Raises click.UsageError, InvalidName and BadQuantity.
     """
     selected = any(given[name] for name in ("reasons", "since", "until"))
     if which and all(text.isdecimal() and len(text) <= DIGITS_MAX for text in which):
-        if selected or everything:
+        if selected or everything or limit is not None:
             raise click.UsageError("letters are named or selected by flags, not both")
         return tuple(map(int, dict.fromkeys(which)))
     if len(which) > 1:

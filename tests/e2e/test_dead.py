@@ -258,6 +258,7 @@ async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
         (("drop",), "which letters?"),
         (("redrive", "1", "acme.billing"), "name letters by their numbers, or one receiver or tenant"),
         (("drop", "1", "--reason", "expired"), "letters are named or selected by flags, not both"),
+        (("drop", "1", "2", "--limit", "1"), "letters are named or selected by flags, not both"),
         (("drop", "1", "--all"), "letters are named or selected by flags, not both"),
         (("list", "--reason", "late"), "--reason late: there is no such reason, but expired, attempts"),
         (("list", "--since", "yesterday"), "'yesterday' is not a time"),

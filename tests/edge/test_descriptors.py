@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from angarium.delivery.pool import DEFAULT_LIMITS
-from angarium.descriptors import SPARE
+from angarium.descriptors import SPARE, connections_max
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
@@ -38,3 +38,20 @@ def test_no_more_is_taken_than_is_needed() -> None:
 
 def test_one_connection_is_left_where_there_is_next_to_nothing() -> None:
     assert asked(100, 100) == [1, 100]
+
+
+def test_where_the_system_allows_less_than_it_says_as_much_as_it_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """macOS says that there is no hard limit, and refuses what is above one of its own."""
+    raised = [256]
+
+    def setrlimit(_: int, limits: tuple[int, int]) -> None:
+        if limits[0] > 10_240:
+            raise ValueError("current limit exceeds maximum limit")
+        raised.append(limits[0])
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    assert connections_max() == raised[-1] - SPARE
+    assert 5_000 < raised[-1] <= 10_240
