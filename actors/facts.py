@@ -35,7 +35,9 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     """The receiver did not take it; the next attempt is due at `next_at`.
 
     `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
-    the event, which waits. `until`: after so many failures in a row the receiver as a whole is left alone.
+    the event, which waits. `ours`: this node had no connection to spare, so nothing counts against the event,
+    nor is the receiver failing. `until`: after so many failures in a row, ours included, the receiver as a
+    whole is left alone.
     """
 
     error: str = ""
@@ -43,6 +45,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     until: float = 0.0
     rejected: bool = False
     gone: bool = False
+    ours: bool = False
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):

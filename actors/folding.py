@@ -106,9 +106,10 @@ def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             if fact.at < state.backoff_until:
                 # What was on its way already when the receiver was left alone says nothing new.
                 return _count(state, failed_attempts=1)
+            begins = state.failing_since is None and not fact.ours
             return _count(replace(
                 state, consecutive_failures=state.consecutive_failures + 1, backoff_until=fact.until,
-                failing_since=fact.at if state.failing_since is None else state.failing_since,
+                failing_since=fact.at if begins else state.failing_since,
             ), failed_attempts=1)  # fmt: skip
         case _:
             assert_never(fact)
@@ -161,7 +162,7 @@ def _let_go(state: State) -> State:
 
 
 def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
-    counted = isinstance(fact, f.AttemptFailed) and not fact.gone
+    counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours)
     return replace(
         entry,
         attempts=fact.attempt,

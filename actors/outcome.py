@@ -17,6 +17,8 @@ EXCERPT_BODY_MAX = 4096
 EXCERPT_HEADERS_MAX = 8192
 """Of an answer that is kept: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
+OVERLOAD = "overload"
+"""The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
@@ -58,6 +60,11 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
     detail: str
     latency_ms: float
     status: int | None = None
+
+    @property
+    def ours(self) -> bool:
+        """Whether it tells of this node, and nothing of the receiver or the event."""
+        return self.error == OVERLOAD
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):

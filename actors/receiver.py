@@ -130,15 +130,17 @@ def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> l
         # A time that is over already (0 seconds, a date in the past) asks for nothing: then it is backoff.
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, **common)]
-    failures = (entry.failures if entry else 0) + 1
+    # Where this node lacks connections, the event has not failed, but trying often would make it worse.
+    ours = isinstance(outcome, Failed) and outcome.ours
+    failures = attempt if ours else (entry.failures if entry else 0) + 1
     in_a_row = state.consecutive_failures + 1 - FAILURES_IN_A_ROW_MAX
     held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
     facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
         until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
-        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, **common,
+        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, **common,
     )]  # fmt: skip
-    if event is None:
+    if event is None or ours:
         return facts
     if verdict is Verdict.GONE:
         facts.append(f.Disabled(receiver=state.receiver, at=at, reason="gone"))
