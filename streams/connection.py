@@ -11,6 +11,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import nats.errors
 from msgspec import Struct
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 RECONNECT_WAIT_S = 0.25
 """Between two attempts at the same server; short, since every shard waits while there is none."""
+
+CANCEL_AGAIN_S = 0.1
 
 _NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
@@ -89,9 +92,8 @@ class NatsWire:
             if failed.done():
                 failure = failed.result()
         finally:
-            for task in (attempt, failed):
-                task.cancel()
-            await asyncio.wait({attempt, failed})
+            await _end(attempt)
+            await _end(failed)
         if failure is not None:
             self.closed = True
             with suppress(AssertionError):  # nats-py's word for a client that never began to connect.
@@ -156,8 +158,7 @@ class NatsWire:
             return
         self.closed = True
         if self._successor is not None:
-            self._successor.cancel()
-            await asyncio.wait({self._successor})
+            await _end(self._successor)
         await self._client.close()
 
     async def _connect(self) -> None:
@@ -273,6 +274,17 @@ class _Subscribed:
     def _on_message(self, message: Message) -> None:
         if self._handler is not None:
             self._handler(message)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel it until it has ended.
+
+    `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and nats-py,
+    which has heard of no cancellation, would go on for ever.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
 
 
 def _client(options: ConnectOptions) -> NatsClient:

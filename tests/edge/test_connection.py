@@ -5,6 +5,7 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,7 +23,7 @@ from streams.jetstream import JetStream
 from streams.nats_client import NatsClient
 from streams.pull import Puller
 from streams.topology import GROUP, Names, shard_consumer
-from tests.contract.waiting import Seen, until, until_true
+from tests.contract.waiting import PATIENCE_S, Seen, until, until_true
 from tests.ports import free_port
 
 NEVER_S = 3600.0
@@ -240,6 +241,36 @@ async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
     await server.stop()
     await until(lambda: not wire.connected)
     await wire.close()
+
+
+async def heedless() -> None:
+    """As nats-py where it is cancelled in the moment in which it gets a connection: `asyncio.wait_for` of
+    Python 3.11 returns that, and nobody hears of the cancellation any more."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(NEVER_S)
+    await asyncio.sleep(NEVER_S)
+
+
+async def test_giving_up_ends_also_where_nats_py_does_not_hear_of_it(server: EmbeddedServer) -> None:
+    wire = NatsWire(ConnectOptions(servers=(server.url,)))
+    begun = asyncio.Event()
+
+    async def connect_heedlessly() -> None:
+        begun.set()
+        await heedless()
+
+    wire._connect = connect_heedlessly  # type: ignore[method-assign]
+    opening = asyncio.ensure_future(wire.open())
+    await begun.wait()
+    opening.cancel()
+    assert await asyncio.wait({opening}, timeout=PATIENCE_S) == ({opening}, set())
+
+
+async def test_closing_ends_also_where_nats_py_does_not_hear_of_it(wire: NatsWire) -> None:
+    wire._successor = asyncio.ensure_future(heedless())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        await wire.close()
 
 
 class TestNoConnection:
