@@ -279,8 +279,8 @@ class _Subscribed:
 async def _end(task: asyncio.Task[Any]) -> None:
     """Cancel it until it has ended.
 
-    `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and nats-py,
-    which has heard of no cancellation, would go on for ever.
+    `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and
+    nats-py, which has heard of no cancellation, would go on for ever.
     """
     while not task.done():
         task.cancel()
