@@ -1,7 +1,7 @@
 """What an actor shows of itself: one JSON object, made for people who ask why a receiver gets nothing.
 
 Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
-headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of those headers:
+headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of headers or URL:
 whoever may look need not be able to act.
 """
 
@@ -151,11 +151,14 @@ def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
 
 
 def _credentials(policy: Policy) -> list[str]:
-    """The words that the receiver's own headers consist of: what is repeated need not be the whole value.
+    """The words that the receiver's own headers consist of: what is repeated need not be the whole value. And
+    its URL's path and the values of its query, since a hook's URL is a secret by itself.
 
     The longest come first: one that contains another is then hidden as a whole.
     """
     words = [word for value in policy.headers.values() for word in value.split()]
+    address, _, query = policy.url.partition("?")
+    words += [address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")]
     return sorted((word for word in words if len(word) >= CREDENTIAL_MIN), key=len, reverse=True)
 
 

@@ -158,6 +158,14 @@ def test_of_credentials_that_contain_each_other_nothing_is_left() -> None:
     assert response["body"] == "[redacted], [redacted], [redacted]"
 
 
+def test_what_an_answer_repeats_of_the_url_is_hidden() -> None:
+    policy = Policy(url="https://a.example/hooks/T0/xyz?token=hush-hush&v=1")
+    answer = Answered(status=404, latency_ms=1, body=b"cannot POST /hooks/T0/xyz?token=hush-hush&v=1")
+    response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
+    assert isinstance(response, dict)
+    assert response["body"] == "cannot POST /[redacted]?token=[redacted]&v=1"
+
+
 @in_virtual_time
 async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
     world = strict()
