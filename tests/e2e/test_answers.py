@@ -46,14 +46,16 @@ def shape(arrivals: list[Arrival]) -> list[tuple[int, int, int | None]]:
     return [(each.sequence, each.attempt, each.status) for each in arrivals]
 
 
-@pytest.mark.parametrize(("name", "answer"), [("hangs", Hang()), ("fails", Reply(status=500))])
-async def test_an_attempt_that_failed_is_made_again(fleet: Fleet, name: str, answer: Answer) -> None:
-    status = answer.status if isinstance(answer, Reply) else None
-    await two_events(fleet, f"t.{name}", first(answer, answer), timeout_s=SOON_S)
+@pytest.mark.parametrize(
+    ("name", "answers"), [("hangs", [Hang()]), ("fails", [Reply(status=500), Reply(status=500)])]
+)
+async def test_an_attempt_that_failed_is_made_again(fleet: Fleet, name: str, answers: list[Answer]) -> None:
+    await two_events(fleet, f"t.{name}", first(*answers), timeout_s=SOON_S)
     arrivals = await accepted(fleet, f"t.{name}")
-    assert shape(arrivals) == [(1, 1, status), (1, 2, status), (1, 3, 200), (2, 1, 200)]
+    tried = [each.status if isinstance(each, Reply) else None for each in answers] + [200]
+    assert shape(arrivals) == [*((1, number, status) for number, status in enumerate(tried, 1)), (2, 1, 200)]
     assert len({each.event_id for each in arrivals}) == 2
-    await counted(fleet, f"t.{name}", delivered=2, failed_attempts=2, dead=0)
+    await counted(fleet, f"t.{name}", delivered=2, failed_attempts=len(answers), dead=0)
 
 
 async def test_a_connection_that_is_reset_costs_an_attempt_at_most(fleet: Fleet) -> None:

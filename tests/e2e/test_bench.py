@@ -14,7 +14,7 @@ from angarium.bench import deliver, fanout, isolation, scale
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     profile = tmp_path / "profile.txt"
     command = [sys.executable, "-m", "angarium", "bench", "deliver", "--json"]
-    small = ["--deliveries", "2000", "--receivers", "20", "--seconds", "1", "--profile", str(profile)]
+    small = ["--deliveries", "2000", "--receivers", "20", "--seconds", "0.4", "--profile", str(profile)]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
@@ -32,7 +32,7 @@ def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
 
 def test_a_small_fan_out_is_measured_whole() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "fanout", "--json"]
-    small = ["--copies", "500", "--receivers", "20", "--wide", "100", "--seconds", "0.5"]
+    small = ["--copies", "500", "--receivers", "20", "--wide", "100", "--seconds", "0.3"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     figures = msgspec.convert(json.loads(done.stdout), fanout.Figures)

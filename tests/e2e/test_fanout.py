@@ -14,7 +14,7 @@ from tests.e2e.ownership import zombies_posted, zombies_wrote
 from tests.e2e.test_zombie import owns, owns_all
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 async def test_every_subscriber_gets_every_event_over_kills_of_the_node(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
@@ -159,7 +159,7 @@ async def test_a_node_tells_what_it_has_routed(fleet: Fleet) -> None:
 async def test_an_event_right_after_a_subscription_is_routed_by_it(fleet: Fleet) -> None:
     """A change takes a second; the contract knows no more of time."""
     await fleet.start_ready()
-    receivers, arrivals = ("t.r0", "t.r1", "t.r2"), fleet.sink.arrivals
+    receivers, arrivals = ("t.r0", "t.r1"), fleet.sink.arrivals
     copies = 0
     for number, receiver in enumerate(receivers):
         await fleet.configure([receiver])
@@ -168,4 +168,4 @@ async def test_an_event_right_after_a_subscription_is_routed_by_it(fleet: Fleet)
         await announce(fleet.js, "t.a", f"e{number}")
         await fleet.until(lambda: fleet.sink.total >= copies, f"e{number} came")  # noqa: B023
     got = [[each.event_id for each in arrivals[receiver]] for receiver in receivers]
-    assert got == [["e0", "e1", "e2"], ["e1", "e2"], ["e2"]]
+    assert got == [["e0", "e1"], ["e1"]]

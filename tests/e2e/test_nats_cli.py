@@ -92,7 +92,7 @@ async def test_nats_req_inspects_a_receiver(cli: NatsCli, control: Control) -> N
 
 async def test_nats_micro_lists_the_nodes(cli: NatsCli, service: Service) -> None:
     assert "node-1" in await cli("micro", "ls")
-    assert "rtt=" in await cli("micro", "ping", "angarium")
+    assert "rtt=" in await cli("micro", "ping", "angarium", "--timeout", "2s")
     assert "angarium.ctl.*.*.*" in await cli("micro", "info", "angarium")
     await cli("req", "angarium.ctl.inspect.a.b", "")
     (stats,) = json.loads(await cli("micro", "stats", "angarium", "--json"))

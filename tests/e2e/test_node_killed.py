@@ -12,7 +12,7 @@ HOT, WIDE = "t.hot", "t.wide"
 BEHIND = 1000
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 async def test_every_event_arrives_over_kills_of_the_node(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:

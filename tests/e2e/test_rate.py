@@ -17,7 +17,7 @@ BRISK = {f"t.brisk-{number}": 20.0 for number in range(4)}
 SPARING = {f"t.sparing-{number}": 1.0 for number in range(8)}
 """Attempts a second, by receiver."""
 BURST = 5
-PART = 25
+PART = 15
 """Attempts that each brisk receiver gets in each of the quiet parts."""
 
 

@@ -51,7 +51,7 @@ async def test_the_order_changes_while_work_is_under_way(shared_fleet: Fleet) ->
     await fleet.configure([receiver], retry=soon)
     load = Load(fleet, [receiver], [receiver])
     record = load.records[0]
-    await load.publish(400)
+    await load.publish(300)
     for order in ("relaxed", "strict", "relaxed", "strict"):
         await fleet.until(partial(_reaches, record, len(record.arrivals) + 50), "some more arrived")
         await fleet.configure([receiver], order=order, concurrency=CONCURRENCY, retry=soon)
