@@ -28,6 +28,8 @@ EVERY_S = 0.002
 LOOK_S = 0.05
 STALLED_S = 60.0
 QUIET_S = 2.0
+PROBES = 64
+"""Receivers that get events while a killed node comes back: the first to be served may be anybody's."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -156,7 +158,7 @@ class Bench:
         plan, on, tell = self._plan, self._on, self._tell
         tell(f"park {plan.parked} actors")
         await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
-        await self._configure([plan.parked])
+        await self._configure(range(plan.parked, plan.parked + PROBES))
         node = on.node()
         try:
             await node.start()
@@ -172,7 +174,7 @@ class Bench:
             ready = asyncio.ensure_future(node.until_ready())
             published = 0
             while not ready.done():
-                await self._publish([plan.parked])
+                await self._publish([plan.parked + published % PROBES])
                 published += 1
                 await asyncio.sleep(LOOK_S)
             await ready
