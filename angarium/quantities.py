@@ -10,12 +10,14 @@ from actors.errors import AngariumError
 from actors.policy import SECONDS, Rate
 
 _RATE = re.compile(r"\s*([0-9.]+)\s*/\s*([a-z]+)\s*\Z")
-_SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,18})\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
-_AGE = re.compile(r"\s*(\d+)\s*([smhdw])\s*\Z")
+_AGE = re.compile(r"\s*(\d{1,9})\s*([smhdw])\s*\Z")
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 PORT_MAX = 65_535
+INSTANT_MAX = 253_402_300_799
+"""The last second of the year 9999: nobody can write a later one."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -73,9 +75,12 @@ def is_server(text: str) -> bool:
 
 
 def instant(text: str, now: float) -> float:
-    """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone."""
+    """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone.
+
+    One before the epoch is the epoch: nothing of ours is older.
+    """
     if match := _AGE.match(text):
-        return now - int(match[1]) * _UNITS_S[match[2]]
+        return max(0.0, now - int(match[1]) * _UNITS_S[match[2]])
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -84,4 +89,4 @@ def instant(text: str, now: float) -> float:
         raise BadQuantity(
             f"{text!r} is not a time; write an age (30s, 15m, 2h, 3d, 1w) or 2026-01-31T12:00:00Z"
         )
-    return at.timestamp()
+    return min(max(0.0, at.timestamp()), INSTANT_MAX)

@@ -4,6 +4,7 @@ import pytest
 
 from actors.policy import Rate
 from angarium.quantities import BadQuantity, address, bytes_text, instant, rate, size
+from streams.protocol import rfc3339
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_sizes(text: str, expected: int) -> None:
     assert size(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "KiB", "1.5MiB", "-1", "1iB", "1 MiB each"])
+@pytest.mark.parametrize("text", ["", "KiB", "1.5MiB", "-1", "1iB", "1 MiB each", "1" * 5000])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a size; write bytes"):
         size(text)
@@ -70,7 +71,19 @@ def test_instants(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "2", "h", "2y", "-2h", "yesterday", "2026-01-31", "2026-01-31T12:00:00"]
+    ("text", "year"),
+    [
+        ("999999999w", "1969"),
+        ("0001-01-01T00:00:00+14:00", "1969"),
+        ("9999-12-31T23:59:59-10:00", "9999"),
+    ],
+)
+def test_an_instant_can_be_told_the_server_however_far_away_it_is(text: str, year: str) -> None:
+    assert rfc3339(instant(text, 1_000_000_000)).startswith(year)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "h", "2y", "-2h", "yesterday", "2026-01-31", "2026-01-31T12:00:00", "1" * 5000 + "w"]
 )
 def test_what_is_no_instant(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a time; write an age"):
