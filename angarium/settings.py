@@ -232,9 +232,9 @@ def _wanted(kind: inspect.Type) -> str:
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     """What no type can say, as pairs of setting and sentence."""
     found = [
-        (name, f"no such file {path!r}; correct the path")
+        (name, "no such file; give the path of one")  # Not shown: it may be the key itself.
         for name in FILES
-        if (path := getattr(settings, name)) is not None and not Path(path).is_file()
+        if (path := getattr(settings, name)) is not None and not os.path.isfile(path)
     ]
     if not settings.nats:
         found.append(("nats", "names no server; give one such as nats://127.0.0.1:4222"))
