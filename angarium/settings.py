@@ -89,7 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         str | None, Meta(description="rate of receivers that state none, such as 10/second")
     ] = None
     default_burst: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="burst that goes with default_rate")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst that goes with default_rate")
     ] = None
 
     monitor: Annotated[

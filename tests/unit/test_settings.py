@@ -106,6 +106,12 @@ def test_the_repr_shows_nothing() -> None:
             "default_rate (--default-rate): '10/s' is not a rate; write it as",
         ),
         ({"default_rate": "0/second"}, {}, "", "give a limit above 0"),
+        (
+            {"default_rate": "1/second", "default_burst": "2000000"},
+            {},
+            "",
+            "(--default-burst): must be a whole",
+        ),
         ({"default_burst": "5"}, {}, "", "default_burst (--default-burst): goes with default_rate"),
         (
             {"allow_networks": ("10.1.0.0/8",)},
