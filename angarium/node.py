@@ -22,8 +22,8 @@ LOOK_EVERY_S = 0.5
 REFUSED_AGAIN_S = 30.0
 """Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
-UNDER_WAY_S = 5.0
-"""So long a node that stops waits for the claims that it is about to make, to hand these shards over, too."""
+UNDER_WAY_S = 2.0
+"""So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
