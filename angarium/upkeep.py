@@ -81,6 +81,8 @@ class Upkeep:
                 await self._find_leftovers()
             except (Unavailable, ApiError, AngariumError) as error:
                 log.warning("upkeep.failed", extra={"why": str(error)})
+            except Exception:  # The next round may go well, and without any the streams would fill.
+                log.exception("upkeep.broken")
 
     async def _find_leftovers(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -13,7 +13,7 @@ from angarium.monitor import unready
 from angarium.node import Node
 from angarium.settings import Settings
 from angarium.shard import Shard, Surroundings, take_over
-from streams.answers import Stored
+from streams.answers import Stored, StreamInfo
 from streams.checkpoint import read_checkpoint
 from streams.claim import Claim, Lost, release
 from streams.clock import SystemTime
@@ -218,3 +218,22 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
         node.owned[SHARD].journal.show_life()
         await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
         assert SHARD not in node.owned
+
+
+async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without any more of them the streams would fill up."""
+    rounds: list[StreamInfo] = []
+
+    def is_short_or_broken(info: StreamInfo) -> bool:
+        rounds.append(info)
+        if len(rounds) == 1:
+            raise RuntimeError("nobody foresaw that")
+        return False
+
+    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.upkeep.is_short", is_short_or_broken)
+    async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()):
+        await until(lambda: len(rounds) > 1)
+    assert "upkeep.broken" in caplog.text
