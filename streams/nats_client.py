@@ -78,6 +78,17 @@ class NatsClient(Client):
         """What nats-py's parser has read."""
         self.hand_over(sid, subject, reply, headers, data)
 
+    async def _attempt_reconnect(self) -> None:
+        """Give up, and say so, where nats-py would end unsaid: it foresees no key that cannot be used.
+
+        A file may be just being written. Whoever gives up is replaced (`streams.connection`).
+        """
+        try:
+            await super()._attempt_reconnect()
+        except Exception as error:
+            await self._error_cb(error)
+            await self.close()
+
     async def _flush_pending(self, force_flush: bool = False) -> None:
         """Never fail for a connection that broke just now, which nats-py notices a moment later.
 

@@ -4,7 +4,8 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import AsyncIterator
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
@@ -218,6 +219,44 @@ async def test_a_key_file_that_is_being_written_is_read_again(
     await until(lambda: told == [False, True])
 
 
+@pytest.fixture
+async def knowing(tmp_path: Path) -> AsyncIterator[tuple[Path, Callable[[], Awaitable[Process]], str]]:
+    """The file of a key, what starts a server that knows only that key, and its address."""
+    file, port = tmp_path / "user.nk", free_port()
+    file.write_bytes(seed())
+    known = nkeys.from_seed(bytearray(file.read_bytes())).public_key.decode()
+    config = tmp_path / "nats.conf"
+    config.write_text(f'listen: "127.0.0.1:{port}"\nauthorization {{ users: [ {{ nkey: {known} }} ] }}\n')
+    started: list[Process] = []
+
+    async def start() -> Process:
+        started.append(await serve(config, port))
+        return started[-1]
+
+    yield file, start, f"127.0.0.1:{port}"
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_key_that_is_being_written_while_nats_comes_back_is_read_again(
+    knowing: tuple[Path, Callable[[], Awaitable[Process]], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    file, start, place = knowing
+    first = await start()
+    wire = await connect(ConnectOptions(servers=(place,), nkey=str(file)))
+    told, whole = changes(wire), file.read_bytes()
+    file.write_bytes(whole[:20])
+    first.kill()
+    await first.wait()
+    await start()
+    await until(lambda: "a key cannot be used" in caplog.text)
+    file.write_bytes(whole)
+    await until(lambda: told == [False, True])
+    await wire.close()
+
+
 async def test_a_client_that_gives_up_as_soon_as_it_is_there_is_replaced_too(wire: NatsWire) -> None:
     """Such as where a user expires in this very moment."""
     told, seen, first = changes(wire), Seen(), wire._client
@@ -330,6 +369,19 @@ class TestNoConnection:
                 await connect(options)
 
 
+async def serve(config: Path, port: int) -> Process:
+    """A server of that configuration, which listens."""
+    program = await asyncio.to_thread(nats_binary.find)
+    process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
+
+    async def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    await until_true(listens)
+    return process
+
+
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
     """A server that wants TLS and a user: its address without either, and the file of its authority."""
@@ -348,14 +400,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
         authorization {{ user: "us", password: "secret" }}
         """
     )
-    program = await asyncio.to_thread(nats_binary.find)
-    process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
-
-    async def listens() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    await until_true(listens)
+    process = await serve(config, port)
     yield f"127.0.0.1:{port}", ca
     process.kill()
     await process.wait()
