@@ -7,6 +7,7 @@ only brings the first two together, again and again, until what is owned is what
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
 from actors.errors import AngariumError
@@ -106,29 +107,35 @@ class Node:
 
     async def _reconcile(self) -> None:
         while not self._stopping:
-            wanted = set(self.around.members.wanted(self.shards))
-            alive = self.around.members.lease.valid()
-            for number in self.refused.keys() - wanted:
-                del self.refused[number]
-            for number, shard in list(self.owned.items()):
-                if shard.ended.is_set():
-                    self._begin(self._drop, number, shard)
-                elif shard.suspended:
-                    if alive and not self._rests(number):
-                        self._begin(self._resume, number, shard)
-                elif number not in wanted:
-                    self._begin(self._hand_over, number, shard)
-            if alive:
-                for number in sorted(wanted - self.owned.keys()):
-                    if not self._rests(number):
-                        self._begin(self._claim, number)
-                for number in sorted(self._claimed - wanted - self.owned.keys()):
-                    self._begin(self._let_go, number)
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
-            except TimeoutError:
-                continue
+                self._set_right()
+            except Exception:  # The next time may go well, and without any nothing would be claimed.
+                log.exception("node.broken")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._changed.wait()
+
+    def _set_right(self) -> None:
+        """Begin whatever leads from what is owned to what should be."""
+        wanted = set(self.around.members.wanted(self.shards))
+        alive = self.around.members.lease.valid()
+        for number in self.refused.keys() - wanted:
+            del self.refused[number]
+        for number, shard in list(self.owned.items()):
+            if shard.ended.is_set():
+                self._begin(self._drop, number, shard)
+            elif shard.suspended:
+                if alive and not self._rests(number):
+                    self._begin(self._resume, number, shard)
+            elif number not in wanted:
+                self._begin(self._hand_over, number, shard)
+        if alive:
+            for number in sorted(wanted - self.owned.keys()):
+                if not self._rests(number):
+                    self._begin(self._claim, number)
+            for number in sorted(self._claimed - wanted - self.owned.keys()):
+                self._begin(self._let_go, number)
 
     def _rests(self, number: int) -> bool:
         """Whether the shard was refused a short while ago."""

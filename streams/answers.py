@@ -100,11 +100,3 @@ class ConsumerInfo(Struct, frozen=True):
     unacked: int
     pinned: str
     config: dict[str, Any]
-
-
-class AccountInfo(Struct, frozen=True):
-    """What JetStream grants the account we use: bytes stored, and the most it may store (-1 = no limit)."""
-
-    api_level: int
-    stored: int
-    stored_max: int

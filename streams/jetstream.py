@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from streams.answers import (
-    AccountInfo,
     Answer,
     ConsumerInfo,
     Forbidden,
@@ -25,7 +24,6 @@ from streams.answers import (
 )
 from streams.errors import ApiError, Disconnected, NotPermitted, Unavailable
 from streams.protocol import (
-    AccountReply,
     ConsumerReply,
     MessageReply,
     PurgeReply,
@@ -241,10 +239,9 @@ class JetStream:
         """Take the pin from whoever has it; the next pull in the line gets a new one."""
         await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, Reply)
 
-    async def account(self) -> AccountInfo:
-        """What this account may use and uses. Raises `Unavailable` where JetStream is off."""
-        reply = await self._api("INFO", None, AccountReply)
-        return AccountInfo(reply.api.level, reply.storage, reply.limits.max_storage)
+    async def check(self) -> None:
+        """Raises `Unavailable` where JetStream is off for the account that we use."""
+        await self._api("INFO", None, Reply)
 
     async def request(
         self, subject: str, data: bytes, timeout_s: float = 2.0, headers: dict[str, str] | None = None

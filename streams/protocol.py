@@ -62,20 +62,6 @@ class StreamReply(Reply):
     total: int = 0
 
 
-class AccountLimits(Struct):
-    max_storage: int = -1
-
-
-class ApiState(Struct):
-    level: int = 0
-
-
-class AccountReply(Reply):
-    storage: int = 0
-    limits: AccountLimits = field(default_factory=AccountLimits)
-    api: ApiState = field(default_factory=ApiState)
-
-
 class PurgeReply(Reply):
     purged: int = 0
 

@@ -97,7 +97,7 @@ async def _check_server(js: JetStream) -> None:
         oldest = ".".join(map(str, OLDEST_SERVER))
         raise SetupError(f"nats-server is {version}, must be {oldest} or newer: upgrade it")
     try:
-        await js.account()
+        await js.check()
     except NotPermitted as error:
         raise SetupError(str(error)) from error
     except (ApiError, Unavailable) as error:

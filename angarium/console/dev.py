@@ -35,5 +35,7 @@ def dev(directory: Path, port: int | None, **given: Any) -> None:
     from angarium.console.developing import develop
 
     server = given["nats"]
+    if server and port:
+        raise click.UsageError("--port is for a server of its own, --nats names another; give one")
     settings = flags.settings_of(given, log_level="warning")
     run_long(develop(settings, None if server else directory, port))

@@ -15,6 +15,7 @@ from angarium.delivery.signing import Secret
 from angarium.listener import Received, Reply, serve
 
 REMEMBERED_MAX = 4096
+PATHS_MAX = 1024
 BEGINNING = 60
 
 
@@ -134,12 +135,19 @@ class Listening:
             asyncio.get_running_loop().call_later(reply.delay_s, self._over.set)
         return reply
 
+    def _numbers_of(self, path: str) -> Numbers:
+        """Those of a path, which is now the one that was used last; anybody may ask for ever more paths."""
+        numbers = self._numbers[path] = self._numbers.pop(path, None) or Numbers()
+        if len(self._numbers) > PATHS_MAX:
+            del self._numbers[next(iter(self._numbers))]
+        return numbers
+
     def _judge(self, received: Received, status: int) -> Shown:
         headers, now = received.headers, time.time()
         problems = verification.problems(headers, received.body, self._secrets, now) if self._secrets else []
         self.wrong += bool(problems)
         sequence = verification.number(headers.get("angarium-sequence"))
-        numbers = self._numbers.setdefault(received.path, Numbers())
+        numbers = self._numbers_of(received.path)
         repeat, missing = (False, 0) if sequence is None else numbers.note(sequence)
         return Shown(
             at=logs.instant(now),

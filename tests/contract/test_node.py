@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,7 @@ from streams.claim import Claim, Lost, release
 from streams.clock import SystemTime
 from streams.envelope import encode_flush
 from streams.jetstream import JetStream
+from streams.members import Members
 from streams.survey import owners
 from streams.topology import Names
 from streams.wire import Wire
@@ -237,3 +239,15 @@ async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
     async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
     assert "upkeep.broken" in caplog.text
+
+
+async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it no shard would ever be claimed again, and the node would live on."""
+    broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
+    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(Members, "wanted", broken)
+    async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
+        await until(lambda: SHARD in node.owned)
+    assert "node.broken" in caplog.text

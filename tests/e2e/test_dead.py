@@ -285,7 +285,7 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
 
     answering: list[asyncio.Future[None]] = []
     await js.wire.subscribe("angarium.ctl.*.own.er", answer)
-    await js.account()
+    await js.check()
 
     async def typed(*arguments: str) -> tuple[int, str]:
         done = await asyncio.to_thread(alone.run, "receiver", *arguments)

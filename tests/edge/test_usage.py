@@ -42,6 +42,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--config", "none.toml"], "config (none.toml): no such file"),
         (["publish", "acme.x", "{}", "--content-type", "a\r\nb: c"], "--content-type: printable ASCII"),
         (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not the address of a"),
+        (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for a server of its own"),
         (["dead", "show", "9" * 30], "is not in the range"),
         (["dead", "drop", "9" * 30, "--yes"], f"tenant '{'9' * 30}': a letter"),
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
