@@ -76,10 +76,16 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True):
-    """Deliveries as the sink saw them, and what the node used for them, start-up left out."""
+    """Deliveries as the sink saw them, and what the node used for them.
+
+    The start of the node and its claims are left out: what is timed are the deliveries after the first
+    `skipped`, from the time `began_at` on.
+    """
 
     report: Report
     lost: int
+    skipped: int
+    began_at: float
     cpu_us: float | None = None
     memory_mb: float | None = None
 
@@ -89,8 +95,8 @@ class Load(Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        """Deliveries a second, from the first to the last."""
-        return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
+        """Deliveries a second, to the last of them."""
+        return (self.report.deliveries - self.skipped) / max(self.report.last_at - self.began_at, 1e-6)
 
 
 class Bench:
@@ -142,6 +148,7 @@ class Bench:
         node = self._on.node(*PYTHON, str(record))
         try:
             await node.start()
+            await node.until_ready()
             load = await self._arrived(node, self._whole(self._plan.deliveries))
         finally:
             await node.stop()
@@ -217,22 +224,24 @@ class Bench:
     async def _arrived(self, node: LocalNode, count: int) -> Load:
         """Wait until so many deliveries have come, or none for long, and say what they came to."""
         moved_at, come = time.monotonic(), 0
-        began: tuple[int, Usage | None] | None = None
+        began: tuple[int, float, Usage | None] | None = None
         while come < count and time.monotonic() - moved_at < STALLED_S:
             node.check()
             before, come = come, await self._sink.count()
             if come > before:
                 moved_at = time.monotonic()
-                began = began or (come, usage(node.pid))
+                began = began or (come, time.time(), usage(node.pid))
             await asyncio.sleep(LOOK_S)
         report, used = await self._sink.report(), usage(node.pid)
         lost = count - report.deliveries
         match began:
-            case (first, Usage() as start) if used is not None and report.deliveries > first:
-                cpu_us = (used.cpu_s - start.cpu_s) / (report.deliveries - first) * 1e6
-                return Load(report, lost, cpu_us, used.memory_mb)
+            case (skipped, at, start) if report.deliveries > skipped:
+                if start is None or used is None:
+                    return Load(report, lost, skipped, at)
+                cpu_us = (used.cpu_s - start.cpu_s) / (report.deliveries - skipped) * 1e6
+                return Load(report, lost, skipped, at, cpu_us, used.memory_mb)
             case _:
-                return Load(report, lost)
+                return Load(report, lost, 0, report.first_at)
 
     async def _appends(self) -> int:
         """Flushes in the journal, without the claims of the shards."""

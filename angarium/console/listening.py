@@ -137,7 +137,7 @@ class Listening:
 
     def _numbers_of(self, path: str) -> Numbers:
         """Those of a path, which is now the one that was used last; anybody may ask for ever more paths."""
-        numbers = self._numbers[path] = self._numbers.pop(path, None) or Numbers()
+        numbers = self._numbers[path] = self._numbers.pop(path) if path in self._numbers else Numbers()
         if len(self._numbers) > PATHS_MAX:
             del self._numbers[next(iter(self._numbers))]
         return numbers
