@@ -271,6 +271,6 @@ async def test_a_server_without_jetstream_is_refused(
     async def nobody() -> None:
         raise Unavailable("nobody answers")
 
-    monkeypatch.setattr(js, "account", nobody)
+    monkeypatch.setattr(js, "check", nobody)
     with pytest.raises(SetupError, match="enable it in nats-server"):
         await setup(js, settings)
