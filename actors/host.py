@@ -36,6 +36,8 @@ from actors.tally import Tally
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
 IDLE_S = 60.0
+TURN = 16
+"""Receivers that are parked before others have a turn, which takes a millisecond."""
 log = logging.getLogger(__name__)
 
 
@@ -353,11 +355,13 @@ class Host:
         while not self.stopped:
             await asyncio.sleep(SWEEP_S)
             now = self.clock.now()
-            for receiver in dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)):
+            for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
                 shell = self.shells.get(receiver)
                 if shell is not None and shell.loaded:
                     shell.park()
                     shell.poke()
+                if number % TURN == 0:
+                    await asyncio.sleep(0)
             self.acknowledge()
             if self._held_up and self.may_start():
                 self._held_up = False

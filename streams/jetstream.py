@@ -5,6 +5,7 @@ connection, and it answers "refused" and "unknown" with the same exceptions. Her
 (`streams.replies`), and an outcome that is unknown is called so.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ STREAM_NOT_FOUND = 10059
 API_TIMEOUT_S = 5.0
 
 R = TypeVar("R", bound=Reply)
+
+TURN = 32
+"""Messages of a batch that are sent before others have a turn; they take half a millisecond."""
 
 
 class JetStream:
@@ -113,6 +117,8 @@ class JetStream:
         try:
             for number, put in enumerate(puts[:-1], 1):
                 await self.wire.publish(put.subject, put.data, headers=_in_batch(put, batch, number))
+                if number % TURN == 0:
+                    await asyncio.sleep(0)
         except Disconnected as error:
             return Unanswered(str(error))
         last = _in_batch(puts[-1], batch, len(puts)) | {"Nats-Batch-Commit": "1"}

@@ -9,6 +9,7 @@ may still arrive, and would put an older state beside a younger checkpoint.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain, repeat
 
 import msgspec
 from msgspec import Struct
@@ -90,17 +91,22 @@ class Snapshots:
         """
         if self._revision is None:
             await self._look()
-        puts = [self._put(Snapshot(as_of=as_of, state=state)) for state in states]
-        puts += [Put(self._names.actor(self._claim.shard, receiver), b"", DELETED) for receiver in forget]
-        while len(puts) >= BATCH:
-            if not await self._store(puts[: BATCH - 1], self._in_force):
-                return False
-            del puts[: BATCH - 1]
+        puts: list[Put] = []
+        # Each is encoded when its batch is due: thousands at once would hold everybody up.
+        for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget)):
+            if len(puts) == BATCH - 1:
+                if not await self._store(puts, self._in_force):
+                    return False
+                puts = []
+            puts.append(put)
         return await self._store(puts, encode_checkpoint(checkpoint))
 
-    def _put(self, snapshot: Snapshot) -> Put:
-        subject = self._names.actor(self._claim.shard, snapshot.state.receiver)
-        return Put(subject, msgspec.json.encode(snapshot))
+    def _put(self, state: State, as_of: int) -> Put:
+        subject = self._names.actor(self._claim.shard, state.receiver)
+        return Put(subject, msgspec.json.encode(Snapshot(as_of=as_of, state=state)))
+
+    def _delete(self, receiver: str) -> Put:
+        return Put(self._names.actor(self._claim.shard, receiver), b"", DELETED)
 
     async def _look(self) -> None:
         """See which checkpoint is in force."""

@@ -15,12 +15,18 @@ from typing import Protocol, cast
 from angarium.delivery.answer import Answer
 from angarium.delivery.transport import Failure, FailureKind, Response, one_line
 
+Exchange = asyncio.Future[Response | Failure]
+
 
 class Owner(Protocol):
     """Who keeps a connection between its exchanges."""
 
     def write_soon(self, connection: "Connection") -> None:
         """Call `connection.write` at the end of this turn of the event loop."""
+        ...
+
+    def expire_soon(self, connection: "Connection", exchange: Exchange) -> None:
+        """Call `connection.expire` with that exchange, once those that expired before have had their turn."""
         ...
 
     def rest(self, connection: "Connection") -> None:
@@ -47,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = loop
         self._answer = Answer()
-        self._exchange: asyncio.Future[Response | Failure] | None = None
+        self._exchange: Exchange | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._started_at = 0.0
@@ -62,7 +68,7 @@ class Connection(asyncio.Protocol):
 
     def start(
         self, wire: bytes, may_start: Callable[[], bool], started_at: float, deadline: float
-    ) -> "asyncio.Future[Response | Failure]":
+    ) -> Exchange:
         """Write a whole request soon, if it may start then; returns the future of its answer.
 
         `started_at` and `deadline` are times of the loop. Cancelling the future does not end the exchange:
@@ -71,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._wire, self._may_start = wire, may_start
         self._started_at = started_at
         self._exchange = self._loop.create_future()
-        self._deadline = self._loop.call_at(deadline, self._expire)
+        self._deadline = self._loop.call_at(deadline, self._owner.expire_soon, self, self._exchange)
         self._owner.write_soon(self)
         return self._exchange
 
@@ -93,6 +99,17 @@ class Connection(asyncio.Protocol):
         self._aborted = True
         if self._transport is not None:
             self._transport.abort()
+
+    def expire(self, exchange: Exchange) -> None:
+        """The time of that exchange is over. If it has ended meanwhile, another one may be under way."""
+        if self._exchange is not exchange:
+            return
+        if self._answer.headed:
+            self._settle(self._answer.response(self._loop.time() - self._started_at))
+        else:
+            how_far = "the headers did not end" if self._answer.begun else "no answer came"
+            self._fail(FailureKind.TIMEOUT, f"{how_far} in time")
+        self.abort()
 
     # The event loop calls these.
 
@@ -141,14 +158,6 @@ class Connection(asyncio.Protocol):
             self._settle(self._answer.response(self._loop.time() - self._started_at))
         else:
             self._fail(FailureKind.RESET, f"before the answer's headers ended, {why}")
-
-    def _expire(self) -> None:
-        if self._answer.headed:
-            self._settle(self._answer.response(self._loop.time() - self._started_at))
-        else:
-            how_far = "the headers did not end" if self._answer.begun else "no answer came"
-            self._fail(FailureKind.TIMEOUT, f"{how_far} in time")
-        self.abort()
 
     def _fail(self, kind: FailureKind, detail: str) -> None:
         latency_s = self._loop.time() - self._started_at

@@ -1,0 +1,49 @@
+"""Exchanges whose time is over: in turns, each its own, and never the next one on the same connection."""
+
+import asyncio
+from unittest.mock import Mock
+
+from angarium.delivery.http1 import Connection, Exchange
+from angarium.delivery.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Pool
+from angarium.delivery.reach import default_tls
+from angarium.delivery.transport import Failure, FailureKind
+from tests.contract.transport.receiver import OK
+
+
+def started(connection: Connection) -> Exchange:
+    now = asyncio.get_running_loop().time()
+    return connection.start(b"POST / HTTP/1.1\r\n\r\n", lambda: True, now, now + 60)
+
+
+async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
+    pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Connection)
+    exchange: Exchange = asyncio.get_running_loop().create_future()
+    for _ in range(5 * EXPIRED_AT_ONCE):
+        pool.expire_soon(connection, exchange)
+    for turn in range(1, 6):
+        await asyncio.sleep(0)
+        assert connection.expire.call_count == turn * EXPIRED_AT_ONCE
+    await asyncio.sleep(0)
+    pool.expire_soon(connection, exchange)
+    await asyncio.sleep(0)
+    assert connection.expire.call_count == 5 * EXPIRED_AT_ONCE + 1
+    await pool.close()
+
+
+async def test_who_was_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:
+    connection = Connection(Mock(), asyncio.get_running_loop())
+    wire = Mock(**{"is_closing.return_value": False, "get_write_buffer_size.return_value": 0})
+    connection.connection_made(wire)
+    first = started(connection)
+    connection.write()
+    connection.data_received(OK)
+    second = started(connection)
+    connection.expire(first)
+    assert first.done()
+    assert not second.done()
+    assert not wire.abort.called
+    connection.expire(second)
+    outcome = second.result()
+    assert isinstance(outcome, Failure)
+    assert outcome.kind is FailureKind.TIMEOUT
+    assert wire.abort.called
