@@ -45,8 +45,7 @@ class Node:
         self._taken = asyncio.Event()
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy: set[int] = set()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
         self._claimed: set[int] = set()
 
     async def start(self) -> None:
@@ -65,7 +64,7 @@ class Node:
         self._stopping = True
         self._changed.set()
         if self._under_way and self.around.js.wire.connected:
-            await asyncio.wait(self._under_way, timeout=UNDER_WAY_S)
+            await asyncio.wait(self._under_way.values(), timeout=UNDER_WAY_S)
         await asyncio.gather(*(shard.hand_over() for shard in list(self.owned.values())))
         await self.around.members.leave()
         for task in list(self._tasks):
@@ -143,19 +142,9 @@ class Node:
 
     def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts) -> None:
         """One thing at a time for each shard."""
-        if number not in self._busy:
-            self._busy.add(number)
-            task = self._spawn(self._finish(work, number, *more))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
-
-    async def _finish(
-        self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts
-    ) -> None:
-        try:
-            await work(number, *more)
-        finally:
-            self._busy.discard(number)
+        if number not in self._under_way:
+            task = self._under_way[number] = self._spawn(work(number, *more))
+            task.add_done_callback(lambda _: self._under_way.pop(number))
 
     async def _claim(self, number: int) -> None:
         async with self._claiming:

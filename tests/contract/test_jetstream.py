@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from streams.answers import Put, Refused, Stored, Unanswered
 from streams.errors import ApiError, Unavailable
-from streams.jetstream import JetStream
+from streams.jetstream import TURN, JetStream
 from streams.wire import Wire
 from tests.contract.conftest import MakeStream, Server
 from tests.contract.waiting import Seen, until, until_true
@@ -193,6 +194,27 @@ class TestDuplicates:
 
 
 class TestBatches:
+    async def test_others_have_their_turns_while_a_large_one_is_sent(
+        self, js: JetStream, make_stream: MakeStream, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await make_stream(allow_atomic=True)
+        turn, sent_in, publish = 0, set[int](), js.wire.publish
+
+        async def note(*arguments: Any, **named: Any) -> None:
+            sent_in.add(turn)
+            asyncio.get_running_loop().call_soon(pass_on)
+            await publish(*arguments, **named)
+
+        def pass_on() -> None:
+            nonlocal turn
+            turn += 1
+
+        monkeypatch.setattr(js.wire, "publish", note)
+        assert await js.publish_batch([Put(f"{prefix}.{i}", b"") for i in range(5 * TURN)]) == Stored(
+            5 * TURN
+        )
+        assert len(sent_in) >= 5
+
     async def test_a_batch_is_stored_whole(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:
         await make_stream(allow_atomic=True)
         await js.publish(f"{prefix}.a", b"before")

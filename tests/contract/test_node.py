@@ -158,6 +158,14 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
         assert unready(node) == ""
 
 
+async def stop_and_let(go_on: asyncio.Event, node: Node) -> None:
+    """Stop it; what it has to wait for goes on once it stops."""
+    stopping = asyncio.ensure_future(node.stop())
+    await until(lambda: node.stopping)
+    go_on.set()
+    await stopping
+
+
 async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,10 +182,7 @@ async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
     monkeypatch.setattr("angarium.node.take_over", take_over_slowly)
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await claimed.wait()
-        stopping = asyncio.ensure_future(node.stop())
-        await until(lambda: node.stopping)
-        may_go_on.set()
-        await stopping
+        await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
 
 
@@ -200,10 +205,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
         await until(lambda: len(node.owned) == SHARDS)
         wants(node, [])
         await releasing.wait()
-        stopping = asyncio.ensure_future(node.stop())
-        await until(lambda: node.stopping)
-        may_go_on.set()
-        await stopping
+        await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
 
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from actors import facts as f
-from actors.host import IDLE_S
+from actors.host import IDLE_S, TURN
 from actors.outcome import NotSent
 from actors.ping import Refusal, ping
 from actors.policy import Rate
-from actors.shell import UNCONFIRMED_MAX
+from actors.shell import UNCONFIRMED_MAX, Shell
 from actors.state import State
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
@@ -201,6 +201,29 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     await world.until(lambda: world.state.parked, within_s=0.1)
     assert not world.host.shells["acme.small"].state.parked
     assert world.host.bindings.bound <= 10
+
+
+@in_virtual_time
+async def test_many_who_hold_messages_too_long_are_parked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands at once would keep all others of the node waiting."""
+    world, park, parked_in, turn = ShardWorld(policy()), Shell.park, list[int](), 0
+
+    def pass_on() -> None:
+        nonlocal turn
+        turn += 1
+
+    def note(shell: Shell) -> None:
+        parked_in.append(turn)
+        asyncio.get_running_loop().call_soon(pass_on)
+        park(shell)
+
+    monkeypatch.setattr(Shell, "park", note)
+    world.sender.latency_s = 10
+    for number in range(3 * TURN):
+        world.policies.known[f"acme.r{number}"] = policy()
+        world.publish(receiver=f"acme.r{number}")
+    await world.until(lambda: len(parked_in) == 3 * TURN)
+    assert max(map(parked_in.count, parked_in)) <= TURN
 
 
 # ---- who is in memory
