@@ -189,9 +189,11 @@ class _Stream(httpcore.AsyncNetworkStream):
         exchange.reached = True
         if not exchange.sent and not exchange.request.may_start():
             raise NoAnswer(FailureKind.LEASE, "the lease ended before the first byte was sent")
-        self._writer.write(buffer)
         if not exchange.sent:
             exchange.sent, exchange.reused, self._used = True, self._used, True
+        if self._writer.is_closing():  # Then uvloop's transport raises RuntimeError where asyncio's drops it.
+            raise httpcore.WriteError("the receiver closed the connection at once")
+        self._writer.write(buffer)
         try:
             await self._writer.drain()
         except OSError as error:

@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 
@@ -274,6 +275,24 @@ async def test_a_reset_on_a_new_connection(
 ) -> None:
     edge.first(partial(resets, after))
     assert await edge.verdict(body=b"x" * 262_144) == expected
+    assert await edge.next_gets_its_own()
+
+
+async def test_a_connection_that_ends_before_the_request_is_written(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def short_lived(*args: Any, **options: Any) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        transport, protocol = await connect(*args, **options)
+        transport.abort()
+        return transport, protocol
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "create_connection", short_lived)
+        assert await edge.verdict() == RESET
+    edge.receiver.answers(OWN)
     assert await edge.next_gets_its_own()
 
 
