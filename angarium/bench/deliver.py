@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from angarium.bench import loops
-from angarium.bench.ground import SECRET, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sampling import PYTHON, Samples, recorded
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
 from angarium.local_node import LocalNode
-from streams.topology import Names, Settings
+from streams.topology import Names
 
 LOOK_S = 0.05
 STALLED_S = 30.0
@@ -40,6 +40,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     deliveries: int = 60_000
     fan: int = 1
     size: int = 1000
+    shards: int = SHARDS
     rate: int = 500
     timed_s: float = 5.0
     profile: Path | None = None
@@ -246,11 +247,11 @@ class Bench:
     async def _appends(self) -> int:
         """Flushes in the journal, without the claims of the shards."""
         info = await self._js.stream_info(self._names.journal)
-        return info.last - Settings().shards if info else 0
+        return info.last - self._on.shards if info else 0
 
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
     """Run the bench."""
     loops.check()
-    async with ground() as on:
+    async with ground(plan.shards) as on:
         return await Bench(plan, on, tell).run()

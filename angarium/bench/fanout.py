@@ -16,7 +16,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import usage
@@ -27,7 +27,7 @@ from streams.lanes import SENDERS
 from streams.messages import SOURCE
 from streams.partitions import partition_of
 from streams.protocol import publish_answer
-from streams.topology import Names, Settings
+from streams.topology import Names
 from streams.wire import Message
 
 TYPE = "bench.fanout"
@@ -52,6 +52,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     copies: int = 50_000
     wide: int = 20_000
     size: int = 1000
+    shards: int = SHARDS
     timed_s: float = 5.0
 
     @property
@@ -120,7 +121,7 @@ class Bench:
         self._sink = on.sink
         self._tell = tell
         self._names = Names()
-        self._shards = Settings().shards
+        self._shards = on.shards
         self._neighbours = _neighbours(WIDE, NEIGHBOURS, self._shards)
 
     async def run(self) -> Figures:
@@ -311,5 +312,5 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
     """Run the bench."""
-    async with ground() as on:
+    async with ground(plan.shards) as on:
         return await Bench(plan, on, tell).run()

@@ -18,6 +18,9 @@ from streams.setup import setup
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 """Signs for all receivers of a bench."""
 
+SHARDS = Settings().shards
+"""As many as an installation has by default."""
+
 
 class Ground(Struct, frozen=True):
     """Made by `ground`; the directory is for whatever a bench has to write."""
@@ -26,19 +29,20 @@ class Ground(Struct, frozen=True):
     url: str
     js: JetStream
     sink: SinkProcess
+    shards: int
 
     def node(self, *python: str) -> LocalNode:
         """A node that is not started yet; see `LocalNode` for `python`."""
-        return LocalNode(self.directory, {"nats": [self.url]}, python)
+        return LocalNode(self.directory, {"nats": [self.url], "shards": self.shards}, python)
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Ground]:
+async def ground(shards: int = SHARDS) -> AsyncIterator[Ground]:
     """Nothing is left of it afterwards."""
     with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
         directory = Path(name)
         async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:
-            settings = Settings(nats=(server.url,))
+            settings = Settings(nats=(server.url,), shards=shards)
             async with open_jetstream(settings) as js:
                 await setup(js, installation(settings))
-                yield Ground(directory, server.url, js, sink)
+                yield Ground(directory, server.url, js, sink, shards)

@@ -15,14 +15,14 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import ASIDE, Report
 from angarium.bench.usage import usage
 from angarium.local_node import LocalNode
 from streams.answers import ConsumerInfo
 from streams.partitions import partition_of, shard_of
-from streams.topology import Names, Settings
+from streams.topology import Names
 
 NOWHERE = "http://127.0.0.1:1/"
 """Nobody listens there: connections are refused."""
@@ -50,6 +50,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     hanging: int = 2000
     flood: int = 200_000
     size: int = 1000
+    shards: int = SHARDS
     runs: int = 3
     timed_s: float = 5.0
 
@@ -127,7 +128,7 @@ class Bench:
         self._js = on.js
         self._sink = on.sink
         self._names = Names()
-        self._shards = Settings().shards
+        self._shards = on.shards
         tenants = _tenants(trouble.near, self._shards)
         self._receivers = [
             (tenants[number % TENANTS], f"r{number // TENANTS}") for number in range(plan.receivers)
@@ -239,8 +240,8 @@ def _tenants(near: bool, partitions: int) -> list[str]:
 async def measured(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
     """Run the bench, each time on a ground of its own."""
     rows = []
-    for trouble in troubles(plan, Names(), Settings().shards):
+    for trouble in troubles(plan, Names(), plan.shards):
         tell(f"beside {trouble.name}")
-        async with ground() as on:
+        async with ground(plan.shards) as on:
             rows.append(await Bench(plan, trouble, on).run())
     return rows

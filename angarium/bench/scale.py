@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
@@ -43,6 +43,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     active: int = 1000
     parked: int = 5000
     behind: int = 200_000
+    shards: int = SHARDS
     timed_s: float = 10.0
 
 
@@ -247,7 +248,7 @@ class Bench:
             journal = await js.stream_info(names.journal)
             consumers = [
                 await js.consumer_info(names.deliveries, names.shard_consumer(shard))
-                for shard in range(Settings().shards)
+                for shard in range(self._on.shards)
             ]
             now = [journal.last if journal else 0, *(each.ack_floor for each in consumers if each)]
             if now == before:
@@ -284,11 +285,11 @@ async def _actor_bytes(count: int) -> float:
 
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
     """Run the bench."""
-    async with ground() as on:
+    async with ground(plan.shards) as on:
         crowd = await Bench(plan, on, tell).crowd()
-    async with ground() as on:
+    async with ground(plan.shards) as on:
         after = await Bench(plan, on, tell).after_a_kill()
-    async with ground() as on:
+    async with ground(plan.shards) as on:
         drain = await Bench(plan, on, tell).drain()
     tell(f"bring {plan.receivers} actors into memory")
     reports = (crowd.fresh, crowd.resident, after.report, drain.report)

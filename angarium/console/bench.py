@@ -12,6 +12,9 @@ from angarium.console.looping import heed_sigterm, run_long
 P = TypeVar("P")
 T = TypeVar("T")
 
+with_shards = click.option("--shards", default=64, show_default=True, type=click.IntRange(1, 1024),
+                           help="Of the installation.")  # fmt: skip
+
 MEASURES = ("measure", "figure")
 ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")
 
@@ -34,12 +37,14 @@ def bench() -> None:
               help="Of the steady part, at 500 events a second, and of each bare loop.")  # fmt: skip
 @click.option("--profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, writable=True),
               help="Write to this file where the node's time went.")  # fmt: skip
+@with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def deliver(
     receivers: int,
     deliveries: int,
     fan: int,
     size: int,
+    shards: int,
     seconds: float,
     profile: Path | None,
     as_json: bool,
@@ -52,7 +57,8 @@ def deliver(
     from angarium.bench.deliver import Plan, measured
 
     plan = Plan(
-        receivers=receivers, deliveries=deliveries, fan=fan, size=size, timed_s=seconds, profile=profile
+        receivers=receivers, deliveries=deliveries, fan=fan, size=size, shards=shards, timed_s=seconds,
+        profile=profile,
     )  # fmt: skip
     figures = _run(measured, plan, as_json, MEASURES, _rows)
     _check(figures, "delivery")
@@ -66,8 +72,9 @@ def deliver(
 @click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="Of other tenants' events, alone and beside the wide one.")  # fmt: skip
+@with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
-def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as_json: bool) -> None:
+def fanout(seconds: float, as_json: bool, **plan: int) -> None:
     """Events for all receivers of a tenant: routed to paused ones, then to such as get them.
 
     Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
@@ -75,8 +82,7 @@ def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as
     """
     from angarium.bench.fanout import Plan, measured
 
-    plan = Plan(receivers=receivers, copies=copies, wide=wide, size=size, timed_s=seconds)
-    figures = _run(measured, plan, as_json, MEASURES, _fanout_rows)
+    figures = _run(measured, Plan(timed_s=seconds, **plan), as_json, MEASURES, _fanout_rows)
     _check(figures, "copy")
 
 
@@ -90,6 +96,7 @@ def fanout(receivers: int, copies: int, wide: int, size: int, seconds: float, as
 @click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600), help="Of a run.")
+@with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def isolation(seconds: float, as_json: bool, **plan: int) -> None:
     """Healthy receivers alone, and beside each kind of trouble in turn; the medians of several runs.
@@ -112,6 +119,7 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
               help="Events that wait for the one that comes back.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="For which the idle node is watched.")  # fmt: skip
+@with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
     """A crowd of receivers of which few get events; a node that is killed with parked actors; a long backlog.
