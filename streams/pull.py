@@ -32,7 +32,8 @@ from streams.wire import Message, Subscription
 EXPIRES_S = 3.0
 """How long one request stays open; shorter than the pin's time-out, which counts from the last request."""
 
-HEARTBEAT_S = 1.0
+HEARTBEAT_S = 1.5
+"""Half of `EXPIRES_S`, the most that the server takes: each of 128 consumers wakes an idle node as often."""
 SILENT_HEARTBEATS_MAX = 2
 
 RETRY_FIRST_S = 0.05

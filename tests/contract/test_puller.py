@@ -113,7 +113,7 @@ async def test_what_is_asked_for(script: Script) -> None:
     assert await script.request(1) == {
         "batch": 10,
         "expires": 3_000_000_000,
-        "idle_heartbeat": 1_000_000_000,
+        "idle_heartbeat": 1_500_000_000,
         "group": "g",
     }
 
