@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import AngariumError
+from actors.errors import AngariumError, NewerVersion
 from actors.event import Event
 from actors.host import Host
 from actors.ids import event_id
@@ -23,7 +23,7 @@ from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
 from streams.clock import Timekeeper
 from streams.defects import on_defect
-from streams.errors import ApiError
+from streams.errors import ApiError, NotOurs
 from streams.graveyard import Graveyard
 from streams.inbox import Inbox
 from streams.jetstream import JetStream
@@ -286,7 +286,11 @@ class Shard:
         receivers, awake = self._around.receivers, self.host.shells
         for receiver in await self._snapshots.receivers():
             if receiver not in awake and not receivers.known(receiver):
-                state = await self._snapshots.load(receiver)
+                try:
+                    state = await self._snapshots.load(receiver)
+                except (NewerVersion, NotOurs) as error:
+                    log.warning("snapshot.strange", extra={"receiver": receiver, "why": str(error)})
+                    continue
                 if state is not None and self.host.forgettable({receiver: state}):
                     self._found[receiver] = state
 

@@ -5,10 +5,12 @@ import gc
 from typing import Any, cast
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 
 from actors.outcome import Outcome
 from actors.ports import Attempt
+from actors.state import State
 from angarium.app import member
 from angarium.monitor import unready
 from angarium.node import Node
@@ -21,6 +23,7 @@ from streams.clock import SystemTime
 from streams.envelope import encode_flush
 from streams.jetstream import JetStream
 from streams.members import Members
+from streams.snapshots import Snapshot
 from streams.survey import owners
 from streams.topology import Names
 from streams.wire import Wire
@@ -222,6 +225,38 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
         node.owned[SHARD].journal.show_life()
         await until(lambda: "was not written by Angarium" in node.refused.get(SHARD, ""))
         assert SHARD not in node.owned
+
+
+async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_read(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The snapshot of a receiver that was removed long ago goes, before and behind one of somebody else."""
+    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    names = await install(js, prefix)
+    gone = [names.actor(SHARD, "acme.a"), names.actor(SHARD, "acme.z")]
+    strange = names.actor(SHARD, "acme.strange")
+    for subject in gone:
+        state = State(receiver=subject.removeprefix(names.actor(SHARD, "")), removed_at=0.0)
+        await js.publish(subject, msgspec.json.encode(Snapshot(as_of=0, state=state)))
+    await js.publish(strange, b"nobody knows")
+
+    async def left() -> list[bool]:
+        found = [await js.last_message(names.actors, each) for each in gone]
+        return [bool(each and each.data) for each in found]
+
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: SHARD in node.owned)
+
+        async def forgotten() -> bool:
+            node.owned[SHARD].journal.show_life()
+            return not any(await left())
+
+        await until_true(forgotten)
+    kept = await js.last_message(names.actors, strange)
+    assert kept is not None
+    assert kept.data == b"nobody knows"
+    assert "snapshot.strange" in caplog.text
 
 
 async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
