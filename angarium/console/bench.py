@@ -15,6 +15,9 @@ T = TypeVar("T")
 with_shards = click.option("--shards", default=64, show_default=True, type=click.IntRange(1, 1024),
                            help="Of the installation.")  # fmt: skip
 
+FEW = 8
+"""Shards that are enough for a fleet of one or two small machines."""
+
 MEASURES = ("measure", "figure")
 ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")
 
@@ -136,8 +139,9 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
 @bench.command("all", short_help="All of them, as they are by default: some ten minutes.")
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def whole(as_json: bool) -> None:
-    """Every bench in one run, fan-out deliveries (each event to 10 receivers) among them."""
+    """Every bench in one run; deliveries also fanned out (each event to 10 receivers), and on few shards."""
     from msgspec import to_builtins
+    from msgspec.structs import replace
 
     from angarium.bench import deliver, fanout, isolation, scale
 
@@ -153,6 +157,9 @@ def whole(as_json: bool) -> None:
 
     run("deliver", deliver.measured, deliver.Plan(), MEASURES, _rows)
     run("deliver --fan 10", deliver.measured, deliver.Plan(fan=10), MEASURES, _rows)
+    few = deliver.Plan(shards=FEW)
+    run(f"deliver --shards {FEW}", deliver.measured, few, MEASURES, _rows)
+    run(f"deliver --fan 10 --shards {FEW}", deliver.measured, replace(few, fan=10), MEASURES, _rows)
     run("fanout", fanout.measured, fanout.Plan(), MEASURES, _fanout_rows)
     run("scale", scale.measured, scale.Plan(), MEASURES, _scale_rows)
     run("isolation", isolation.measured, isolation.Plan(), ISOLATION, _isolation_rows)
