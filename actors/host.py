@@ -14,6 +14,7 @@ from typing import Any
 from actors.appetite import Appetite
 from actors.bindings import Bindings
 from actors.bucket import Unclean
+from actors.coalescing import coalesced
 from actors.errors import AngariumError
 from actors.event import Event
 from actors.needs import Needed, Needs
@@ -352,8 +353,9 @@ class Host:
 
     async def _sweep(self) -> None:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
+        loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(coalesced(loop.time() + SWEEP_S) - loop.time())
             now = self.clock.now()
             for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
                 shell = self.shells.get(receiver)

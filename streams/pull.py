@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from actors.coalescing import coalesced
 from streams.delivered import consumer_sequence
 from streams.errors import Disconnected
 from streams.jetstream import JetStream
@@ -97,7 +98,7 @@ class Puller:
         self._js.add_listener(self._on_change)
         self._want()
         self._asking = asyncio.ensure_future(self._ask())
-        self._watch = self._loop.call_later(HEARTBEAT_S, self._look)
+        self._look_later()
 
     async def stop(self) -> None:
         """Ask for nothing more and drop the inbox. Does nothing the second time."""
@@ -196,7 +197,10 @@ class Puller:
         if self._silent >= SILENT_HEARTBEATS_MAX:
             self._gap(f"no heartbeat for {self._silent * HEARTBEAT_S:g} s")
         else:
-            self._watch = self._loop.call_later(HEARTBEAT_S, self._look)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._watch = self._loop.call_at(coalesced(self._loop.time() + HEARTBEAT_S), self._look)
 
     def _on_change(self, connected: bool) -> None:
         self._gap("a new connection" if connected else "the connection was lost")
