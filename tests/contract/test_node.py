@@ -232,6 +232,7 @@ async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_rea
 ) -> None:
     """The snapshot of a receiver that was removed long ago goes, before and behind one of somebody else."""
     monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.upkeep.LEFTOVERS_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     gone = [names.actor(SHARD, "acme.a"), names.actor(SHARD, "acme.z")]
