@@ -65,7 +65,7 @@ class Node:
         self._changed.set()
         if self._under_way and self.around.js.wire.connected:
             await asyncio.wait(self._under_way.values(), timeout=UNDER_WAY_S)
-        await asyncio.gather(*(shard.hand_over() for shard in list(self.owned.values())))
+        await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
         await self.around.members.leave()
         for task in list(self._tasks):
             task.cancel()
@@ -227,8 +227,10 @@ class Node:
             log.warning("shard.ended", extra={"shard": number, "why": shard.why})
 
     async def _hand_over(self, number: int, shard: Shard) -> None:
-        await shard.hand_over()
-        log.info("shard.handed_over", extra={"shard": number})
+        if await shard.hand_over():
+            log.info("shard.handed_over", extra={"shard": number})
+        else:
+            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
         self.owned.pop(number, None)
 
     async def _let_go(self, number: int) -> None:

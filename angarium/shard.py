@@ -96,6 +96,7 @@ class Shard:
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
         self._handing_over = asyncio.Lock()
+        self._handed_over = False
         self._found: dict[str, State] = {}
         self.host = Host(
             epoch=claimed.epoch,
@@ -234,13 +235,16 @@ class Shard:
         await self._inbox.stop()
         await self.journal.stop()
 
-    async def hand_over(self) -> None:
+    async def hand_over(self) -> bool:
         """The planned end: no new attempts, those in flight finished, all recorded, acked and released.
 
+        False where the shard ended otherwise, `why` says how: then what was in flight may be repeated.
         Whoever wants it a second time waits for the first.
         """
         async with self._handing_over:
-            await self._hand_over()
+            if not self._handed_over:
+                await self._hand_over()
+        return self._handed_over
 
     async def _hand_over(self) -> None:
         around, host = self._around, self.host
@@ -248,13 +252,15 @@ class Shard:
         await host.drain(around.drain_s)
         recorded = not self.suspended and await self.journal.drain(around.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
-            await self.stop("stopped before everything was settled")
+            late = f"{host.in_flight} attempts in flight" if host.in_flight else "not everything recorded"
+            await self.stop(f"{late} after drain_s ({around.drain_s:g} s)")
             return
         host.acknowledge()
         await self._snapshot()
         if not self.ended.is_set():
             await self.stop("handed over")
             await release(around.js, around.names, self.claim, around.node)
+            self._handed_over = True
 
     # ---- snapshots
 

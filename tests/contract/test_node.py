@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.outcome import Outcome
 from actors.ports import Attempt
@@ -210,6 +211,30 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
         await releasing.wait()
         await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
+
+
+async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_over(
+    wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is in flight may come again: whoever wonders why finds it in the log."""
+    sent = asyncio.Event()
+
+    class Hangs:
+        async def send(self, attempt: Attempt) -> Outcome:
+            sent.set()
+            never: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            return await never
+
+    names = await install(js, prefix)
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+    await publish(js, names, RECEIVER)
+    impatient = replace(settings(names), drain_s=0.01)
+    async with member(wire, impatient, SystemTime(), Hangs()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        await sent.wait()
+        await node.stop()
+    ended = {record.message: getattr(record, "why", "") for record in caplog.records}
+    assert ended["shard.ended"] == "1 attempts in flight after drain_s (0.01 s)"
 
 
 async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_next_snapshot(
