@@ -242,7 +242,9 @@ class Shard:
         Whoever wants it a second time waits for the first.
         """
         async with self._handing_over:
-            if not self._handed_over:
+            if self.ended.is_set():
+                await self.stop(self.why)
+            else:
                 await self._hand_over()
         return self._handed_over
 
@@ -252,7 +254,7 @@ class Shard:
         await host.drain(around.drain_s)
         recorded = not self.suspended and await self.journal.drain(around.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
-            late = f"{host.in_flight} attempts in flight" if host.in_flight else "not everything recorded"
+            late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
             await self.stop(f"{late} after drain_s ({around.drain_s:g} s)")
             return
         host.acknowledge()

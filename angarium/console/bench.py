@@ -16,7 +16,7 @@ with_shards = click.option("--shards", default=64, show_default=True, type=click
                            help="Of the installation.")  # fmt: skip
 
 FEW = 8
-"""Shards that are enough for a fleet of one or two small machines."""
+"""Shards, which do for one small machine."""
 
 MEASURES = ("measure", "figure")
 ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")

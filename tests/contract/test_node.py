@@ -29,6 +29,7 @@ from streams.survey import owners
 from streams.topology import Names
 from streams.wire import Wire
 from tests.contract.installation import SHARDS, install, publish
+from tests.contract.installation import shard as shard_of
 from tests.contract.shards import RECEIVER, SHARD
 from tests.contract.waiting import until, until_true
 
@@ -232,9 +233,11 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
     async with member(wire, impatient, SystemTime(), Hangs()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await sent.wait()
+        shards = list(node.owned.values())
         await node.stop()
+        assert [shard.number for shard in shards if not await shard.hand_over()] == [shard_of(RECEIVER)]
     ended = {record.message: getattr(record, "why", "") for record in caplog.records}
-    assert ended["shard.ended"] == "1 attempts in flight after drain_s (0.01 s)"
+    assert ended["shard.ended"] == "1 in flight after drain_s (0.01 s)"
 
 
 async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_next_snapshot(
