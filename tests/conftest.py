@@ -5,9 +5,13 @@ With `HYPOTHESIS_PROFILE=search` it draws others, and many more of them.
 
 Coverage is that of the tests which look closely. Simulated worlds, and tests beside processes that it does
 not see, pass through everything and would take twice as long for it.
+
+A shell lets what it starts in the background ignore Ctrl-C, and so does all that is started from there. Here
+it counts again, since some tests send it to what they start.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -20,6 +24,8 @@ from tests.secrecy import told
 settings.register_profile("repeat", deadline=None, print_blob=True, derandomize=True, max_examples=50)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNTRACED = tuple(Path(__file__).parent / each for each in ("e2e", "sim"))
 
