@@ -14,7 +14,7 @@ from typing import Any
 from actors.appetite import Appetite
 from actors.bindings import Bindings
 from actors.bucket import Unclean
-from actors.coalescing import coalesced
+from actors.coalescing import next_beat
 from actors.errors import AngariumError
 from actors.event import Event
 from actors.needs import Needed, Needs
@@ -355,7 +355,7 @@ class Host:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
         loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(coalesced(loop.time() + SWEEP_S) - loop.time())
+            await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
             for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
                 shell = self.shells.get(receiver)

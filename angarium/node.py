@@ -227,11 +227,13 @@ class Node:
             log.warning("shard.ended", extra={"shard": number, "why": shard.why})
 
     async def _hand_over(self, number: int, shard: Shard) -> None:
-        if await shard.hand_over():
+        handed_over = await shard.hand_over()
+        if self.owned.pop(number, None) is None:
+            return  # Whoever waited for the same has said so.
+        if handed_over:
             log.info("shard.handed_over", extra={"shard": number})
         else:
             log.warning("shard.ended", extra={"shard": number, "why": shard.why})
-        self.owned.pop(number, None)
 
     async def _let_go(self, number: int) -> None:
         """However a claim or an ownership of ours ended, it must keep nobody out who should own the shard."""

@@ -255,14 +255,17 @@ class Shard:
         recorded = not self.suspended and await self.journal.drain(around.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
             late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
-            await self.stop(f"{late} after drain_s ({around.drain_s:g} s)")
+            await self.stop(
+                "the lease lapsed" if self.suspended else f"{late} after drain_s ({around.drain_s:g} s)"
+            )
             return
         host.acknowledge()
         await self._snapshot()
         if not self.ended.is_set():
             await self.stop("handed over")
-            await release(around.js, around.names, self.claim, around.node)
-            self._handed_over = True
+            self._handed_over = await release(around.js, around.names, self.claim, around.node)
+            if not self._handed_over:
+                self.why = "its release is not on record"
 
     # ---- snapshots
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.coalescing import coalesced
+from actors.coalescing import next_beat
 from streams.delivered import consumer_sequence
 from streams.errors import Disconnected
 from streams.jetstream import JetStream
@@ -200,7 +200,7 @@ class Puller:
             self._look_later()
 
     def _look_later(self) -> None:
-        self._watch = self._loop.call_at(coalesced(self._loop.time() + HEARTBEAT_S), self._look)
+        self._watch = self._loop.call_at(next_beat(self._loop.time(), HEARTBEAT_S), self._look)
 
     def _on_change(self, connected: bool) -> None:
         self._gap("a new connection" if connected else "the connection was lost")

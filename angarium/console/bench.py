@@ -8,12 +8,13 @@ import click
 
 from angarium.console import output
 from angarium.console.looping import heed_sigterm, run_long
+from angarium.settings import Settings
 
 P = TypeVar("P")
 T = TypeVar("T")
 
-with_shards = click.option("--shards", default=64, show_default=True, type=click.IntRange(1, 1024),
-                           help="Of the installation.")  # fmt: skip
+with_shards = click.option("--shards", default=Settings().shards, show_default=True,
+                           type=click.IntRange(1, 1024), help="Of the installation.")  # fmt: skip
 
 FEW = 8
 """Shards, which do for one small machine."""

@@ -1,15 +1,27 @@
-"""Timers that share their instants are never early, hardly late, and few."""
+"""Timers of one beat ring together, each once a beat, and those of many lanes never all at once."""
+
+from collections import Counter
 
 from hypothesis import given
-from hypothesis.strategies import floats
+from hypothesis.strategies import floats, integers
 
-from actors.coalescing import TOGETHER_S, coalesced
+from actors.coalescing import LANES, next_beat
 
-
-@given(floats(0, 1e7))
-def test_a_timer_is_never_early_and_hardly_late(at: float) -> None:
-    assert 0 <= coalesced(at) - at <= TOGETHER_S
+times, lanes = floats(0, 1e7), integers(0, 1 << 40)
 
 
-def test_many_timers_ring_at_few_instants() -> None:
-    assert len({coalesced(1000.0 + number / 213) for number in range(1, 214)}) == 1 / TOGETHER_S
+@given(times, lanes)
+def test_a_timer_rings_within_one_and_a_half_beats(now: float, lane: int) -> None:
+    assert 0.2499 < next_beat(now, 0.5, lane) - now < 0.7501
+
+
+@given(times, lanes, floats(-0.1, 0.1))
+def test_a_timer_that_rings_early_or_late_keeps_its_beat(now: float, lane: int, late_s: float) -> None:
+    due = next_beat(now, 0.5, lane)
+    assert abs(next_beat(due + late_s, 0.5, lane) - due - 0.5) < 1e-6
+
+
+@given(times)
+def test_many_timers_share_few_instants_evenly(now: float) -> None:
+    shared = Counter(round(next_beat(now, 0.5, lane) % 0.5, 6) % 0.5 for lane in range(8 * LANES))
+    assert list(shared.values()) == [8] * LANES
