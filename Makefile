@@ -2,17 +2,33 @@
 PYTHON ?= python3
 SEED ?= 1
 RUNS ?= 200
+JOBS ?= 4
 
 # The tests start hundreds of processes: each would compile the code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint sim sim-mutants soak
+.PHONY: demo wheel test test-pythons lint sim sim-mutants soak
 
 demo: .venv/ready
 	.venv/bin/angarium demo
 
+wheel: .venv/ready
+	.venv/bin/python -m hatchling build -t wheel
+
 test: lint
 	.venv/bin/pytest -m 'not soak' -n 6 --dist loadfile --cov --cov-report=term:skip-covered
+
+# Every other Python from 3.11 on that is found here; `make test-python-3.12` is one of them. What may differ from
+# one to the next is tested: our own logic, the transports and TLS, and the demo from the wheel.
+test-pythons: .venv/ready
+	@default=$$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	for version in $$(.ci/pythons | cut -d ' ' -f 1 | grep -vxF "$$default"); do \
+	  echo "== Python $$version"; $(MAKE) --no-print-directory test-python-$$version || exit 1; \
+	done
+
+test-python-%: .venv-%/ready
+	.venv-$*/bin/pytest -q -m 'not soak' -n $(JOBS) --dist loadfile \
+	  tests/unit tests/contract/transport tests/edge/test_usage.py tests/e2e/test_demo.py tests/e2e/test_wheel.py
 
 lint: .venv/ready
 	.venv/bin/ruff check
@@ -37,4 +53,10 @@ soak: .venv/ready
 	  echo "$(PYTHON) has no venv: apt install python3-venv, or make PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
+	@touch $@
+
+.PRECIOUS: .venv-%/ready
+.venv-%/ready: pyproject.toml
+	$$(.ci/pythons $*) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
 	@touch $@

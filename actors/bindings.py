@@ -8,7 +8,7 @@ unbroken run of released messages: where a takeover begins to read again, so it 
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 
 class Binding:
@@ -28,7 +28,12 @@ class Binding:
 
 
 class Bindings:
-    """All bindings of one shard. `received` is the highest position handed out."""
+    """All bindings of one shard. `received` is the highest position handed out.
+
+    `spare_max`: so many that are of no use any more are kept behind one that is held.
+    """
+
+    spare_max = 1024
 
     def __init__(self, floor: int) -> None:
         self.received = floor
@@ -54,6 +59,16 @@ class Bindings:
         self._released.append(binding)
         self.bound -= 1
 
+    def drop(self, binding: Binding) -> None:
+        """Let go without an ack: the message is about to be bound anew, for somebody else."""
+        binding.mark = 0
+        self.bound -= 1
+
+    def lowest_but(self, receiver: str) -> float:
+        """The lowest position that is held for anybody else; infinite where none is."""
+        held = (each.position for each in self._by_age if each.mark is None and each.receiver != receiver)
+        return min(held, default=float("inf"))
+
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`. It never falls."""
         heap = self._by_position
@@ -73,7 +88,17 @@ class Bindings:
         released = self._released
         while released and (mark := released[0].mark) is not None and mark <= index:
             replies.append(released.popleft().reply)
+        self._forget(index)
         return replies
+
+    def _forget(self, index: int) -> None:
+        """Let go of what is acked: one message can be held for hours, and everything else comes behind it."""
+        enough = self.spare_max + 2 * (self.bound + len(self._released))
+        if len(self._by_position) > enough:
+            self._by_position = [each for each in self._by_position if each.mark is None or each.mark > index]
+            heapify(self._by_position)
+        if len(self._by_age) > enough:
+            self._by_age = deque(each for each in self._by_age if each.mark is None)
 
     def overdue(self, before: float) -> Iterator[str]:
         """Receivers that hold a message which came before the instant `before`."""

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
 SLOW_S = 10.0
+GRANT_S = 5.0
+"""How soon an attempt that is recorded before it is made has to start; later it needs another token."""
 # A token that is short by less than this is a token: sums of fractions do not come out even.
 _EPSILON = 1e-9
 # Instants of our days are floats a quarter of a microsecond apart: a token said to come at one of them might
@@ -45,10 +47,20 @@ class Unclean(Struct, frozen=True, gc=False):
     at: float
 
 
-def refill(bucket: Bucket, limit: Limit, now: float, epoch: int) -> Bucket:
-    """The bucket at `now`."""
+def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 0) -> Bucket:
+    """The bucket at `now`.
+
+    `granted` tokens are set aside for attempts that have not started yet. They count where the attempts
+    start, so until then they take up room: a full bucket beside them would be a start too many.
+    """
     gained = max(0.0, now - bucket.at) * limit.per_second
-    return Bucket(min(float(limit.burst), bucket.tokens + gained), max(now, bucket.at), epoch)
+    room = max(0.0, float(limit.burst - granted))
+    return Bucket(min(room, bucket.tokens + gained), max(now, bucket.at), epoch)
+
+
+def give_back(bucket: Bucket) -> Bucket:
+    """The bucket with a token that was set aside and not used."""
+    return Bucket(bucket.tokens + 1, bucket.at, bucket.epoch)
 
 
 def take(bucket: Bucket) -> Bucket | None:
@@ -83,7 +95,8 @@ def inherit(
     """The bucket that the owner of `epoch` starts with, given what an earlier owner recorded.
 
     `unsettled` says that the actor had, or may have had, an event stored and not settled at the last unclean
-    claim: only then can its old owner have posted what it never recorded.
+    claim: only then can its old owner have posted what it never recorded. An attempt that was recorded first
+    may have started up to `GRANT_S` after its record, so that much more is not credited.
     """
     if bucket.epoch == epoch:
         return bucket
@@ -91,5 +104,5 @@ def inherit(
         bucket = Bucket(0.0, unclean.at, unclean.epoch)
         if unclean.epoch == epoch:
             return Bucket(0.0, claimed_at, epoch)
-    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S) * limit.per_second
+    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S - GRANT_S) * limit.per_second
     return Bucket(min(float(limit.burst), bucket.tokens + credit), claimed_at, epoch)

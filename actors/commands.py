@@ -79,10 +79,11 @@ class StartPing(Struct, frozen=True):
 
 
 class ParkReceiver(Struct, frozen=True):
-    """Its waiting events are dropped from memory."""
+    """Its waiting events are dropped from memory. All up to `position` are released, whosever they were."""
 
     at: float
     waiting_since: float | None
+    position: int = 0
 
 
 class UnparkReceiver(Struct, frozen=True):
@@ -98,22 +99,33 @@ class ResumeReceiver(Struct, frozen=True):
 
 
 class RemoveReceiver(Struct, frozen=True):
-    """Its configuration is gone. What is open is discarded, and `waiting` events beyond the frontier."""
+    """Its configuration is gone. What is open is discarded, and `waiting` events beyond the frontier.
+
+    `source` is the highest of theirs, and `keys` are those that enter the dedup window, packed.
+    """
 
     at: float
     position: int
     waiting: int
     bucket: Bucket | None
     removal: int = 0
+    source: int = 0
+    keys: bytes = b""
 
 
 class MissEvents(Struct, frozen=True):
-    """Events known to have been at `first` to `last` are gone."""
+    """Events known to have been at `first` to `last` are gone.
+
+    An owner that vanished may have `posted` so many beyond the frontier, and `source` is known to have been
+    the highest of the events that are gone.
+    """
 
     first: int
     last: int
     at: float
     bucket: Bucket | None
+    posted: int = 0
+    source: int = 0
 
 
 class RefuseEvent(Struct, frozen=True):
@@ -122,15 +134,29 @@ class RefuseEvent(Struct, frozen=True):
     position: int
     reason: str
     at: float
+    source: int = 0
+
+
+class TurnAway(Struct, frozen=True):
+    """These events are for names that nobody knows. `discarded`: there is no room for dead letters."""
+
+    events: tuple[Burial, ...]
+    at: float
+    discarded: bool = False
 
 
 class ForgetBacklog(Struct, frozen=True):
-    """What waits up to `position` is not wanted any more: what is open, and `waiting` beyond the frontier."""
+    """What waits up to `position` is not wanted any more: what is open, and `waiting` beyond the frontier.
+
+    `source` and `keys` are those of `RemoveReceiver`.
+    """
 
     at: float
     position: int
     waiting: int
     bucket: Bucket | None
+    source: int = 0
+    keys: bytes = b""
 
 
 class MarkBuried(Struct, frozen=True):
@@ -142,7 +168,7 @@ class MarkBuried(Struct, frozen=True):
 Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
-    | RefuseEvent | MarkBuried
+    | RefuseEvent | TurnAway | MarkBuried
 )  # fmt: skip
 
 
@@ -263,7 +289,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
     there is such a receiver is being asked; `invalid`: there is, and never was a valid configuration;
     `absent_to`: there was none when the event at that position had come; `removal`: the last one of its
-    configuration.
+    configuration; `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
     """
 
     head: Event | None = None
@@ -288,3 +314,4 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     absent_to: int = 0
     removal: int = 0
     bucket: Bucket | None = None
+    set_aside: int = 0

@@ -55,13 +55,17 @@ class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="th
 
 
 class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A dead letter that is still to be published. `sequence` is None for an event that got no number."""
+    """A dead letter that is still to be published. `sequence` is None for an event that got no number.
+
+    `receiver` is whose it is, where it is another one than that of the fact.
+    """
 
     position: int
     reason: str
     sequence: int | None = None
     attempts: int = 0
     status: int | None = None
+    receiver: str = ""
 
 
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
@@ -104,10 +108,14 @@ class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeat
 
 
 class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked"):
-    """The waiting events lie in the stream alone. `waiting_since`: the oldest's time of storage, if known."""
+    """The waiting events lie in the stream alone. `waiting_since`: the oldest's time of storage, if known.
+
+    `position`: of a receiver that is not opened, no event up to there is its own.
+    """
 
     at: float
     waiting_since: float | None = None
+    position: int = 0
 
 
 class Unparked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="unparked"):
@@ -129,7 +137,11 @@ class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened")
 
 
 class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed"):
-    """The receiver was taken away; what waited up to `position` is discarded. The numbering is kept."""
+    """The receiver was taken away; what waited up to `position` is discarded. The numbering is kept.
+
+    What is discarded counts as numbered: `source` is the highest of its sources, and `keys` are those of its
+    ids that enter the dedup window, packed, the newest last.
+    """
 
     at: float
     position: int
@@ -137,25 +149,50 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
     discarded: int = 0
     bucket: Bucket | None = None
     removal: int = 0
+    source: int = 0
+    keys: bytes = b""
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
-    """Somebody said to discard what waited up to `position`, and to forget failures. Numbers go on."""
+    """Somebody said to discard what waited up to `position`, and to forget failures. Numbers go on.
+
+    `source` and `keys` are those of `Removed`.
+    """
 
     at: float
     position: int
     next_sequence: int
     discarded: int = 0
     bucket: Bucket | None = None
+    source: int = 0
+    keys: bytes = b""
 
 
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):
-    """Events known to have been at `first` to `last` are gone from the stream; numbers go on after a gap."""
+    """Events known to have been at `first` to `last` are gone from the stream; numbers go on after a gap.
+
+    `source` is the highest that is known of theirs. Their ids are gone with them.
+    """
 
     at: float
     first: int
     last: int
     next_sequence: int
+    bucket: Bucket | None = None
+    source: int = 0
+
+
+class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repaired"):
+    """An operator accepted that the deliveries lost their tail: they are read again from behind `position`.
+
+    What was open or owed a burial beyond it is `dropped`, by position: its message is gone. Numbers go on
+    after a gap, above all that were ever given.
+    """
+
+    at: float
+    position: int
+    next_sequence: int
+    dropped: tuple[int, ...] = ()
     bucket: Bucket | None = None
 
 
@@ -206,11 +243,28 @@ class Pinged(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pinged")
 
 
 class Refused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """An event without a number is given up and owed a burial: `unknown_receiver`, `malformed`, `expired`."""
+    """An event without a number is given up and owed a burial: `unknown_receiver`, `malformed`, `expired`.
+
+    A later copy from the same `source` is a repeat. The id does not enter the window: the receiver, if there
+    is one later, was never given the event, and its producer may send it again.
+    """
 
     position: int
     reason: str
     at: float
+    source: int = 0
+
+
+class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
+    """Events for names that nobody knows are given up and owed a burial, in the order of their positions.
+
+    Nothing below them is held for anybody, so the flush that bears this has a floor beyond them. `discarded`:
+    dead letters cannot be stored, so they get none.
+    """
+
+    events: tuple[Burial, ...]
+    at: float
+    discarded: bool = False
 
 
 class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="fact", tag="claimed"):
@@ -232,6 +286,6 @@ OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
     | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed
-    | Disabled | Pinged | Refused
+    | Disabled | Pinged | Refused | TurnedAway | Repaired
 )  # fmt: skip
 AnyFact = Fact | Claimed

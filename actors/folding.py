@@ -10,7 +10,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors import facts as f
-from actors.numbering import Numbered, move, number, resize
+from actors.ids import dedup_key
+from actors.numbering import Numbered, move, number, resize, without
 from actors.state import Open, State, fresh_entry, open_entry, with_entry
 
 
@@ -32,8 +33,11 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
         case f.Repeated():
             return _count(state, duplicates=1)
-        case f.Parked(waiting_since=waiting_since):
-            return replace(state, parked=True, waiting_since=waiting_since)
+        case f.Parked(waiting_since=waiting_since, position=position):
+            frontier = (
+                move(state.frontier, position, state.frontier.sequence + 1) if position else state.frontier
+            )
+            return replace(state, parked=True, waiting_since=waiting_since, frontier=frontier)
         case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
         case f.Opened(position=position, window=window, removal=removal):
@@ -46,10 +50,12 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _after_removal(state, fact)
         case f.Forgot():
             return _after_forgetting(state, fact)
-        case f.Missing(first=first, last=last, next_sequence=next_sequence, bucket=bucket):
+        case f.Missing(first=first, last=last, next_sequence=following, bucket=bucket, source=source):
             left_open = tuple(each for each in state.open if not first <= each.position <= last)
-            frontier = move(state.frontier, last, next_sequence)
+            frontier = move(state.frontier, last, following, source)
             return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
+        case f.Repaired():
+            return _after_repair(state, fact)
         case f.WindowSet(size=size, above=above):
             return replace(state, frontier=resize(state.frontier, size, above))
         case f.RateSet(limit=limit, bucket=bucket):
@@ -66,6 +72,12 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, bucket=bucket or state.bucket)
         case f.Refused():
             return _after_refusal(state, fact)
+        case f.TurnedAway(events=turned_away, discarded=discarded):
+            frontier = move(state.frontier, turned_away[-1].position, state.frontier.sequence + 1)
+            if discarded:
+                return _count(replace(state, frontier=frontier), discarded=len(turned_away))
+            burials = (*state.burials, *turned_away)
+            return _count(replace(state, frontier=frontier, burials=burials), dead=len(turned_away))
         case _:
             assert_never(fact)
 
@@ -130,7 +142,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
 
 
 def _after_removal(state: State, fact: f.Removed) -> State:
-    frontier = move(state.frontier, fact.position, fact.next_sequence)
+    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
@@ -139,16 +151,39 @@ def _after_removal(state: State, fact: f.Removed) -> State:
 
 def _after_forgetting(state: State, fact: f.Forgot) -> State:
     """Nothing waits and nothing has failed; what the receiver asked for by itself holds all the same."""
+    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
-        frontier=move(state.frontier, fact.position, fact.next_sequence), bucket=fact.bucket or state.bucket,
+        frontier=frontier, bucket=fact.bucket or state.bucket,
     ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_repair(state: State, fact: f.Repaired) -> State:
+    """What is beyond the position is not what was there: the frontier goes back, as nowhere else.
+
+    What was open there was never given for certain: it is no repeat if it comes again.
+    """
+    position, frontier = fact.position, state.frontier
+    dropped = [each for each in state.open if each.position > position]
+    return replace(
+        state,
+        frontier=replace(
+            frontier,
+            position=min(frontier.position, position),
+            sequence=max(frontier.sequence, fact.next_sequence - 1),
+            source=min([frontier.source, *(each.source - 1 for each in dropped if each.source)]),
+            window=without(frontier.window, {dedup_key(each.id, each.again) for each in dropped}),
+        ),
+        open=tuple(each for each in state.open if each.position <= position),
+        burials=tuple(each for each in state.burials if each.position <= position),
+        bucket=fact.bucket or state.bucket,
+    )
 
 
 def _after_refusal(state: State, fact: f.Refused) -> State:
     """The event belongs to no actor: it gets no number, but lies behind the frontier and is owed a burial."""
     burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
-    frontier = move(state.frontier, fact.position, state.frontier.sequence + 1)
+    frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
     removed_at = state.removed_at if state.opened else fact.at
     return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
 

@@ -29,6 +29,11 @@ class Home(Protocol):
 
     @property
     def released_to(self) -> int:
+        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
+        ...
+
+    @property
+    def released_by_journal(self) -> int:
         """All messages up to there are released by the confirmed journal."""
         ...
 

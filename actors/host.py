@@ -7,9 +7,13 @@ awaits anything but the ports.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import math
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from heapq import heappop, heappush
 from typing import Any
+
+from msgspec.structs import replace
 
 from actors.appetite import Appetite
 from actors.bindings import Bindings
@@ -17,6 +21,7 @@ from actors.bucket import Unclean
 from actors.coalescing import next_beat
 from actors.errors import AngariumError
 from actors.event import Event
+from actors.ids import UNKNOWN
 from actors.needs import Needed, Needs
 from actors.policy import Policy
 from actors.ports import (
@@ -32,13 +37,18 @@ from actors.ports import (
 )
 from actors.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
 from actors.state import State, is_left_over
+from actors.strangers import Strangers
 from actors.tally import Tally
 
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
 IDLE_S = 60.0
+LOADERS = 32
+"""Parked receivers of one shard whose snapshots are read at a time, where others leave it so many turns."""
+MANY = 1000
+"""Receivers that are looked at in passing before others have a turn."""
 TURN = 16
-"""Receivers that are parked before others have a turn, which takes a millisecond."""
+"""Receivers that are parked, begun or poked before others have a turn, which takes a millisecond."""
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +56,8 @@ class Host:
     """The actors of one shard, under one claim.
 
     `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
-    reading begins. `within_lease` is asked before every first byte; `ack` takes reply subjects.
+    reading begins; no earlier owner needed anything below `needed`. `within_lease` is asked before every
+    first byte; `ack` takes reply subjects.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class Host:
         claim_position: int,
         unclean: Unclean | None,
         floor: int,
+        needed: int,
         unacked_max: int,
         clock: Clock,
         recorder: Recorder,
@@ -93,8 +105,10 @@ class Host:
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
+        self.away: dict[str, float | None] = {}
         self.stopped = False
         self.draining = False
+        self._strangers: Strangers | None = None
         self._within_lease = within_lease
         self._refuse = refuse
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,18 +117,25 @@ class Host:
         self._landed = asyncio.Event()
         self._cut = (0, floor)
         self._confirmed_floor = floor
-        self._needed = Needed(0)
+        self._noted: dict[str, State] = {}
+        self._needed = Needed(min(needed, floor + 1))
 
     # ---- beginning and end
 
-    def begin(self, states: dict[str, State], parked: Iterable[str]) -> None:
-        """Take over the actors that the journal's tail spoke of, and those that have to come back unasked."""
-        for receiver, state in states.items():
-            self.changed[receiver] = state
-            self._shell(receiver).begin(state, self.policies.policy(receiver))
-        for receiver in parked:
-            self.parked.setdefault(receiver, None)
-            self.activate(receiver)
+    def begin(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
+        """Take over the actors that the journal's tail spoke of, and others that have to come back unasked.
+
+        `parked` says when each wakes, if that is known. All of them come into memory bit by bit, so that
+        others are not kept waiting; whoever gets an event or is asked for comes at once.
+        """
+        self.changed.update(states)
+        self._noted.update(states)
+        self.parked.update(parked)
+        self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
+        self.away.update(parked)
+        if UNKNOWN in self.changed or UNKNOWN in parked:
+            self.activate(UNKNOWN)  # It says what others are opened above.
+        self.spawn(self._bring_back(list(states)))
         self.spawn(self._sweep())
 
     def stop(self) -> None:
@@ -129,12 +150,14 @@ class Host:
         for _, waiter in self._waiters:
             waiter.cancel()
 
-    def go_on(self, epoch: int, claim_position: int, unclean: Unclean | None) -> None:
-        """Another claim of this node follows without a gap: what is in memory stays true, the clock too."""
+    def go_on(self, epoch: int) -> None:
+        """Another claim of this node follows without a gap: what is in memory stays true, the clock too.
+
+        So does what the first claim says of the owners before it: nobody has owned the shard since, and what
+        this memory has posted it knows by itself.
+        """
         self.epoch = epoch
         self.claimed_at = self.clock.now()
-        self.claim_position = claim_position
-        self.unclean = unclean
 
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more, and wait for the attempts in flight."""
@@ -171,8 +194,38 @@ class Host:
     def _shell(self, receiver: str) -> Shell:
         shell = self.shells.get(receiver)
         if shell is None:
-            shell = self.shells[receiver] = Shell(receiver, self)
+            if receiver == UNKNOWN:
+                shell = self._strangers = Strangers(self)
+            else:
+                shell = Shell(receiver, self)
+            self.shells[receiver] = shell
         return shell
+
+    async def _bring_back(self, known: list[str]) -> None:
+        """Let all actors come that have something to do: those whose state is known, then the parked ones."""
+        for number, receiver in enumerate(known, 1):
+            self.activate(receiver)
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        waiting: list[tuple[float, str]] = []
+        for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
+            heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+        for _ in range(min(LOADERS, len(waiting))):
+            self.spawn(self._bring_back_parked(waiting))
+
+    async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
+        """Read the snapshots of those that wait, the earliest wake-up first.
+
+        What is read here is used only as long as the actor was never in memory: its state is still that one.
+        """
+        while waiting and not self.stopped:
+            due, receiver = heappop(waiting)
+            if receiver in self.away:
+                state = await self._read(receiver, due)
+                if state is not None and receiver in self.away:
+                    self._begin(self._shell(receiver), state)
 
     def activate(self, receiver: str) -> Shell:
         """The actor in memory; if it was not, its snapshot is being read."""
@@ -181,25 +234,37 @@ class Host:
             shell = self._shell(receiver)
             state = self.changed.get(receiver) or self.writing.get(receiver)
             if state is not None:
-                shell.begin(state, self.policies.policy(receiver))
+                self._begin(shell, state)
             else:
                 self.spawn(self._load(shell))
         return shell
 
+    def _begin(self, shell: Shell, state: State) -> None:
+        receiver = shell.receiver
+        self.away.pop(receiver, None)
+        self._noted[receiver] = state
+        shell.touched_at = self.clock.now()
+        shell.begin(state, self.policies.policy(receiver))
+
     async def _load(self, shell: Shell) -> None:
+        """Somebody waits for the actor."""
+        state = await self._read(shell.receiver, 0.0)
+        if state is not None and not shell.loaded:
+            self._begin(shell, state)
+
+    async def _read(self, receiver: str, due: float) -> State | None:
+        """The state by the actor's snapshot; None where the shard has ended meanwhile."""
         while not self.stopped:
             try:
-                state = await self.snapshots.load(shell.receiver)
+                state = await self.snapshots.load(receiver, due)
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
             except AngariumError as error:  # A snapshot that must not be guessed at.
                 self._refuse(str(error))
-                return
-            if not self.stopped:
-                receiver = shell.receiver
-                shell.begin(state or State(receiver=receiver), self.policies.policy(receiver))
-            return
+                return None
+            return None if self.stopped else state or State(receiver=receiver)
+        return None
 
     async def resident(self, receiver: str) -> Shell:
         """The actor, in memory with its state known. Cancelled if the shard stops before."""
@@ -210,11 +275,35 @@ class Host:
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
         """The consumer handed out a message."""
-        shell = self.shells.get(receiver) or self.activate(receiver)
-        shell.arrive(event, reply)
+        shell, strangers = self.shells.get(receiver), self._strangers
+        # What came before it for the same name goes first.
+        if strangers is not None and receiver in strangers.names:
+            strangers.take(receiver, event, reply)
+        elif shell is not None or self.knows(receiver):
+            (shell or self.activate(receiver)).arrive(event, reply)
+        else:
+            self._known_strangers().take(receiver, event, reply)
         self.appetite.came(self.bindings.bound)
-        if self.bindings.bound > self.unacked_max // 2:
+        if self._held > self.unacked_max // 2:
             self._park_largest()
+
+    def _known_strangers(self) -> Strangers:
+        """The record of names that nobody knows, in memory or on its way there."""
+        if self._strangers is None or UNKNOWN not in self.shells:
+            self.activate(UNKNOWN)
+        assert self._strangers is not None
+        return self._strangers
+
+    def knows(self, receiver: str) -> bool:
+        """Whether there is an actor, a configuration, or a removal of one."""
+        if receiver in self.shells or self.policies.heard_of(receiver):
+            return True
+        return receiver in self.changed or receiver in self.writing or receiver in self.parked
+
+    @property
+    def _held(self) -> int:
+        """How many messages are held for receivers that are known."""
+        return self.bindings.bound - (len(self._strangers.waiting) if self._strangers else 0)
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """A configuration changed. Only who waits, or was removed, must come into memory for it."""
@@ -226,13 +315,24 @@ class Host:
 
     def poke_all(self) -> None:
         """Whatever held the shard up is over."""
-        for shell in list(self.shells.values()):
+        self.spawn(self._poke_all())
+
+    async def _poke_all(self) -> None:
+        for number, shell in enumerate(list(self.shells.values()), 1):
             shell.poke()
+            if number % TURN == 0:
+                await asyncio.sleep(0)
 
     # ---- what shells ask
 
     @property
     def released_to(self) -> int:
+        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
+        refused_to = self._strangers.refused_to if self._strangers else 0
+        return max(self._confirmed_floor, refused_to)
+
+    @property
+    def released_by_journal(self) -> int:
         """All messages up to there are released by the confirmed journal."""
         return self._confirmed_floor
 
@@ -284,7 +384,7 @@ class Host:
                     full.add(receiver)
                 shell.confirm(fact, state)
                 touched[receiver] = shell
-            self.changed[receiver] = state
+            self.changed[receiver] = self._noted[receiver] = state
         if self._cut[0] <= index:
             self._confirmed_floor = self._cut[1]
         for receiver, shell in touched.items():
@@ -327,6 +427,8 @@ class Host:
 
     def written(self) -> None:
         """The snapshots hold what was taken."""
+        if self._strangers is not None:
+            self._strangers.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:
@@ -336,17 +438,25 @@ class Host:
     def needed(self) -> Needed:
         """The lowest stream position that this shard still needs.
 
-        As long as one of those that have to come back is not there, nothing more is known to be dispensable.
+        It never falls: what was dispensable once is so for good. As long as one of those that have to come
+        back is not there, nothing more is known to be dispensable.
         """
-        shells = self.shells
-        if all(receiver in shells and shells[receiver].loaded for receiver in self.parked):
-            states = (shell.confirmed for shell in shells.values())
-            self._needed = self.needs.lowest(self._confirmed_floor, states)
+        self._note_needs()
+        if not self.away:
+            lowest = self.needs.lowest(self._confirmed_floor)
+            self._needed = replace(lowest, position=max(self._needed.position, lowest.position))
         return self._needed
+
+    def _note_needs(self) -> None:
+        noted, self._noted = self._noted, {}
+        for state in noted.values():
+            self.needs.note(state)
 
     def evict(self, below: int) -> None:
         """There is no room for what waits below that position: it becomes dead letters."""
-        for shell in list(self.shells.values()):
+        self._note_needs()
+        for receiver in self.needs.below(below):
+            shell = self.activate(receiver)
             needed = shell.state.needed_position if shell.loaded else None
             if needed is not None and needed < below:
                 shell.give_up_to(below - 1, "evicted")
@@ -368,14 +478,16 @@ class Host:
             if self._held_up and self.may_start():
                 self._held_up = False
                 self.poke_all()
-            self._passivate(now - IDLE_S)
+            await self._passivate(now - IDLE_S)
 
-    def _passivate(self, before: float) -> None:
-        for receiver, shell in list(self.shells.items()):
+    async def _passivate(self, before: float) -> None:
+        for number, (receiver, shell) in enumerate(list(self.shells.items()), 1):
             kept = receiver in self.changed or receiver in self.writing
             if shell.touched_at < before and shell.resting and not kept:
                 shell.close()
                 del self.shells[receiver]
+            if number % MANY == 0:
+                await asyncio.sleep(0)
 
     def _park_largest(self) -> None:
         """The inbox is half full: whoever holds most of it goes to the stream."""

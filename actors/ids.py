@@ -11,6 +11,9 @@ from actors.errors import InvalidName
 
 KEY_BYTES = 8
 
+UNKNOWN = "_unknown"
+"""In the place of a receiver: the record of all names that nobody knows, one for each shard."""
+
 _TOKEN = "[A-Za-z0-9_-]"
 _TENANT = re.compile(rf"[A-Za-z]{_TOKEN}{{0,63}}\Z")
 _NAME = re.compile(rf"(?!_){_TOKEN}{{1,64}}\Z")

@@ -5,6 +5,7 @@ headers are not shown, and of the receiver's last answer no cookie, nor what it 
 whoever may look need not be able to act.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -39,13 +40,17 @@ def inspect(
     backlog: int,
     last_answer: Answered | None,
     problems: list[str],
+    answer_shown: bool = True,
 ) -> dict[str, object]:
     """The live state of one actor, ready for JSON.
 
     `queued` counts the events in memory, `backlog` all that are accepted and not settled; `problems` says
     what is wrong with the configuration that was put last, which need not be the one in force. `last_answer`
-    is an excerpt.
+    is an excerpt; unless `answer_shown`, nothing that the receiver wrote is shown, only the status of it.
     """
+    answered: dict[str, object] | None = None
+    if last_answer is not None:
+        answered = _response(last_answer, policy) if answer_shown else {"status": last_answer.status}
     return {
         "receiver": state.receiver,
         "shard": shard,
@@ -64,7 +69,7 @@ def inspect(
         "failing_since": _instant(state.failing_since),
         "consecutive_failures": state.consecutive_failures,
         "last_attempt": _attempt(state.last) if state.last else None,
-        "last_response": _response(last_answer, policy) if last_answer else None,
+        "last_response": answered,
         "counters": asdict(state.counters),
     }
 
@@ -138,41 +143,52 @@ def _attempt(fact: OutcomeFact) -> dict[str, object]:
 
 def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
     """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
-    hidden = _credentials(policy) if policy else []
+    hidden = _Hidden(_credentials(policy) if policy else ())
     headers: dict[str, str] = {}
     for name, value in answer.headers:
-        shown = REDACTED if name.lower() == "set-cookie" else _without(hidden, value)
+        shown = REDACTED if name.lower() == "set-cookie" else hidden.in_text(value)
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
-    return {
-        "status": answer.status,
-        "headers": headers,
-        "body": _without(hidden, _without_last(hidden, answer.body.decode("utf-8", "replace"))),
-    }
+    body = hidden.in_text(answer.body.decode("utf-8", "replace"))
+    return {"status": answer.status, "headers": headers, "body": body}
 
 
-def _credentials(policy: Policy) -> list[str]:
+def _credentials(policy: Policy) -> set[str]:
     """The words that the receiver's own headers consist of: what is repeated need not be the whole value. And
     its URL's path and the values of its query, since a hook's URL is a secret by itself.
-
-    The longest come first: one that contains another is then hidden as a whole.
     """
-    words = [word for value in policy.headers.values() for word in value.split()]
+    words = {word for value in policy.headers.values() for word in value.split()}
     address, _, query = policy.url.partition("?")
-    words += [address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")]
-    return sorted((word for word in words if len(word) >= CREDENTIAL_MIN), key=len, reverse=True)
+    words |= {address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")}
+    return {word for word in words if len(word) >= CREDENTIAL_MIN}
 
 
-def _without(hidden: list[str], text: str) -> str:
-    for value in hidden:
-        text = text.replace(value, REDACTED)
-    return text
+class _Hidden:
+    """Words that no text may show, nor a beginning of one: a body may be cut amid a credential.
+
+    Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
+    have characters, whatever they are: whoever writes both must not be able to hold up the node.
+    """
+
+    def __init__(self, words: Collection[str]) -> None:
+        self._first = {word[:CREDENTIAL_MIN] for word in words}
+        self._any = set[str]().union(*map(_pieces, words))
+
+    def in_text(self, text: str) -> str:
+        """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
+        parts = []
+        inside, end = False, 0
+        for at, piece in enumerate(_pieces(text)):
+            inside = piece in self._first or (inside and piece in self._any)
+            if inside:
+                if at >= end:
+                    parts += [text[end:at], REDACTED]
+                end = at + CREDENTIAL_MIN
+        return "".join([*parts, text[end:]])
 
 
-def _without_last(hidden: list[str], text: str) -> str:
-    """A body may be cut amid a credential: then its end is the beginning of one."""
-    beginnings = (value[:length] for value in hidden for length in range(CREDENTIAL_MIN, len(value) + 1))
-    longest = max((each for each in beginnings if text.endswith(each)), key=len, default="")
-    return text.removesuffix(longest) + REDACTED if longest else text
+def _pieces(text: str) -> list[str]:
+    """All pieces of the text that have CREDENTIAL_MIN characters, each one character after the one before."""
+    return [text[at : at + CREDENTIAL_MIN] for at in range(len(text) - CREDENTIAL_MIN + 1)]
 
 
 def _instant(at: float | None) -> str | None:

@@ -5,11 +5,14 @@ receiver that had nothing for a week and is down today would seem to need all of
 after the stream finds out where the oldest really lies, and it is remembered here.
 """
 
-from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
 from actors.state import State
+
+OUTDATED_MAX = 1024
+"""Places that nobody needs any more are forgotten when there are as many as needed ones, and so many more."""
 
 
 class Needed(Struct, frozen=True):
@@ -24,19 +27,53 @@ class Needed(Struct, frozen=True):
 
 
 class Needs:
-    """Of the actors of one shard. What was found out stays true, since only newer events are stored."""
+    """The positions that the actors of one shard need, by their confirmed states.
+
+    They are kept in order as states change, so that nobody has to look at all actors to find the lowest.
+    """
 
     def __init__(self) -> None:
         self._oldest: dict[str, int] = {}
+        self._needed: dict[str, Needed] = {}
+        self._lowest: list[tuple[int, str]] = []
+
+    def note(self, state: State) -> None:
+        """An actor has come into memory, or has another state."""
+        needed, receiver = self._of(state), state.receiver
+        if needed is None:
+            self._needed.pop(receiver, None)
+        elif self._needed.get(receiver) != needed:
+            self._keep(needed)
 
     def found(self, receiver: str, position: int) -> None:
-        """The first event of the receiver beyond its frontier lies there."""
+        """The first event of the receiver beyond its frontier lies there. That stays true, since only newer
+        events are stored."""
         self._oldest[receiver] = position
+        needed = self._needed.get(receiver)
+        if needed is not None and not needed.exact and position >= needed.position:
+            self._keep(Needed(position, receiver))
 
-    def lowest(self, floor: int, states: Iterable[State]) -> Needed:
-        """Of these actors, and of the messages above `floor`."""
-        found = [needed for state in states if (needed := self._of(state)) is not None]
-        return min((Needed(floor + 1), *found), key=lambda needed: needed.position)
+    def lowest(self, floor: int) -> Needed:
+        """What is needed of all actors, and of the messages above `floor`."""
+        lowest = self._lowest
+        while lowest:
+            position, receiver = lowest[0]
+            needed = self._needed.get(receiver)
+            if needed is not None and needed.position == position:
+                return needed if position <= floor else Needed(floor + 1)
+            heappop(lowest)
+        return Needed(floor + 1)
+
+    def below(self, position: int) -> list[str]:
+        """Who needs something below that position."""
+        return [each.receiver for each in self._needed.values() if each.position < position]
+
+    def _keep(self, needed: Needed) -> None:
+        self._needed[needed.receiver] = needed
+        heappush(self._lowest, (needed.position, needed.receiver))
+        if len(self._lowest) > 2 * len(self._needed) + OUTDATED_MAX:
+            self._lowest = [(each.position, each.receiver) for each in self._needed.values()]
+            heapify(self._lowest)
 
     def _of(self, state: State) -> Needed | None:
         position = state.needed_position

@@ -84,13 +84,32 @@ def number(frontier: Frontier, event: Numbered) -> Frontier:
     )
 
 
-def move(frontier: Frontier, position: int, next_sequence: int) -> Frontier:
-    """The frontier once everything up to `position` is given up; the numbers go on with `next_sequence`."""
-    return replace(
-        frontier,
+def move(
+    frontier: Frontier, position: int, next_sequence: int, source: int = 0, keys: bytes = b""
+) -> Frontier:
+    """The frontier once everything up to `position` is given up; the numbers go on with `next_sequence`.
+
+    `source` is the highest of what is given up, and `keys` enter the window, the newest last.
+    """
+    size, change = frontier.size, frontier.change
+    if change and position > change[0] and keys:
+        size, change = change[1], None
+    return Frontier(
         position=max(frontier.position, position),
         sequence=max(frontier.sequence, next_sequence - 1),
+        source=max(frontier.source, source),
+        window=(frontier.window + keys)[-size * KEY_BYTES :] if keys else frontier.window,
+        size=size,
+        change=change,
     )
+
+
+def without(window: bytes, keys: set[bytes]) -> bytes:
+    """The window without these keys."""
+    if not keys:
+        return window
+    packed = (window[start : start + KEY_BYTES] for start in range(0, len(window), KEY_BYTES))
+    return b"".join(each for each in packed if each not in keys)
 
 
 def resize(frontier: Frontier, size: int, above: int) -> Frontier:

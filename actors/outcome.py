@@ -19,6 +19,8 @@ EXCERPT_HEADERS_MAX = 8192
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
+INTERNAL = "internal"
+"""The `error` of an attempt that broke inside this node: a defect, which the log tells of."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
@@ -64,7 +66,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def ours(self) -> bool:
         """Whether it tells of this node, and nothing of the receiver or the event."""
-        return self.error == OVERLOAD
+        return self.error in (OVERLOAD, INTERNAL)
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):

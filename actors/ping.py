@@ -1,7 +1,7 @@
 """A ping: a POST of type `angarium.ping`, without a number, that spends a token and works while paused."""
 
 from actors import commands as c
-from actors.bucket import take
+from actors.bucket import GRANT_S, take
 from actors.event import Event
 from actors.outcome import Answered, Failed, NotSent
 from actors.policy import Policy
@@ -33,28 +33,37 @@ async def ping(shell: Shell) -> Answered | Failed:
     if not host.may_start():
         raise Refusal("unavailable", "the shard is not in order at the moment; try again")
     bucket = shell.bucket_at(now)
+    limited = bucket is not None
     if bucket is not None:
         left = take(bucket)
         if left is None:
             raise Refusal("rate_limited", f"{shell.receiver} has no token left; try again later")
         shell.bucket = left
+    shell.set_aside += limited
     shell.pinging += 1
     try:
-        return await _record_and_send(shell, policy, now)
+        return await _record_and_send(shell, policy, now, limited)
     finally:
         shell.pinging -= 1
 
 
-async def _record_and_send(shell: Shell, policy: Policy, now: float) -> Answered | Failed:
+async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bool) -> Answered | Failed:
     host = shell.host
     shell.record(c.StartPing(now, shell.bucket))
     index = host.recorder.index
     await host.confirmed_to(index)
+    recorded_at, now = now, host.clock.now()
+    late = now > recorded_at + GRANT_S
+    if limited:
+        shell.start_or_give_back(now, used=not late)
+    if late:
+        shell.poke()
+        raise Refusal("unavailable", "it took too long to record the ping; try again")
     event = Event(
         position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
         body=b'{"type":"angarium.ping"}',
     )  # fmt: skip
-    outcome = await host.sender.send(Attempt(
+    outcome = await shell.send(Attempt(
         receiver=shell.receiver, policy=policy, event=event, sequence=None, number=1,
         may_start=host.within_lease,
     ))  # fmt: skip

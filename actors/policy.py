@@ -1,8 +1,9 @@
 """A receiver's configuration: what its owner asked for, decoded, bounded and complete.
 
-`parse` is the only way in. The command line and the REST API are strict (unknown members are refused); nodes
-are lenient (unknown members, and headers that are never sent, are reported and ignored), since a newer tool
-may have written the bucket.
+`parse` is the only way in, and bounds what a document may cost: whoever may put one must not be able to hold
+up a node, which signs, sends and matches by it for each event. The command line and the REST API are strict
+(unknown members are refused); nodes are lenient (unknown members, and headers that are never sent, are
+reported and ignored), since a newer tool may have written the bucket.
 """
 
 import base64
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +23,19 @@ from actors.errors import InvalidPolicy
 
 AGE_MAX_S = 432000.0
 """The longest that an event may wait by any configuration."""
+DOCUMENT_MAX = 64 << 10
+"""Bytes of a configuration as it is stored; what is larger is not even decoded."""
+SECRETS_MAX = 8
+HEADERS_MAX = 64
+HEADERS_LENGTH_MAX = 16 << 10
+"""Characters of all names and values together."""
+PATTERNS_MAX = 256
+PATTERN_LENGTH_MAX = 200
+WILDCARDS_MAX = 4
+"""How many tokens of a pattern may be `*`: each multiplies the ways on which a type is looked for."""
+PROBLEMS_TOLD = 16
+PROBLEM_LENGTH_MAX = 400
+"""What is wrong is logged, shown and kept: 10,000 sentences would cost more than the document."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 RESERVED = frozenset({
     "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
@@ -37,7 +52,8 @@ _CONNECTION = frozenset({
     "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer",
     "upgrade",
 })  # fmt: skip
-_WILDCARD = re.compile(r"(?:(?:[A-Za-z0-9_-]+|\*)(?:\.(?:[A-Za-z0-9_-]+|\*)){0,15}(?:\.>)?|>)\Z")
+_TOKEN = r"(?:[A-Za-z0-9_-]+|\*)"
+_WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN}){{0,14}}\.>|>)\Z")
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -99,8 +115,11 @@ class Policy(Struct, frozen=True, kw_only=True):
 def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     """Decode a configuration and return it with its warnings.
 
-    Raises InvalidPolicy, with one sentence for each field that cannot be used.
+    Raises InvalidPolicy, with one sentence for each field that cannot be used. Of many, the first are told.
     """
+    if len(raw) > DOCUMENT_MAX:
+        remedy = "shorten it, or make several receivers of it"
+        raise InvalidPolicy([f"configuration: is {len(raw)} bytes, at most {DOCUMENT_MAX}; {remedy}"])
     try:
         members: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -110,11 +129,19 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     ignored = [_unknown(path) for path in _unknown_members(members)]
     problems: list[str] = []
     policy = _convert(members, problems)
+    problems += _too_many(policy)
     ignored += [f"headers.{name}: {why}" for name, why in _left_out(policy.headers)]
     problems = [*(ignored if strict else ()), *problems, *_further_problems(policy)]
     if problems:
-        raise InvalidPolicy(problems)
-    return policy, ignored
+        raise InvalidPolicy(_told(problems))
+    return policy, _told(ignored)
+
+
+def _told(sentences: list[str]) -> list[str]:
+    """The first of them, none too long, and how many there are besides."""
+    told = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_TOLD]]
+    more = len(sentences) - len(told)
+    return [*told, f"and {more} more of the kind"] if more else told
 
 
 @cache
@@ -158,16 +185,33 @@ def _unknown(path: str) -> str:
     return f"{path}: {why}"
 
 
+def _too_many(policy: Policy) -> Iterator[str]:
+    """Members that hold more than they may; one problem each, however much there is of it."""
+    if (count := len(policy.secrets)) > SECRETS_MAX:
+        yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
+    if (count := len(policy.headers)) > HEADERS_MAX:
+        yield f"headers: {count} of them, at most {HEADERS_MAX}; leave some out"
+    length = sum(len(name) + len(value) for name, value in policy.headers.items())
+    if length > HEADERS_LENGTH_MAX:
+        yield f"headers: {length} characters of names and values, at most {HEADERS_LENGTH_MAX}; shorten them"
+    if (count := len(policy.events)) > PATTERNS_MAX:
+        remedy = "a wildcard (order.*, order.>) stands for many"
+        yield f"events: {count} patterns, at most {PATTERNS_MAX}; {remedy}"
+
+
 def _further_problems(policy: Policy) -> list[str]:
-    """What no type can say."""
+    """What no type can say, of as many as there may be."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
-    for i, secret in enumerate(policy.secrets):
+    for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
         problems += [f"secrets[{i}]: {why}" for why in _secret_problems(secret)]
-    for i, pattern in enumerate(policy.events):
-        if not _WILDCARD.match(pattern) or len(pattern) > 200:
+    for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
+        if len(pattern) > PATTERN_LENGTH_MAX or not _WILDCARD.match(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
+        elif (count := pattern.count("*")) > WILDCARDS_MAX:
+            remedy = "name more tokens, or end it with > (order.>)"
+            problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
     return problems
 
 
@@ -175,8 +219,9 @@ def _url_problems(url: str) -> list[str]:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        return [f"url: {error}"]
+    except ValueError:
+        # Not what urllib says: that repeats user, password and what stands for the port.
+        return ["url: not well formed; write it as https://host[:port]/path"]
     if parts.scheme not in ("http", "https"):
         return ["url: must begin with https:// (or http:// where the operator allows it)"]
     if not parts.hostname:
@@ -208,7 +253,7 @@ def is_sent(header: str) -> bool:
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Headers that no request would bear, and why."""
     seen: set[str] = set()
-    for name in headers:
+    for name in islice(headers, HEADERS_MAX):
         if name.lower() in seen:
             yield name, "named twice, and case does not count; leave one out, or only the first is sent"
         seen.add(name.lower())
@@ -220,7 +265,7 @@ def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 def _header_problems(headers: dict[str, str]) -> list[str]:
     problems = []
-    for name, value in headers.items():
+    for name, value in islice(headers.items(), HEADERS_MAX):
         if not _HEADER_NAME.match(name):
             problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
         elif name.lower().startswith(_OURS) or name.lower() in _HOP_BY_HOP:

@@ -73,7 +73,11 @@ class Backlog(Protocol):
         ...
 
     async def count(self, receiver: str, after: int) -> int:
-        """How many messages of the receiver lie above position `after`."""
+        """How many messages of the receiver lie above position `after`; a replica that lags tells less."""
+        ...
+
+    async def end(self) -> int:
+        """A position at or beyond all that was stored before this was asked, for certain."""
         ...
 
 
@@ -113,6 +117,17 @@ class Policies(Protocol):
         """The last removal that is known of; a configuration may have been put since."""
         ...
 
+    def heard_of(self, receiver: str) -> bool:
+        """Whether there is a configuration, be it valid or not, or was one that was removed."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Return when all is known that the leader of the bucket knew when this was called.
+
+        May raise Unavailable. To be asked for by many at once costs one question.
+        """
+        ...
+
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
         """What the leader of the bucket says now. May raise Unavailable."""
         ...
@@ -121,8 +136,15 @@ class Policies(Protocol):
 class Snapshots(Protocol):
     """The snapshots of one shard."""
 
-    async def load(self, receiver: str) -> State | None:
-        """The actor's last snapshot, from the leader. May raise Unavailable."""
+    async def load(self, receiver: str, due: float = 0.0) -> State | None:
+        """The actor's last snapshot, from the leader. May raise Unavailable.
+
+        Where many wait for their turn, who is `due` first comes first.
+        """
+        ...
+
+    async def receivers(self) -> list[str]:
+        """Whose snapshots there are, or were, by the leader. May raise Unavailable."""
         ...
 
 

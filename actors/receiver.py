@@ -45,7 +45,8 @@ PARK_AFTER_S = 2.0
 OPEN_MAX = 256
 FAILURES_IN_A_ROW_MAX = 5
 UNHURRIED = (
-    f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried
+    f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
+    f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
 _UNBOUND = c.GiveUp | c.Read
@@ -78,31 +79,36 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
         case c.StartPing(at, bucket):
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
-        case c.ParkReceiver(at, waiting_since):
+        case c.ParkReceiver(at, waiting_since, position):
             if state.parked and waiting_since in (None, state.waiting_since):
                 return []
-            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since)]
+            position = 0 if state.parked or state.opened else position
+            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
         case c.UnparkReceiver(at):
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(at):
             return [f.Resumed(receiver=receiver, at=at)]
-        case c.RemoveReceiver(at, position, waiting, bucket, removal):
+        case c.RemoveReceiver(at, position, waiting, bucket, removal, source, keys):
             return [f.Removed(
-                receiver=receiver, at=at, position=position, bucket=bucket, removal=removal,
+                receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
+                keys=keys,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case c.ForgetBacklog(at, position, waiting, bucket):
+        case c.ForgetBacklog(at, position, waiting, bucket, source, keys):
             return [f.Forgot(
-                receiver=receiver, at=at, position=position, bucket=bucket,
+                receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case c.MissEvents(first, last, at, bucket):
+        case c.MissEvents(first, last, at, bucket, posted, source):
+            left_out = 0 if last <= state.frontier.position else max(1, posted)
             return [f.Missing(
-                receiver=receiver, at=at, first=first, last=last, bucket=bucket,
-                next_sequence=state.frontier.sequence + (1 if last <= state.frontier.position else 2),
+                receiver=receiver, at=at, first=first, last=last, bucket=bucket, source=source,
+                next_sequence=state.frontier.sequence + left_out + 1,
             )]  # fmt: skip
-        case c.RefuseEvent(position, reason, at):
-            return [f.Refused(receiver=receiver, position=position, reason=reason, at=at)]
+        case c.RefuseEvent(position, reason, at, source):
+            return [f.Refused(receiver=receiver, position=position, reason=reason, at=at, source=source)]
+        case c.TurnAway(turned_away, at, discarded):
+            return [f.TurnedAway(receiver=receiver, events=turned_away, at=at, discarded=discarded)]
         case c.MarkBuried(positions):
             return [f.Buried(receiver=receiver, positions=positions)]
         case _:
@@ -285,7 +291,7 @@ def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Ope
         return c.Rest()
     free = state.limit is None or view.granted == event.position
     if not free and state.limit and view.bucket:
-        filled = refill(view.bucket, state.limit, now, view.bucket.epoch)
+        filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
             return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
         if state.limit.slow:

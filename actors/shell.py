@@ -11,20 +11,21 @@ from typing import assert_never
 
 from actors import commands as c
 from actors.alarm import Alarm
-from actors.bucket import inherit, take
+from actors.bucket import inherit
+from actors.discarding import remove
 from actors.event import Event
 from actors.facts import Burial, Delivered, Fact
 from actors.home import Home
-from actors.memory import Memory
+from actors.memory import UNCONFIRMED_MAX as UNCONFIRMED_MAX
+from actors.memory import Known, Memory
 from actors.numbering import Numbered
-from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
-from actors.receiver import OPEN_MAX, PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
+from actors.receiver import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
 from actors.state import State, open_entry
 from actors.waiting import MAILBOX_MAX
 
-UNCONFIRMED_MAX = 256
 ASK_AGAIN_S = 0.5
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class Shell(Memory):
     """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
     __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "barrier", "burying", "counting",
-                 "granted", "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
+                 "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
                  "still", "touched_at", "trimmed_at", "unconfirmed")  # fmt: skip
 
     def __init__(self, receiver: str, host: Home) -> None:
@@ -42,7 +43,6 @@ class Shell(Memory):
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
-        self.granted = 0
         self.still = 0
         self.line: c.Line | None = None
         self.trimmed_at = 0.0
@@ -154,7 +154,7 @@ class Shell(Memory):
             line=self.line,
             trimmed_at=self.trimmed_at,
             holding=bool(self.bound),
-            unconfirmed=self.still > 0 or self.barrier > host.recorder.confirmed_index,
+            unconfirmed=self.barrier > host.recorder.confirmed_index,
             burying=self.burying,
             may_start=self.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
             granted=self.granted,
@@ -164,14 +164,17 @@ class Shell(Memory):
             absent_to=self.absent_to,
             removal=self._removal,
             bucket=self.bucket,
+            set_aside=self.set_aside,
         )
 
     def _advance(self) -> c.Post | None:
         """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
-        if not self.loaded or self.host.stopped:
+        if not self.loaded or self.host.stopped or self.still:
             return None
         while True:
-            now, view = self.host.clock.now(), self.view()
+            now = self.host.clock.now()
+            self.lapse_grant(now)
+            view = self.view()
             step = next_step(self.state, self.policy, view, now)
             match step:
                 case c.Post():
@@ -179,11 +182,11 @@ class Shell(Memory):
                     if step.accepted:
                         self.record(c.AcceptEvent(step.event))
                     self._take_out(step.event)
-                    self.in_flight[step.event.position], self.granted = step.event, 0
+                    self.in_flight[step.event.position] = step.event
                     return step
                 case c.Rest() | c.WaitUntil():
                     if not view.unconfirmed:
-                        self.granted = 0  # Held up after all: the token was for a start at once.
+                        self.end_grant(now, used=False)  # Held up after all.
                     if isinstance(step, c.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
@@ -195,7 +198,7 @@ class Shell(Memory):
                     self.host.spawn(self._bury(burials))
                 case c.Count(after):
                     self.counting = True
-                    self.host.spawn(self._count(after, self.left))
+                    self.host.spawn(self._count(after))
                 case c.Ask():
                     self.asking = True
                     self.host.spawn(self._ask())
@@ -211,25 +214,30 @@ class Shell(Memory):
             case c.Ignore(event):
                 self._let_go(event, c.DropRepeat(event))
             case c.Refuse(event, reason):
-                self._let_go(event, c.RefuseEvent(event.position, reason, now))
+                self._let_go(event, c.RefuseEvent(event.position, reason, now, event.source))
             case c.Record(event):
+                self.end_grant(now, used=False)  # Another event's, which waits again.
                 self._take_token(now, free=False)
                 self._take_out(event)
-                self.held[event.position], self.granted = event, event.position
+                self.held[event.position] = event
+                self.granted, self.granted_at, self.set_aside = event.position, now, self.set_aside + 1
                 self.record(c.StartAttempt(event, now, self.bucket))
             case c.Begin():
                 window, frontier = self.policy.dedup_window if self.policy else 0, self.state.frontier
                 # What an owner released and no state speaks of any more was an unknown receiver's.
                 position = max(frontier.position, 0 if self.state.parked else self.host.released_to)
-                self.record(c.OpenReceiver(now, position, window, self._removal))
+                # One that was not obeyed yet, however new the receiver seems, is obeyed next.
+                self.record(c.OpenReceiver(now, position, window, self.state.removal))
             case c.Reconfigure():
+                self.end_grant(now, used=False)
                 limit = self.state.limit
-                self.record(c.Adopt(now, self._taken_to, self.host.epoch, self.bucket_at(now)))
+                self.record(c.Adopt(now, self.taken_to, self.host.epoch, self.bucket_at(now)))
                 self.adopted = self.policy
                 if self.state.limit != limit:
                     self.bucket = self.state.bucket
             case c.Unpark():
-                self.left, self.counted = 0, True
+                self.sweep_left()
+                self.counted = True
                 self.record(c.UnparkReceiver(now))
             case _:
                 assert_never(step)
@@ -237,6 +245,8 @@ class Shell(Memory):
     def give_up(self, events: tuple[Numbered, ...], reason: str) -> None:
         """These events become dead letters, be they in memory or not."""
         now = self.host.clock.now()
+        if any(each.position == self.granted for each in events):
+            self.end_grant(now, used=False)
         self.record(c.GiveUpEvents(events, reason, now, self.bucket_at(now)))
         if reason == "overflow":
             self.trimmed_at = now
@@ -266,7 +276,7 @@ class Shell(Memory):
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                 number=post.attempt, may_start=self.host.within_lease,
             )  # fmt: skip
-            outcome = await self._send(attempt)
+            outcome = await self.send(attempt)
             if self.host.stopped:
                 return
             self._ended(post.event, outcome)
@@ -274,13 +284,13 @@ class Shell(Memory):
             if post is not None and not self._busy:
                 self.poke()  # The outcome may have made room for more than its successor.
 
-    async def _send(self, attempt: Attempt) -> Outcome:
-        """Whatever breaks in there is a defect, but no reason for an event to be on its way for ever."""
+    async def send(self, attempt: Attempt) -> Outcome:
+        """Make the attempt. Whatever breaks in there is our defect, and must end the attempt all the same."""
         try:
             return await self.host.sender.send(attempt)
         except Exception as error:
             log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
-            return Failed(error="internal", detail=type(error).__name__, latency_ms=0.0)
+            return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
     def _ended(self, event: Event, outcome: Outcome) -> None:
         now = self.touched_at = self.host.clock.now()
@@ -305,10 +315,6 @@ class Shell(Memory):
         elif entry.next_at - now <= PARK_AFTER_S:
             self.held[event.position] = event
 
-    def _take_token(self, now: float, free: bool) -> None:
-        if not free and (bucket := self.bucket_at(now)) is not None:
-            self.bucket = take(bucket)
-
     async def landing(self) -> None:
         """Return when an attempt is over. Cancelled if the shard stops before."""
         if self._landing is None:
@@ -322,7 +328,7 @@ class Shell(Memory):
             self.busy_reading = True
             self.host.spawn(self._read(step, self.seen, self.known))
 
-    async def _read(self, step: c.Read | c.Fetch, reach: int, known: int) -> None:
+    async def _read(self, step: c.Read | c.Fetch, reach: int, known: Known) -> None:
         """Read up to what was seen until now: of what comes meanwhile, the answer need not tell."""
         found: Event | Batch | None
         try:
@@ -343,22 +349,19 @@ class Shell(Memory):
             self._take_fetched(step, found)
         self.poke()
 
-    async def _count(self, after: int, before: int) -> None:
-        """Learn how much lies in the stream alone; `before` is what was known of it when this was asked.
-
-        What comes between the two questions is counted out: rather too little is given up than too much.
-        """
-        host, reach = self.host, self.host.bindings.received
+    async def _count(self, after: int) -> None:
+        """Learn how much lies in the stream alone, all told by one replica; only then how far that can be."""
+        backlog, before = self.host.backlog, (self.sweeps, self.taken)
         try:
-            found = await host.backlog.count(self.receiver, after)
-            found -= await host.backlog.count(self.receiver, reach)
+            counted = await backlog.count(self.receiver, after)
+            end = await backlog.end()
         except Unavailable:
             self.counting = False
             self._ask_again()
             return
         self.counting = False
-        if not host.stopped:
-            self.left, self.counted = max(0, self.left + found - before), True
+        if not self.host.stopped:
+            self.take_count(counted, end, before)
             self.poke()
 
     # ---- burials
@@ -381,13 +384,11 @@ class Shell(Memory):
     async def _ask(self) -> None:
         """Nothing is known of this receiver, or that it was removed: only the leader's answer decides."""
         host, reach = self.host, self.read_to
-        position = waiting = 0
         try:
             answer = await host.policies.confirm(self.receiver)
             removed = self.state.opened and (isinstance(answer, Absent) or self._removal > self.state.removal)
             if removed:
-                position = await self._removed_to()
-                waiting = await self._waiting(position)
+                await remove(self)
         except Unavailable:
             self.asking = False
             self._ask_again()
@@ -395,10 +396,6 @@ class Shell(Memory):
         self.asking = False
         if host.stopped:
             return
-        if removed:
-            now = host.clock.now()
-            bucket, removal = self.bucket_at(now), self._removal
-            self.discard(c.RemoveReceiver(now, position, waiting, bucket, removal))
         match answer:
             case _ if self.policy is not None:
                 pass
@@ -420,57 +417,10 @@ class Shell(Memory):
         removal = self.host.policies.removal(self.receiver)
         return 0 if removal is None else removal.revision
 
-    async def _removed_to(self) -> int:
-        """Up to where events were the removed receiver's: what was stored since may be for who was put again.
-
-        What an owner that vanished may have posted was the removed one's in any case.
-        """
-        host, taken_to, frontier = self.host, self._taken_to, self.state.frontier
-        removal = host.policies.removal(self.receiver)
-        if removal is None or removal.revision <= self.state.removal:
-            return taken_to
-        first = await host.backlog.first_since(self.receiver, removal.at)
-        if first is None:
-            return taken_to
-        posted = host.claim_position if host.may_have_posted(self.state, min(self.bound, default=0)) else 0
-        return max(frontier.position, posted, min(taken_to, first - 1))
-
     def _ask_again(self) -> None:
         if not self.host.stopped:
             now = self.host.clock.now()
             self._alarm.set(now + ASK_AGAIN_S, now)
-
-    async def _waiting(self, to: int) -> int:
-        """How many numbers to leave for what waits up to the position `to`.
-
-        A replica that lags counts less; whatever an owner that vanished may have posted must not get lost.
-        """
-        host, after = self.host, self.state.frontier.position
-        posted_max = min(host.claim_position - after, UNCONFIRMED_MAX + OPEN_MAX)
-        posted = posted_max if host.may_have_posted(self.state, min(self.bound, default=0)) else 0
-        beyond = await host.backlog.count(self.receiver, to)
-        return max(0, posted, await host.backlog.count(self.receiver, after) - beyond)
-
-    async def forget(self) -> int:
-        """Discard what waits and clear failures, on record; returns how many events that were.
-
-        Meanwhile nothing starts, so that nothing can be posted beyond the position up to which it counts.
-        """
-        position, before = self._taken_to, self.state.frontier.sequence
-        self.still += 1
-        try:
-            waiting = await self._waiting(position)
-        finally:
-            self.still -= 1
-            self.poke()
-        now = self.host.clock.now()
-        left = max(0, before + waiting - self.state.frontier.sequence)
-        discarded = left + len(self.state.open)
-        self.discard(c.ForgetBacklog(now, position, left, self.bucket_at(now)))
-        index = self.host.recorder.index
-        self.poke()
-        await self.host.confirmed_to(index)
-        return discarded
 
     async def resume(self) -> None:
         """End disablement, backoff and throttling; returns once that is on record."""
@@ -488,7 +438,7 @@ class Shell(Memory):
             self.loaded
             and self.state is self.confirmed
             and not (self.mailbox or self.held or self.bound or self.in_flight or self.pinging)
-            and not (self.busy_reading or self.asking or self.burying)
+            and not (self.busy_reading or self.asking or self.burying or self.still)
             and not (self.state.burials or self.state.parked)
             and not self._alarm.is_set
         )

@@ -5,7 +5,7 @@ It is nothing but the fold of the receiver's facts. A quiet actor is about a kil
 
 from msgspec import Struct, field
 
-from actors.bucket import Bucket, Limit
+from actors.bucket import Bucket, Limit, next_token_at
 from actors.facts import Burial, OutcomeFact
 from actors.numbering import Frontier, Numbered
 
@@ -84,6 +84,20 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def unfinished(self) -> bool:
         """Whether something is left to be done that no message of the inbox will remind of."""
         return self.parked or bool(self.burials)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When it has something to do by itself, as far as this tells; None: only when it is told to.
+
+        It serves to order those who come back. An event may come of age sooner, and a policy change it.
+        """
+        if self.burials:
+            return 0.0
+        if self.paused or self.disabled:
+            return None
+        token_at = next_token_at(self.bucket, self.limit) if self.bucket and self.limit else 0.0
+        open_at = min((each.next_at for each in self.open), default=0.0)
+        return max(token_at, open_at, self.throttled_until, self.backoff_until)
 
     @property
     def needed_position(self) -> int | None:

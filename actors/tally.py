@@ -7,7 +7,7 @@ is kept by receiver, so a tally has the same size for ten receivers and for a mi
 from bisect import bisect_left
 from collections import defaultdict
 
-from actors.facts import AttemptFailed, DeadLettered, Delivered, Fact, Refused, Throttled
+from actors.facts import AttemptFailed, DeadLettered, Delivered, Fact, Refused, Throttled, TurnedAway
 from actors.outcome import Answered, Failed, NotSent, Outcome
 
 ATTEMPT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -77,6 +77,9 @@ class Tally:
                 self.dead_letters[reason] += len(events)
             case Refused(reason=reason):
                 self.dead_letters[reason] += 1
+            case TurnedAway(events=turned_away, discarded=discarded):
+                for each in turned_away:
+                    self.dead_letters["discarded" if discarded else each.reason] += 1
 
 
 _CLASSES = tuple(f"{hundreds}xx" for hundreds in range(10))

@@ -32,12 +32,14 @@ from streams.clock import SystemTime, Timekeeper
 from streams.connection import connect
 from streams.control import Control
 from streams.freshness import Freshness
+from streams.inboxes import Inboxes
 from streams.jetstream import JetStream
 from streams.members import Members
 from streams.receivers import Receivers, subscriptions_of
 from streams.router import COPIES_MAX, Routing, Tally
 from streams.service import Identity, Service
 from streams.topology import Names
+from streams.turns import Turns
 from streams.wire import Wire
 
 log = logging.getLogger(__name__)
@@ -90,9 +92,13 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 async def open_node(settings: Settings) -> AsyncIterator[Node]:
     """A member of the fleet over a connection and a transport of its own."""
     wire = await connect(connect_options(settings))
-    networks = [ip_network(each) for each in settings.allow_networks]
     resolver = DnsResolver()
-    guard = Guard(allow_http=settings.allow_http, allow_networks=networks, resolver=resolver)
+    guard = Guard(
+        allow_http=settings.allow_http,
+        allow_networks=map(ip_network, settings.allow_networks),
+        deny_networks=map(ip_network, settings.deny_networks),
+        resolver=resolver,
+    )
     transport = Http1Transport(guard, limits=Limits(connections_max=connections_max()))
     try:
         async with member(wire, settings, SystemTime(), HttpSender(transport), Saturation()) as node:
@@ -125,15 +131,16 @@ async def member(
     routing = Routing(subscriptions_of(receivers).match, freshness, copies, Tally())
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=asyncio.Semaphore(READERS_MAX), routing=routing,
+        sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=Turns(),
+        gravediggers=asyncio.Semaphore(1), routing=routing,
         tallies=Tallies(), saturated=saturated,
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
-    control = Control(wire, names, ReceiverDesk(node))
-    service = Service(
-        wire, _identity(settings, time.wall()), control.subject, control.tally, lambda: _statistics(node)
-    )
+    inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
+    control = Control(wire, names, ReceiverDesk(node), inboxes)
+    identity = _identity(settings, time.wall())
+    service = Service(wire, identity, control.subject, control.tally, lambda: _statistics(node), inboxes)
     try:
         await receivers.start()
         await node.start()

@@ -57,6 +57,7 @@ def _commands() -> click.Group:
     from angarium.console.node import node
     from angarium.console.publish import publish
     from angarium.console.receiver import receiver
+    from angarium.console.repair import repair
     from angarium.console.setup import setup
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -64,7 +65,7 @@ def _commands() -> click.Group:
     def angarium() -> None:
         """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
 
-    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor):
+    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair):
         angarium.add_command(command)
     return angarium
 

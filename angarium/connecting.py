@@ -19,6 +19,7 @@ def connect_options(settings: Settings) -> ConnectOptions:
         tls_ca=settings.tls_ca,
         tls_certificate=settings.tls_cert,
         tls_key=settings.tls_key,
+        inbox_prefix=settings.inbox_prefix,
     )
 
 

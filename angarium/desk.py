@@ -1,4 +1,4 @@
-"""Where requests about one receiver are dealt with: inspect, ping, pause, resume, skip, forget.
+"""Where requests about one receiver are dealt with: inspect, status, ping, pause, resume, skip, forget.
 
 The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
 after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
@@ -8,6 +8,7 @@ the journal.
 import asyncio
 from typing import Any, assert_never
 
+from actors.discarding import forget
 from actors.host import Host
 from actors.inspection import inspect
 from actors.outcome import Answered
@@ -44,7 +45,9 @@ class ReceiverDesk:
                 shell = await host.resident(request.receiver)
             match request.verb:
                 case "inspect":
-                    return await self._inspect(host, shell)
+                    return await self._inspect(host, shell, answer_shown=True)
+                case "status":
+                    return await self._inspect(host, shell, answer_shown=False)
                 case "ping":
                     return await self._ping(shell)
                 case "pause":
@@ -56,14 +59,15 @@ class ReceiverDesk:
                 case "forget":
                     return await self._forget(shell)
                 case verb:
-                    known = "inspect, ping, pause, resume, skip, forget"
+                    known = "inspect, status, ping, pause, resume, skip, forget"
                     return Denied("unknown_verb", f"{verb[:32]}: there is no such verb; there are {known}")
         except Refusal as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
             return Denied("unavailable", "NATS does not answer just now; ask again")
 
-    async def _inspect(self, host: Host, shell: Shell) -> Done | Denied:
+    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Done | Denied:
+        """Show how the receiver does. Not all may see its last answer, which may repeat an event's body."""
         receiver = shell.receiver
         if not shell.state.opened and shell.policy is None and not self._receivers.known(receiver):
             return _unknown(receiver)
@@ -73,6 +77,7 @@ class ReceiverDesk:
             shell.state, shell.policy, shell.view(), host.clock.now(), shard=self._node.shard_of(receiver),
             node=self._node.around.node, queued=len(shell.mailbox), backlog=waiting + len(state.open),
             last_answer=shell.last_answer, problems=list(self._receivers.problems(receiver)),
+            answer_shown=answer_shown,
         ))  # fmt: skip
 
     async def _ping(self, shell: Shell) -> Done | Denied:
@@ -93,7 +98,7 @@ class ReceiverDesk:
     async def _forget(self, shell: Shell) -> Done | Denied:
         if shell.policy is None and not self._receivers.known(shell.receiver):
             return _unknown(shell.receiver)
-        discarded = await shell.forget()
+        discarded = await forget(shell)
         return Done({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
 
     async def _pause(self, shell: Shell, *, paused: bool) -> Done | Denied:

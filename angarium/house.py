@@ -1,26 +1,43 @@
 """Whether the packages `actors` and `streams` are ours.
 
-These names are free for anybody, and somebody else's package of such a name, earlier on the path, would be
-imported in our place and fail in ways that nobody could read. So it is asked before anything is imported.
+These names are free for anybody. Somebody else's package of such a name may stand earlier on the path (the
+directory that `python -m angarium` was started in, `PYTHONPATH`, the site-packages beside an editable
+install), or be installed over ours, into the same directory. It would be imported in place of ours and fail
+in ways that nobody can read. So this is checked before anything is imported.
 """
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 FLOORS = ("actors", "streams")
+_OURS = b"Angarium"
+"""Stands in the first line of each of our packages."""
+_REMEDY = "install angarium into an environment of its own"
+_HOME = Path(__file__).resolve().parent.parent
 
 
 def strangers() -> list[str]:
     """One sentence for each package that is missing or somebody else's."""
-    ours = Path(__file__).resolve().parent.parent
-    return [problem for name in FLOORS if (problem := _problem(name, ours)) is not None]
+    return [problem for name in FLOORS if (problem := _problem(name)) is not None]
 
 
-def _problem(name: str, ours: Path) -> str | None:
+def python() -> list[str]:
+    """The start of the command for a child that runs our code.
+
+    It keeps the working directory off the child's path (`-P`), as it is off the path of the console script.
+    So `angarium demo` also runs where a project has an `actors` of its own.
+    """
+    return [sys.executable] if Path.cwd() == _HOME else [sys.executable, "-P"]
+
+
+def _problem(name: str) -> str | None:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         return f"the package {name} is missing; install angarium again"
-    found = Path(spec.origin).resolve().parent
-    if found == ours / name:
-        return None
-    return f"the package {name} in {found} is not Angarium's; install angarium into an environment of its own"
+    file = Path(spec.origin).resolve()
+    if file.parent != _HOME / name:
+        return f"the package {name} in {file.parent} is not Angarium's; {_REMEDY}"
+    if _OURS not in file.read_bytes().partition(b"\n")[0]:
+        return f"another package is installed over {name} in {file.parent}; {_REMEDY}"
+    return None

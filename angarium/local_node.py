@@ -8,12 +8,12 @@ embedded server it ends with us, however we end (`streams.child`).
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 from actors.errors import AngariumError
+from angarium import house
 from angarium.settings import VARIABLES
 from streams.child import Child
 
@@ -53,7 +53,7 @@ class LocalNode:
             "".join(f"{name} = {json.dumps(value)}\n" for name, value in self._settings.items())
         )
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        command = [sys.executable, *self._python, "-m", "angarium", "node", "--config", str(self._config)]
+        command = [*house.python(), *self._python, "-m", "angarium", "node", "--config", str(self._config)]
         self._child = await Child.spawn(
             command, log=self.log, grace_s=STOP_S, inherit=[], environ=_clean_environment()
         )
@@ -70,7 +70,7 @@ class LocalNode:
 
     async def command(self, *arguments: str) -> str:
         """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
-        command = [sys.executable, "-m", "angarium", *arguments, "--config", str(self._config)]
+        command = [*house.python(), "-m", "angarium", *arguments, "--config", str(self._config)]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=_clean_environment()
         )

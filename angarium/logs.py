@@ -5,8 +5,8 @@ occurrence's name, `extra` its fields, as in `log.info("shard.claimed", extra={"
 A message that is no such name (from nats-py, say) is text, and its logger's name stands for the occurrence.
 What happens once a delivery is logged at `debug` at most.
 
-Secrets are kept out twice: fields that carry them show nothing, and the finished line is searched for what
-looks like one, since an error's text may quote anything.
+Secrets are kept out twice: fields that carry them show nothing, and each text and the finished line are
+searched for what looks like one, since an error's text may quote anything. Control characters are escaped.
 """
 
 import json
@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
+
+from angarium.escaping import visible_json
 
 HIDDEN = "…"
 
@@ -32,7 +34,10 @@ _SECRETS = (
     (re.compile(r"\b(whsec_|whsk_|whs512_|sealed:)[A-Za-z0-9+/=_-]+"), rf"\1{HIDDEN}"),
     (re.compile(_SCHEME + r")[^\s/\"'\\]+@"), rf"\1{HIDDEN}@"),
     (re.compile(_SCHEME + r"[^\s\"'?#\\]*[?#])[^\s\"'\\]+"), rf"\1{HIDDEN}"),
-    (re.compile(r"\b((?:proxy-)?authorization|(?:set-)?cookie)(\W{1,4})[^\"'\\]+", re.I), rf"\1\2{HIDDEN}"),
+    (
+        re.compile(r"\b((?:proxy-)?authorization|(?:set-)?cookie)([^\w…]{1,4})[^\"'\\]+", re.I),
+        rf"\1\2{HIDDEN}",
+    ),
 )
 
 
@@ -66,13 +71,13 @@ class _Lines(logging.Formatter):
             "at": instant(record.created),
             "level": record.levelname.lower(),
             "event": message if named else record.name,
-            **({} if named else {"message": message}),
+            **({} if named else {"message": redact(message)}),
         }
         given = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
         members |= {key: _shown(key, value) for key, value in given.items()}
         if record.exc_info and record.exc_info[1] is not None:
-            members["error"] = repr(record.exc_info[1])
-            members["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
+            members["error"] = redact(repr(record.exc_info[1]))
+            members["traceback"] = redact("".join(traceback.format_exception(record.exc_info[1])))
         return members
 
 
@@ -80,7 +85,7 @@ class JsonLines(_Lines):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(json.dumps(self.members(record), ensure_ascii=False, default=str))
+        return visible_json(redact(json.dumps(self.members(record), ensure_ascii=False, default=str)))
 
 
 class TextLines(_Lines):
@@ -91,7 +96,8 @@ class TextLines(_Lines):
         head = [members.pop("at"), f"{members.pop('level'):7}", members.pop("event")]
         if (message := members.pop("message", None)) is not None:
             head.append(_escaped(message))
-        return redact(" ".join([*head, *(f"{key}={_value(value)}" for key, value in members.items())]))
+        line = " ".join([*head, *(f"{key}={_value(value)}" for key, value in members.items())])
+        return visible_json(redact(line))
 
 
 def instant(at: float) -> str:
@@ -107,12 +113,12 @@ def _shown(key: str, value: Any) -> Any:
         return {inner: _shown(str(inner), each) for inner, each in value.items()}
     if isinstance(value, list | tuple):
         return [_shown(key, each) for each in value]
-    return value
+    return redact(value) if isinstance(value, str) else value
 
 
 def _value(value: Any) -> str:
     """A value as it stands behind `key=`: as it is, or in the quotes of JSON where it has blanks or worse."""
-    if isinstance(value, str) and _PLAIN.match(value):
+    if isinstance(value, str) and value.isprintable() and _PLAIN.match(value):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
 

@@ -18,6 +18,7 @@ from angarium.upkeep import Upkeep
 from streams.claim import Claim, Lost, claim, let_go
 from streams.errors import ApiError, Unavailable
 from streams.partitions import shard_of
+from streams.tails import Loss, Refusal, refuse
 
 LOOK_EVERY_S = 0.5
 REFUSED_AGAIN_S = 30.0
@@ -166,7 +167,7 @@ class Node:
             lease = around.members.lease
             claimed = await self._attempt(number, claim(
                 around.js, around.names, number, around.node, around.time,
-                may_claim=around.members.may_claim, resumes=shard.claim.epoch,
+                may_claim=around.members.may_claim, run=around.members.run, resumes=shard.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
                 return
@@ -222,9 +223,17 @@ class Node:
         self.owned.pop(number, None)
         if shard.refused:
             self._refuse(number, shard.why)
+            if shard.loss is not None:
+                await self._attempt(number, self._put_on_record(number, shard, shard.loss))
             await self._let_go(number)
         else:
             log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+
+    async def _put_on_record(self, number: int, shard: Shard, loss: Loss) -> None:
+        """Refuse the shard for all nodes, whatever the stream will hold by then."""
+        around = self.around
+        refusal = Refusal(node=around.node, at=around.time.wall(), stream=loss.stream)
+        await refuse(around.js, around.names, number, shard.claim.epoch, loss, refusal)
 
     async def _hand_over(self, number: int, shard: Shard) -> None:
         handed_over = await shard.hand_over()

@@ -31,8 +31,14 @@ REPLICATED_TTL_S = 10.0
 """What `ttl_s` is with replicas where nobody says otherwise: living nodes must outlast an election."""
 
 FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
+_SINGULAR = {
+    "allow_networks": "allow-network", "deny_networks": "deny-network", "answer_inboxes": "answer-inbox",
+}  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_INBOX_PREFIX = re.compile(r"(?!_G?R_(\.|\Z))_[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,64}){0,3}\Z")
+"""No stream of an installation and no API of NATS begins with `_`; `_R_` and `_GR_` are nats-server's own."""
+_INBOXES = "must begin with _, then up to 63 of A-Z a-z 0-9 _ -, such as _INBOX_ops, and not be _R_ or _GR_"
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -60,6 +66,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     prefix: Annotated[str, Meta(description="name of the installation, before all subjects and streams")] = (
         "angarium"
     )
+    inbox_prefix: Annotated[str, Meta(description="what the NATS subjects of answers to us begin with")] = (
+        "_INBOX"
+    )
 
     shards: Annotated[int, Meta(ge=1, le=1024, description="shares of the receivers, fixed for life")] = 64
     replicas: Annotated[int, Meta(ge=1, le=5, description="copies of each stream (1, 3 or 5)")] = 1
@@ -85,12 +94,21 @@ class Settings(Struct, frozen=True, kw_only=True):
     allow_networks: Annotated[
         tuple[str, ...], Meta(description="non-public network that receivers may lie in, such as 10.0.0.0/8")
     ] = ()
+    deny_networks: Annotated[
+        tuple[str, ...],
+        Meta(description="network that is never connected to, even where it is public or allowed"),
+    ] = ()
     default_rate: Annotated[
         str | None, Meta(description="rate of receivers that state none, such as 10/second")
     ] = None
     default_burst: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst that goes with default_rate")
     ] = None
+
+    answer_inboxes: Annotated[
+        tuple[str, ...],
+        Meta(description="prefix of inboxes, beside _INBOX and our own, that nodes answer"),
+    ] = ()
 
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
@@ -189,7 +207,7 @@ def _given(
 
 def flag_name(name: str) -> str:
     """The flag of a setting; one that may be repeated has its name in the singular."""
-    return "--" + ("allow-network" if name == "allow_networks" else name.replace("_", "-"))
+    return "--" + _SINGULAR.get(name, name.replace("_", "-"))
 
 
 def is_list(kind: Any) -> bool:
@@ -241,13 +259,17 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     elif not all(map(quantities.is_server, settings.nats)):
         # Not shown: it may hold a password.
         found.append(("nats", "one is not the address of a server; write each as nats://host:4222"))
-    for network in settings.allow_networks:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            found.append(("allow_networks", f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
+    for name in ("allow_networks", "deny_networks"):
+        for network in getattr(settings, name):
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as error:
+                found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
     if not _PREFIX.match(settings.prefix):
         found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
+    prefixes = [("inbox_prefix", settings.inbox_prefix)]
+    prefixes += [("answer_inboxes", each) for each in settings.answer_inboxes]
+    found += [(name, _INBOXES) for name, each in prefixes if not _INBOX_PREFIX.match(each)]
     if not _NODE.match(settings.node):
         found.append(("node", "must be 1 to 64 of A-Z a-z 0-9 _ -"))
     if settings.replicas not in (1, 3, 5):

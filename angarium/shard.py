@@ -18,6 +18,7 @@ from actors.ids import event_id
 from actors.needs import Needed
 from actors.ports import Sender, Unavailable
 from actors.state import State
+from angarium.sparing import Sparing
 from angarium.tallies import Tallies
 from streams.backlog import Backlog
 from streams.claim import Claim, Lost, claim, release
@@ -34,7 +35,9 @@ from streams.receivers import Receivers
 from streams.recovery import Recovery, recover
 from streams.router import Router, Routing
 from streams.snapshots import Checkpoint, Snapshots
+from streams.tails import Loss, Marks
 from streams.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
+from streams.turns import Turns
 
 SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)
@@ -51,6 +54,8 @@ class Surroundings(Struct, frozen=True):
     receivers: Receivers
     sender: Sender
     readers: asyncio.Semaphore
+    loads: Turns
+    gravediggers: asyncio.Semaphore
     routing: Routing
     tallies: Tallies
     saturated: Callable[[], bool]
@@ -83,6 +88,7 @@ class Shard:
         self.ended = asyncio.Event()
         self.why = ""
         self.refused = False
+        self.loss: Loss | None = None
         self.claim = claimed
         self._around = around
         self._recovery = recovery
@@ -92,24 +98,27 @@ class Shard:
             js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S,
             statistics=around.tallies.journal,
         )  # fmt: skip
-        self._snapshots = Snapshots(js, names, claimed)
+        self._snapshots = Snapshots(js, names, claimed, around.loads)
+        self._backlog = Backlog(js, names, number, around.readers, replicated=claimed.replicated)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
         self._handing_over = asyncio.Lock()
         self._handed_over = False
         self._found: dict[str, State] = {}
+        self._listed = recovery.listed
         self.host = Host(
             epoch=claimed.epoch,
             claimed_at=claimed.at,
             claim_position=claimed.position,
             unclean=claimed.unclean,
             floor=recovery.floor,
+            needed=recovery.checkpoint.needed,
             unacked_max=MAX_ACK_PENDING,
             clock=OwnershipClock(claimed, around.time),
             recorder=self.journal,
             sender=around.sender,
-            backlog=Backlog(js, names, number, around.readers),
-            graveyard=Graveyard(js, names),
+            backlog=self._backlog,
+            graveyard=Graveyard(js, names, around.gravediggers),
             snapshots=self._snapshots,
             policies=around.receivers,
             tally=around.tallies.actors,
@@ -119,9 +128,11 @@ class Shard:
             saturated=around.saturated,
             refuse=self._refuse,
         )
+        self._marks = claimed.marks
         self._inbox = self._new_inbox()
         self._router = self._new_router()
         self._keeper: asyncio.Task[None] | None = None
+        self._warn_misaddressed = Sparing(log, "event.misaddressed")
 
     async def start(self) -> None:
         """Begin with the actors that the journal speaks of, then read the work."""
@@ -137,6 +148,7 @@ class Shard:
             self._around.js, self._around.names, self.number,
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
+            on_lost=self._lost, known=self._marks.deliveries,
             created=self._recovery.created[self._around.names.deliveries],
         )  # fmt: skip
 
@@ -145,12 +157,13 @@ class Shard:
         return Router(
             self._around.js, self._around.names, self.number, self._around.routing,
             on_broken=self._end, may_reset=self.host.within_lease,
+            on_lost=self._lost, on_event=self.journal.marks_rose, known=self._marks,
             created=self._recovery.created[self._around.names.events],
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
         """Nobody can be called that: it goes the way of every unknown receiver."""
-        log.warning("event.misaddressed", extra={"position": position, "why": why})
+        self._warn_misaddressed(position=position, why=why)
         now = self.host.clock.now()
         event = Event(
             position=position, id=event_id(None, position, now), stored_at=now, body=b"", malformed=why
@@ -171,6 +184,12 @@ class Shard:
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`."""
         return self.host.floor(index)
+
+    def marks(self) -> Marks:
+        """The highest messages that were ever read of the streams, or known before."""
+        for deliveries in (self._inbox.mark, self._backlog.mark):
+            self._marks = self._marks.raised(Marks(deliveries=deliveries, events=self._router.mark))
+        return self._marks
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
         """The journal holds these facts."""
@@ -205,8 +224,9 @@ class Shard:
             return False
         host, around = self.host, self._around
         self.claim, self._lease = claimed, lease
-        self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed)
-        host.go_on(claimed.epoch, claimed.position, claimed.unclean)
+        self._marks = self.marks().raised(claimed.marks)
+        self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)
+        host.go_on(claimed.epoch)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
         await self._router.start()
@@ -219,6 +239,11 @@ class Shard:
         """It must not be run as things are. That may come out late, for snapshots are read when needed."""
         self.refused = True
         self._end(why)
+
+    def _lost(self, loss: Loss) -> None:
+        """What was read is not in its stream any more. Whoever drops the shard puts that on record."""
+        self.loss = loss
+        self._refuse(loss.why)
 
     def _end(self, why: str) -> None:
         if not self.ended.is_set():
@@ -311,20 +336,24 @@ class Shard:
         if (journal.sequence, needed) == self._snapshotted:
             return
         states = host.take_changed()
-        forget = host.forgettable(states | self._leftovers())
+        forget = set(host.forgettable(states | self._leftovers()))
         kept = [state for receiver, state in states.items() if receiver not in forget]
+        self._listed.update(states.values())
         checkpoint = Checkpoint(
             sequence=journal.sequence,
             floor=journal.floor,
             needed=needed.position,
             holder=needed.receiver,
-            parked=dict(host.parked),
+            parked_parts=self._listed.as_of(journal.sequence),
             unclean=self.claim.unclean,
             created=self._recovery.created,
+            marks=journal.marks,
         )
         written: bool | None
         try:
-            written = await snapshots.write(kept, forget, checkpoint.sequence, checkpoint)
+            written = await snapshots.write(
+                kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
+            )
         except (Unavailable, ApiError) as error:
             log.warning("snapshot.delayed", extra={"shard": self.number, "why": str(error)})
             written = None
@@ -333,6 +362,7 @@ class Shard:
             written = None
         if written:
             host.written()
+            self._listed.written(checkpoint.sequence)
             self._found.clear()
             self._snapshotted = checkpoint.sequence, needed
             return
@@ -345,9 +375,10 @@ async def take_over(number: int, around: Surroundings) -> Shard | Lost:
     """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
     lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(
-        around.js, around.names, number, around.node, around.time, may_claim=around.members.may_claim
-    )
+        around.js, around.names, number, around.node, around.time,
+        may_claim=around.members.may_claim, run=around.members.run,
+    )  # fmt: skip
     if isinstance(claimed, Lost):
         return claimed
-    recovery = await recover(around.js, around.names, claimed, around.node)
+    recovery = await recover(around.js, around.names, claimed, around.node, around.loads)
     return recovery if isinstance(recovery, Lost) else Shard(number, around, lease, claimed, recovery)

@@ -59,10 +59,12 @@ class StoredMessage(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """The answer to one read. `pending` = messages that the answering replica has after these."""
+    """The answer to one read. `pending` = messages that the answering replica has after these, `up_to` = the
+    last sequence that it knows of, where it says so."""
 
     messages: list[StoredMessage]
     pending: int
+    up_to: int = 0
 
 
 class StreamInfo(Struct, frozen=True):
@@ -70,6 +72,8 @@ class StreamInfo(Struct, frozen=True):
 
     `created` is the server's RFC 3339 text, kept as it came, since it is only ever compared. `first` is
     the sequence of the oldest message that is left (last + 1 when none is). `max_bytes` -1 = no limit.
+    `heard_s` = how long ago a majority last followed who tells this, 0.0 where there is but one server.
+    `last_at` is when the message at `last` was stored, seconds since the epoch; 0.0 where that is not known.
     """
 
     name: str
@@ -80,6 +84,8 @@ class StreamInfo(Struct, frozen=True):
     bytes: int
     max_bytes: int
     config: dict[str, Any]
+    heard_s: float = 0.0
+    last_at: float = 0.0
 
 
 class ConsumerInfo(Struct, frozen=True):

@@ -19,13 +19,16 @@ from msgspec.structs import replace
 
 from actors.bucket import Unclean
 from actors.facts import Claimed
-from streams.checkpoint import read_checkpoint
+from streams.answers import StreamInfo
+from streams.checkpoint import Checkpoint, check_created, read_checkpoint
 from streams.clock import Timekeeper
 from streams.envelope import decode_flush, encode_fact, encode_flush, message_id
 from streams.errors import StreamRemade
 from streams.fence import Appended, Overtaken, append
 from streams.jetstream import JetStream
+from streams.leadership import info_since, is_last, replicated
 from streams.repeat import stream_info, until_answered
+from streams.tails import UNKNOWN, Mark, Marks, Refusal, check_record, compare
 from streams.topology import Names
 from streams.versions import read_versioned
 
@@ -37,6 +40,7 @@ RELEASE_S = 5.0
 class Owner(Struct, frozen=True, kw_only=True):
     """The value of `_owner`: who claimed the shard, and when by his wall clock.
 
+    `run` tells the processes apart that bear a node's name one after another; empty from an older version.
     `released` is the epoch that was given up in order, 0 where it was given up otherwise; None while it is
     held.
     """
@@ -44,6 +48,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     v: int = VERSION
     node: str
     at: float
+    run: str = ""
     released: int | None = None
 
 
@@ -66,9 +71,11 @@ class Claim(Struct, frozen=True, kw_only=True):
     """The ownership of a shard, as recorded.
 
     `at` and `boottime` are the same moment by both clocks. `clean`: whoever owned it before posted nothing
-    that is not on record. `position`: the last of the deliveries, read after `_owner` was put. `unclean`:
+    that is not on record. `position`: nothing beyond it can have been posted by an owner before. `unclean`:
     the last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal.
     `floor`: the deliveries up to there are released. `predecessor`: None where the journal was empty.
+    `marks`: the highest messages that are known of the streams, that at `position` included. `replicated`: a
+    leader of the deliveries or of the actors may have been deposed and not know it (`streams.leadership`).
     """
 
     shard: int
@@ -81,6 +88,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     sequence: int
     floor: int
     predecessor: Predecessor | None
+    marks: Marks = UNKNOWN
+    replicated: bool = False
 
 
 class _Past(Struct, frozen=True, kw_only=True):
@@ -89,6 +98,7 @@ class _Past(Struct, frozen=True, kw_only=True):
     predecessor: Predecessor | None = None
     floor: int = 0
     unclean: Unclean | None = None
+    marks: Marks = UNKNOWN
     blank: bool = False
 
     @property
@@ -105,6 +115,8 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     holder: Owner | None
     revision: int
     resumes: int
+    began_at: float
+    accepts_loss: bool
 
     def follows_cleanly(self, past: _Past) -> bool:
         """Whether whoever owned the shard before posted nothing that is not on record."""
@@ -125,24 +137,32 @@ async def claim(
     time: Timekeeper,
     *,
     may_claim: Callable[[Owner | None], bool],
+    run: str = "",
     resumes: int = 0,
+    accepts_loss: bool = False,
 ) -> Claim | Lost:
     """Claim the shard. It goes on until that is decided, however long NATS is away, and may be cancelled.
 
     `resumes` is the epoch of a claim of this process whose memory is whole (`Journal.reclaim`): where the
     journal still ends with it, nothing was posted that is neither on record nor in memory.
+    `accepts_loss`: the streams are not compared with what is known of them, and that stays as it is.
     Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` where a stream does not exist.
     """
+    began_at = asyncio.get_running_loop().time()
+    if not accepts_loss:
+        await check_record(js, names, shard)
     holder, revision = await _read_owner(js, names, shard)
     if not may_claim(holder):
         return Lost(f"{holder.node} holds it" if holder else "it may not be claimed now")
-    mine = msgspec.json.encode(Owner(node=node, at=time.wall()))
+    mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run))
     put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
     if isinstance(put, Overtaken):
         return Lost("another node was faster")
     attempt = _Attempt(
-        shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes
-    )
+        shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes,
+        began_at=began_at,
+        accepts_loss=accepts_loss,
+    )  # fmt: skip
     while True:
         drafted = await _draft(js, names, attempt, time)
         if isinstance(drafted, Lost):
@@ -155,16 +175,35 @@ async def claim(
 async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | Lost:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
     past = await _read_past(js, names, attempt.shard)
-    position = (await stream_info(js, names.deliveries)).last
+    marks = past.marks
+    if not attempt.accepts_loss:
+        refusal = Refusal(node=attempt.node, at=time.wall(), stream="")
+        await compare(js, names, attempt.shard, attempt.epoch, marks, refusal)
+    clean = attempt.follows_cleanly(past)
+    deliveries = await _deliveries(js, names, attempt, clean)
+    if not attempt.accepts_loss:
+        # Before the end of a stream that was made anew is recorded as one that is known.
+        check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
+        end = Mark(position=deliveries.last, stored_at=deliveries.last_at)
+        marks = marks.raised(Marks(deliveries=end))
     if (await _read_owner(js, names, attempt.shard))[1] != attempt.epoch:
         return Lost("another node claimed it meanwhile")
     if past.epoch > attempt.epoch:
+        if not await _holds(js, names, attempt.shard, attempt.epoch):
+            return Lost("another node claimed it meanwhile")
         # Whoever wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
             f"{names.actors} is not the bucket that the journal of shard {attempt.shard} speaks of: its last "
             f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
         )
-    clean = attempt.follows_cleanly(past)
+    unclean = past.unclean
+    known = unclean.position if unclean else 0
+    position = max(deliveries.last, past.floor, past.marks.deliveries.position, known)
+    if attempt.accepts_loss:
+        # What lay beyond is gone, and new events will have those positions.
+        position = deliveries.last
+        unclean = unclean and replace(unclean, position=min(known, position))
+    actors = await stream_info(js, names.actors)
     at, boottime = time.wall(), time.boottime()
     return Claim(
         shard=attempt.shard,
@@ -173,11 +212,24 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
         boottime=boottime,
         clean=clean,
         position=position,
-        unclean=past.unclean if clean else Unclean(attempt.epoch, position, at),
+        unclean=unclean if clean else Unclean(attempt.epoch, position, at),
         sequence=0,
         floor=past.floor,
         predecessor=past.predecessor,
+        marks=marks,
+        replicated=replicated(deliveries) or replicated(actors),
     )
+
+
+async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: bool) -> StreamInfo:
+    """The deliveries, up to whatever an owner before may have posted and left on no record.
+
+    It had lost its lease before this claim began. A clean claim needs no proof: all is on record, or lies
+    below the last unclean one; but who accepts a loss lowers that to this end.
+    """
+    if clean and not attempt.accepts_loss:
+        return await stream_info(js, names.deliveries)
+    return await info_since(js, names.deliveries, attempt.began_at)
 
 
 async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
@@ -211,8 +263,20 @@ async def let_go(
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
-    """Whether `_owner` is still as this claim put it, by its leader."""
-    return (await _read_owner(js, names, claim.shard))[1] == claim.epoch
+    """Whether `_owner` is still as this claim put it, for certain."""
+    return await _holds(js, names, claim.shard, claim.epoch)
+
+
+async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
+    """The same. Only a write tells, since a leader that was deposed would not know of a later claim."""
+    if (await _read_owner(js, names, shard))[1] != epoch:
+        return False
+    return await is_last(js, names.proof(shard), names.owner(shard), epoch)
+
+
+async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
+    """The value of `_owner` and its revision, by its leader. Raises `NewerVersion` and `NotOurs`."""
+    return await _read_owner(js, names, shard)
 
 
 async def _read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
@@ -231,11 +295,11 @@ async def _read_past(js: JetStream, names: Names, shard: int) -> _Past:
     if last is not None:
         flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
         predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
-        return _Past(predecessor=predecessor, floor=flush.floor, unclean=flush.unclean)
+        return _Past(predecessor=predecessor, floor=flush.floor, unclean=flush.unclean, marks=flush.marks)
     checkpoint = await read_checkpoint(js, names, shard)
     if checkpoint is None:
         return _Past(blank=True)
-    return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean)
+    return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean, marks=checkpoint.known)
 
 
 async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:
@@ -257,6 +321,7 @@ async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim
         floor=drafted.floor,
         at=drafted.at,
         unclean=drafted.unclean,
+        marks=drafted.marks,
         facts=[encode_fact(fact)],
     )
     return await append(

@@ -18,6 +18,7 @@ from msgspec import Struct
 from nats.aio.subscription import Subscription as NatsSubscription
 from nkeys import NkeysError  # type: ignore[import-untyped]  # It brings none.
 
+from streams import inboxes
 from streams.errors import ConnectError, Disconnected
 from streams.nats_client import NatsClient
 from streams.wire import Message
@@ -36,7 +37,10 @@ PING_INTERVAL_S = 5
 
 
 class ConnectOptions(Struct, frozen=True):
-    """Where NATS is and who we are. Files are paths; user, password or token may stand in the URL."""
+    """Where NATS is and who we are. Files are paths; user, password or token may stand in the URL.
+
+    `inbox_prefix` is what the subjects begin with to which answers come.
+    """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     name: str = "angarium"
@@ -45,6 +49,7 @@ class ConnectOptions(Struct, frozen=True):
     tls_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
+    inbox_prefix: str = inboxes.USUAL
     timeout_s: float = 5.0
 
     def files(self) -> list[str]:
@@ -169,6 +174,7 @@ class NatsWire:
             tls=_tls_context(options),
             user_credentials=options.credentials,
             nkeys_seed=options.nkey,
+            inbox_prefix=options.inbox_prefix,
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # A float does.
             ping_interval=PING_INTERVAL_S,

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from actors.errors import InvalidName
 from actors.ids import split_receiver
+from streams.inboxes import Inboxes
 from streams.topology import Names
 from streams.wire import Message, Subscription, Wire
 
@@ -64,13 +65,17 @@ class Tally(Struct):
 
 
 class Control:
-    """Hears the requests of one installation and answers those that are `desk`'s to answer."""
+    """Hears the requests of one installation and answers those that are `desk`'s to answer.
 
-    def __init__(self, wire: Wire, names: Names, desk: Desk) -> None:
+    `inboxes` says which reply subjects are answered.
+    """
+
+    def __init__(self, wire: Wire, names: Names, desk: Desk, inboxes: Inboxes | None = None) -> None:
         self.subject = names.control("*", "*", "*")
         self.tally = Tally()
         self._wire = wire
         self._desk = desk
+        self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
         self._subscription: Subscription | None = None
 
@@ -90,7 +95,7 @@ class Control:
 
     def _on_message(self, message: Message) -> None:
         _, _, verb, receiver = message.subject.split(".", 3)
-        if message.reply and self._desk.owns(receiver):
+        if self._inboxes.includes(message.reply) and self._desk.owns(receiver):
             task = self._loop.create_task(self._answer(Request(verb, receiver, message.data), message.reply))
             self._under_way[task] = None
             task.add_done_callback(self._under_way.pop)
@@ -126,6 +131,12 @@ class Control:
     async def _deal(self, request: Request) -> Done | Denied:
         try:
             return await self._desk.deal(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not we have ended, but the shard that was waited for.
+            return Denied("unavailable", "the receiver's shard went to another node meanwhile; ask again")
         except Exception as error:
             log.exception("control.failed", extra={"verb": request.verb, "receiver": request.receiver})
             return Denied("internal", f"{type(error).__name__}; the node's log tells more")

@@ -21,6 +21,8 @@ REASONS = (
 )  # fmt: skip
 AT_ONCE = 32
 """Requests under way at a time, of those that concern one letter each."""
+SPAN_MIN, SPAN_MAX = 256, 16_384
+"""How many places of the stream are looked through at a time by those who begin with the newest."""
 
 
 class Letter(Struct, frozen=True):
@@ -126,6 +128,32 @@ class DeadLetters:
             if not found.pending or (letters and selection.is_past(letters[-1])):
                 return
             sequence = found.messages[-1].sequence + 1
+
+    async def newest(self, selection: Selection, end: int) -> AsyncIterator[Page]:
+        """The same, the newest first, for those who want only some of them."""
+        subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
+        if selection.since is not None:
+            first = await patiently(self._js.first_since, self._stream, subject, selection.since)
+            oldest = first.sequence if first else end + 1
+        while end >= oldest:
+            start = max(oldest, end - span + 1)
+            letters = await self._between(subject, start, end)
+            wanted = [each for each in reversed(letters) if selection.wants(each)]
+            yield Page(wanted, len(letters), start - oldest)
+            span = min(span * 2, SPAN_MAX) if len(letters) < SPAN_MIN else SPAN_MIN
+            end = start - 1
+
+    async def _between(self, subject: str, start: int, end: int) -> list[Letter]:
+        """The letters of these places, the oldest first."""
+        letters: list[Letter] = []
+        while start <= end:
+            batch = min(SPAN_MIN, end - start + 1)
+            found = await patiently(self._js.read, self._stream, subject, start, batch)
+            letters += [self._letter(each) for each in found.messages if each.sequence <= end]
+            if not found.pending:
+                break
+            start = found.messages[-1].sequence + 1
+        return letters
 
     async def letter(self, sequence: int) -> Letter | None:
         """The letter at `sequence`, from the leader."""

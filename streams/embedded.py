@@ -3,6 +3,8 @@
 Everything of it lies in one directory: store, configuration, log, and a lock that keeps a second server off
 the store, which nats-server itself does not. The lock is a `flock` on a descriptor that the server inherits,
 so it is held exactly as long as somebody may write. That no server outlives us is the work of `watchdog.py`.
+Other users of the machine may read nothing of it: events and secrets lie there in clear. Nor is anything of
+theirs written to: a link that somebody else made would lead us over a file of our own.
 
 Two questions are left to the server, since only it can answer them without a race: which free port it takes
 (it is asked for port -1), and when it is ready (it then writes a ports file; JetStream is recovered by then).
@@ -26,6 +28,9 @@ from streams.errors import ServerError
 HOST = "127.0.0.1"
 USUAL_PORT = 4222
 LOG_BYTES_MAX = 10 << 20
+
+OURS = frozenset({"jetstream", "lock", "nats-server.conf", "ports"})
+"""What lies in the directory, beside the logs."""
 
 READY_S = 60.0
 """A store of some gigabytes takes seconds to recover."""
@@ -89,6 +94,7 @@ class EmbeddedServer:
         try:
             lock = await self._lock()
             try:
+                await asyncio.to_thread(_close, self.directory)
                 await self._start(program, lock)
             finally:
                 os.close(lock)
@@ -171,7 +177,7 @@ class EmbeddedServer:
     def _write_config(self, port: int) -> Path:
         """Writes the server's configuration (JSON is a subset of its format); forgets the last ports file."""
         shutil.rmtree(self._ports, ignore_errors=True)
-        self._ports.mkdir()
+        self._ports.mkdir(mode=0o700)
         config: dict[str, object] = {
             "host": HOST,
             "port": port or -1,
@@ -185,7 +191,9 @@ class EmbeddedServer:
         if self._max_payload is not None:
             config["max_payload"] = self._max_payload
         path = self.directory / "nats-server.conf"
-        path.write_text(json.dumps(config, indent=2))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "w") as file:
+            file.write(json.dumps(config, indent=2))
         return path
 
     def _read_port(self) -> int | None:
@@ -206,8 +214,10 @@ class EmbeddedServer:
 
     async def _lock(self) -> int:
         """A descriptor that holds the lock of the directory, which is made where it is missing."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(self.directory, os.stat(self.directory))
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(self.directory / "lock", flags, 0o600)
         try:
             await self._wait_for(lock)
         except BaseException:
@@ -226,6 +236,41 @@ class EmbeddedServer:
                         f"another nats-server runs on {self.directory}: stop it, or name another directory"
                     ) from error
             await asyncio.sleep(LOOK_S)
+
+
+def _close(directory: Path) -> None:
+    """Keep other users of the machine out of what an older version left open.
+
+    A directory that holds other things as well stays as it is: it may be somebody's project.
+    """
+    found = list(directory.iterdir())
+    ours = [each for each in found if each.name in OURS or each.name.startswith("nats-server.log")]
+    for each in ours:
+        _check_owner(each, each.lstat())
+    if len(ours) == len(found):
+        directory.chmod(0o700)
+    for each in ours:
+        _close_all(each)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    """Refuse what another user has made: it may hold links that lead elsewhere."""
+    if found.st_uid != os.geteuid():
+        raise ServerError(
+            f"{path} belongs to another user: name another directory, or chown it if it is yours"
+        )
+
+
+def _close_all(path: Path) -> None:
+    """Close a file, or a directory with all that is in it; a link leads elsewhere."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        path.chmod(0o700)
+        for each in path.iterdir():
+            _close_all(each)
+    else:
+        path.chmod(0o600)
 
 
 def _is_free(port: int) -> bool:

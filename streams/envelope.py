@@ -4,7 +4,8 @@
 
 A flush tells whose it is and which one, so that its owner knows it again when the acknowledgement was lost.
 It also tells all that a claim must know of what lies before it, so that one read from the leader is enough:
-the floor, and `unclean`, the last claim that did not follow a release (left out while there was none).
+the floor, `unclean`, the last claim that did not follow a release (left out while there was none), and
+`marks`, the highest messages that the shard knows of the deliveries and of its events (`streams.tails`).
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from actors.bucket import Unclean
 from actors.errors import NewerVersion
 from actors.facts import AnyFact
 from streams.errors import NotOurs
+from streams.tails import UNKNOWN, Marks
 from streams.versions import UNREADABLE, read_versioned
 
 VERSION = 1
@@ -36,6 +38,7 @@ class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: int
     at: float
     unclean: Unclean | None = None
+    marks: Marks = UNKNOWN
     facts: tuple[AnyFact, ...]
 
 
@@ -49,6 +52,7 @@ class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: int
     at: float
     unclean: Unclean | None = None
+    marks: Marks = UNKNOWN
     facts: list[msgspec.Raw]
 
 
@@ -78,6 +82,7 @@ def encode_flush(
     floor: int,
     at: float,
     unclean: Unclean | None,
+    marks: Marks = UNKNOWN,
     facts: Sequence[bytes],
 ) -> bytes:
     """The message of a flush, of facts as `encode_fact` gave them."""
@@ -90,6 +95,7 @@ def encode_flush(
             floor=floor,
             at=at,
             unclean=unclean,
+            marks=UNKNOWN if marks == UNKNOWN else marks,
             facts=[msgspec.Raw(fact) for fact in facts],
         )
     )

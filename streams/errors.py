@@ -46,5 +46,9 @@ class StreamRemade(AngariumError):
     """A stream or bucket is not the one that the rest speaks of; the message names it and both values."""
 
 
+class RepairError(AngariumError):
+    """A shard cannot be repaired as things are; the message says why and what to do."""
+
+
 class NotOurs(AngariumError):
     """Something under our names that no Angarium wrote; the message says where it lies."""

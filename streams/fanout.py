@@ -31,13 +31,16 @@ def published_event(
     return replace(event, type=event_type, malformed=problem)
 
 
-def copy_headers(event: Event) -> dict[str, str]:
-    """The headers of a copy: what is passed on, and where it comes from, unless it is sent again."""
+def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
+    """The headers of a copy: what is passed on, and where it comes from, unless it is sent again.
+
+    `source`: where that is not its position (`streams.tails.Marks.source`).
+    """
     headers = {messages.ID: event.id, messages.TYPE: event.type}
     if event.again:
         headers[messages.AGAIN] = event.again
     else:
-        headers[messages.SOURCE] = str(event.position)
+        headers[messages.SOURCE] = str(event.position if source is None else source)
     if event.content_type != messages.CONTENT_TYPE_DEFAULT:
         headers[messages.CONTENT_TYPE] = event.content_type
     if event.traceparent:

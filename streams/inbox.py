@@ -10,6 +10,7 @@ from actors.event import Event
 from streams.jetstream import JetStream
 from streams.messages import event_of, place, receiver_problem
 from streams.reader import Reader
+from streams.tails import NONE, Loss, Mark
 from streams.topology import Names, shard_consumer
 from streams.wire import Message
 
@@ -35,6 +36,8 @@ class Inbox:
         on_broken: Callable[[str], None],
         may_reset: Callable[[], bool],
         floor: Callable[[], int],
+        on_lost: Callable[[Loss], None],
+        known: Mark = NONE,
         created: str = "",
     ) -> None:
         self._on_event = on_event
@@ -48,6 +51,8 @@ class Inbox:
             after=floor,
             on_broken=on_broken,
             may_reset=may_reset,
+            on_lost=on_lost,
+            known=known,
             created=created,
             batch=BATCH,
         )
@@ -60,6 +65,11 @@ class Inbox:
     def received(self) -> int:
         """The highest position handed on since the last RESET; the floor, if none was."""
         return self._reader.received
+
+    @property
+    def mark(self) -> Mark:
+        """The highest message that was ever handed on, or known before."""
+        return self._reader.mark
 
     @property
     def resets(self) -> int:

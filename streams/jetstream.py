@@ -176,12 +176,22 @@ class JetStream:
         is not the end of the stream. Raises `Unavailable`, also where the stream has no direct get.
         """
         which = {"seq": max(sequence, 1), "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
+        return await self._direct(stream, which, timeout_s, f"from {sequence}")
+
+    async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
+        """The newest message of each subject that has one, from any replica, all from the same.
+
+        `up_to` tells how far that one has the stream, unless it has no message at all. Raises as `read`.
+        """
+        return await self._direct(stream, {"multi_last": list(subjects)}, timeout_s, "its last messages")
+
+    async def _direct(self, stream: str, which: dict[str, Any], timeout_s: float, what: str) -> Page:
         parts = await self._replies.ask_parts(
             f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(which), None, timeout_s, is_page_part
         )
         answer = parts if isinstance(parts, Unanswered) else page(parts)
         if isinstance(answer, Unanswered):
-            raise _unavailable(f"cannot read {stream} from {sequence}", answer)
+            raise _unavailable(f"cannot read {stream} {what}", answer)
         return answer
 
     async def subjects(self, stream: str, subject: str) -> dict[str, int]:

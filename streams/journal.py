@@ -27,14 +27,17 @@ from streams.clock import Timekeeper
 from streams.envelope import encode_fact, encode_flush, message_id
 from streams.fence import Appended, append
 from streams.jetstream import JetStream
+from streams.tails import Marks
 from streams.topology import Names
 
 GATHER_S = 0.2
 FACTS_ENOUGH = 256
 STALLED_S = 1.0
+MARKS_S = 1.0
+"""How soon new marks alone are worth a flush: what is routed leads to no fact of this shard."""
 PAYLOAD_SHARE = 4
 """A flush takes one part of so many of the server's largest message."""
-ENVELOPE = 512
+ENVELOPE = 768
 """Bytes that a flush needs beside its facts, at most."""
 SIGNS_OF_LIFE = 4
 """A quiet shard appends so many times in its journal's retention."""
@@ -56,6 +59,9 @@ class Listener(Protocol):
 
     def floor(self, index: int) -> int:
         """Asked at the cut: the end of the unbroken run of messages released by the facts up to `index`."""
+
+    def marks(self) -> Marks:
+        """Asked at the cut: the highest messages that were read of the streams."""
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
         """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
@@ -79,6 +85,7 @@ class _Flush(Struct, frozen=True, gc=False):
     number: int
     entries: list[Entry]
     floor: int
+    marks: Marks
     data: bytes
     cut_at: float
 
@@ -86,8 +93,8 @@ class _Flush(Struct, frozen=True, gc=False):
 class Journal:
     """The journal of a shard under one claim, and under its continuation; implements `actors.ports.Recorder`.
 
-    `index` is that of the last fact added, `confirmed_index` of the last that the journal holds. `sequence`
-    and `floor` are those of the last confirmed flush, at first of the claim.
+    `index` is that of the last fact added, `confirmed_index` of the last that the journal holds. `sequence`,
+    `floor` and `marks` are those of the last confirmed flush, at first of the claim.
     """
 
     def __init__(
@@ -106,6 +113,7 @@ class Journal:
         self.confirmed_index = 0
         self.sequence = claim.sequence
         self.floor = claim.floor
+        self.marks = claim.marks
         self.statistics = statistics or Statistics()
         self._js = js
         self._names = names
@@ -120,6 +128,7 @@ class Journal:
         self._number = 0
         self._urgent_index = 0
         self._sign_due = False
+        self._marks_due_at: float | None = None
         self._cut_at = 0.0
         self._ended = False
         self._task: asyncio.Task[None] | None = None
@@ -154,6 +163,13 @@ class Journal:
         """Append something soon, were it an empty flush, so that this shard does not hold the journal."""
         self._sign_due = True
         self._wake.set()
+
+    def marks_rose(self) -> None:
+        """The marks are higher: append them within a second, were it in an empty flush."""
+        if self._marks_due_at is None:
+            self._marks_due_at = self._loop.time() + MARKS_S
+            if not self._waiting:
+                self._wake.set()
 
     def start(self) -> None:
         """Begin to append. Facts may be added before."""
@@ -237,7 +253,8 @@ class Journal:
     def _due_at(self) -> float:
         """When the next flush is to be cut."""
         if not self._waiting:
-            return self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
+            due_at = self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
+            return due_at if self._marks_due_at is None else min(due_at, self._marks_due_at)
         since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
         after_silence = since - self._cut_at >= GATHER_S
@@ -257,8 +274,9 @@ class Journal:
             facts.append(fact)
             entries.append(self._waiting.popleft())
         floor = max(self.floor, self._listener.floor(self.confirmed_index + len(entries)))
+        marks = self.marks.raised(self._listener.marks())
         self._number += 1
-        self._sign_due = False
+        self._sign_due, self._marks_due_at = False, None
         self._cut_at = self._loop.time()
         data = encode_flush(
             node=self._node,
@@ -267,9 +285,10 @@ class Journal:
             floor=floor,
             at=self._time.wall(),
             unclean=self._claim.unclean,
+            marks=marks,
             facts=facts,
         )
-        return _Flush(self._number, entries, floor, data, self._cut_at)
+        return _Flush(self._number, entries, floor, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
         """Where the flush lies; None where the shard is not ours any more."""
@@ -296,7 +315,7 @@ class Journal:
 
     def _confirm(self, flush: _Flush, sequence: int) -> None:
         self._pending = None
-        self.sequence, self.floor = sequence, flush.floor
+        self.sequence, self.floor, self.marks = sequence, flush.floor, flush.marks
         self.confirmed_index += len(flush.entries)
         self.statistics.flushes += 1
         self.statistics.facts += len(flush.entries)

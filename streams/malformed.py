@@ -10,6 +10,7 @@ from streams.answers import Refused, Stored, Unanswered
 from streams.errors import ApiError, Unavailable
 from streams.graveyard import ATTEMPTS, BODY, BODY_GONE, PROBLEM, REASON, passed_on
 from streams.jetstream import JetStream
+from streams.leadership import message_at
 from streams.topology import Names
 
 NAME = "_events"
@@ -20,16 +21,17 @@ async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Even
     """Store the dead letter of an event of the events stream; why it could not be, or nothing.
 
     `receiver` is `<tenant>._events`. Burying again adds nothing within the stream's duplicate window, and
-    after it a second letter that says the same.
+    after it a second letter that says the same. `e` in its id is a position of the events: `p` is one of the
+    deliveries, where a producer may address `<tenant>._events` as well.
     """
     try:
-        message = await js.message(names.events, event.position)
+        message = await message_at(js, names.events, event.position)
     except (Unavailable, ApiError) as error:
         return str(error)
     headers = passed_on(message.headers) if message else {BODY: BODY_GONE}
     headers |= {
         messages.ID: event.id,
-        messages.MESSAGE_ID: f"{receiver}:p{event.position}",
+        messages.MESSAGE_ID: f"{receiver}:e{event.position}",
         messages.TYPE: event.type,
         REASON: "malformed",
         ATTEMPTS: "0",

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 class Member(Struct, frozen=True, kw_only=True):
     """What a node shows. `heartbeat` counts its renewals, of which each is good for `ttl_s` (0: unknown);
-    `started_at` is its wall clock's."""
+    `started_at` is its wall clock's; `run` is another one in each process, whatever its name."""
 
     v: int = VERSION
     node: str
@@ -48,6 +48,7 @@ class Member(Struct, frozen=True, kw_only=True):
     version: str
     heartbeat: int
     ttl_s: float = 0.0
+    run: str = ""
 
 
 class _Seen(Struct, frozen=True):
@@ -62,7 +63,10 @@ _member = msgspec.json.Decoder(Member)
 
 
 class Members:
-    """This node's membership, and its view of the others. A node's name belongs to one process.
+    """This node's membership, and its view of the others.
+
+    A node's name belongs to one process at a time, and to another one after each start. What they claimed is
+    told apart by `run`, which is drawn at the start, and never by their wall clocks.
 
     `lease` is the one in force. Whatever needs it takes it *before* it claims, and keeps it: after a lapse
     there is another one, and what was claimed under the old one stays powerless. `live` are the names of
@@ -80,9 +84,11 @@ class Members:
         self._time = time
         self._ttl_s = ttl_s
         self._version = version
+        self.run = js.wire.new_inbox().partition(".")[2]
         self._heartbeat = 0
         self._trouble = ""
         self._seen: dict[str, _Seen] = {}
+        self._runs: dict[tuple[str, str], _Seen] = {}
         self._differing: set[str] = set()
         self._looked_at = -math.inf
         self._counted_from = -math.inf
@@ -139,12 +145,15 @@ class Members:
 
     def may_claim(self, owner: Owner | None) -> bool:
         """Whether a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
-        if owner is None or owner.released is not None:
+        if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
+        if owner.run:
+            # Also under our own name: that process may be asleep and think that it owns.
+            first_asked = _Seen(0, self._time.boottime())
+            return self._is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
         if owner.node != self.node:
             return self.stale(owner.node)
-        # Held under our name from before our start: by a process that may be asleep and think it owns.
-        return owner.at >= self._started_at or self._silent(self._started_boottime, self._time.boottime())
+        return self._silent(self._started_boottime, self._time.boottime())
 
     def stale(self, node: str) -> bool:
         """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
@@ -158,6 +167,9 @@ class Members:
         seen = self._seen.get(node)
         if seen is None:
             seen = self._seen[node] = _Seen(0, self._time.boottime())
+        return self._is_silent(seen)
+
+    def _is_silent(self, seen: _Seen) -> bool:
         return self._silent(max(seen.since, self._counted_from), self._looked_at, seen.ttl_s)
 
     def _silent(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
@@ -189,7 +201,7 @@ class Members:
         self._heartbeat += 1
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat,
-            ttl_s=self._ttl_s,
+            ttl_s=self._ttl_s, run=self.run,
         )  # fmt: skip
         answer = await self._js.publish(
             self._names.node(self.node),
@@ -229,10 +241,12 @@ class Members:
     def _until_next_look_s(self) -> float:
         """A third of the TTL; less where somebody counts as dead before that, if he shows no life."""
         now = self._time.boottime()
+        others = [seen for node, seen in self._seen.items() if node != self.node]
+        others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
         due_in = [
             max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + MARGIN_S - now
-            for node, seen in self._seen.items()
-            if node != self.node and not self.stale(node)
+            for seen in others
+            if not self._is_silent(seen)
         ]
         return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS, *due_in]))
 
@@ -264,18 +278,24 @@ class Members:
     def _note(self, node: str, message: StoredMessage) -> None:
         seen = self._seen.get(node)
         if seen is None or seen.revision != message.sequence:
-            self._seen[node] = _Seen(message.sequence, self._time.boottime(), self._ttl_of(node, message))
+            ttl_s, run = self._told(node, message.data)
+            seen = _Seen(message.sequence, self._time.boottime(), ttl_s)
+            self._seen[node] = self._runs[node, run] = seen
 
-    def _ttl_of(self, node: str, message: StoredMessage) -> float:
-        """What it says of itself. Whoever cannot be understood counts as having ours."""
+    def _told(self, node: str, data: bytes) -> tuple[float, str]:
+        """Its TTL and its run. A node that cannot be understood counts as having our TTL."""
         try:
-            ttl_s = _member.decode(message.data).ttl_s
+            member = _member.decode(data)
         except UNREADABLE:
-            return 0.0
-        if ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
+            return 0.0, ""
+        if member.ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
             self._differing.add(node)
-            log.warning("members.ttl_differs", extra={"node": node, "ttl_s": ttl_s, "ours_s": self._ttl_s})
-        return ttl_s
+            told = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
+            log.warning("members.ttl_differs", extra=told)
+        if node == self.node and member.run != self.run and member.run not in self._differing:
+            self._differing.add(member.run)
+            log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
+        return member.ttl_s, member.run
 
     def _give_time(self, present: dict[str, None]) -> None:
         """Where the last look is a TTL ago, a heartbeat may have come and its key expired, unseen."""
@@ -284,6 +304,9 @@ class Members:
             for node, seen in self._seen.items():
                 if node not in present:
                     self._seen[node] = _Seen(seen.revision, now, seen.ttl_s)
+            for (node, run), seen in self._runs.items():
+                if self._seen.get(node) is not seen:
+                    self._runs[node, run] = _Seen(seen.revision, now, seen.ttl_s)
 
     def _is_live(self, node: str) -> bool:
         return self._seen[node].revision > 0 and not self.stale(node)
@@ -293,12 +316,18 @@ class Members:
         gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
         for node in gone:
             del self._seen[node]
+        for key in [key for key, seen in self._runs.items() if seen.since < before]:
+            if self._seen.get(key[0]) is not self._runs[key]:
+                del self._runs[key]
 
     def _on_heartbeat(self, message: Message) -> None:
         """Somebody new, or somebody who leaves: look at once."""
         node = message.subject.rpartition(".")[2]
         if node not in self._seen or not message.data:
             self._hint.set()
+        elif node == self.node and (told := self._told(node, message.data))[1] != self.run:
+            # Our own heartbeats hide it from our looks.
+            self._runs[node, told[1]] = _Seen(0, self._time.boottime(), told[0])
 
     def _on_connection(self, connected: bool) -> None:
         if connected:

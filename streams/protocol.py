@@ -4,6 +4,7 @@ Only what we use is decoded; what newer servers add is ignored. The shapes are t
 documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
 """
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,10 +53,23 @@ class StreamState(Struct):
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    last_ts: str = ""
     subjects: dict[str, int] | None = None
 
 
+class Replica(Struct):
+    current: bool = False
+    offline: bool = False
+    active: int = 0
+
+
+class Cluster(Struct):
+    leader: str = ""
+    replicas: list[Replica] = field(default_factory=list)
+
+
 class StreamReply(Reply):
+    cluster: Cluster | None = None
     config: dict[str, Any] = field(default_factory=dict)
     created: str = ""
     state: StreamState = field(default_factory=StreamState)
@@ -126,7 +140,20 @@ def stream_info(reply: StreamReply) -> StreamInfo:
         bytes=state.bytes,
         max_bytes=int(reply.config.get("max_bytes", -1)),
         config=reply.config,
+        last_at=max(epoch_of(state.last_ts), 0.0) if state.last_ts else 0.0,  # The year 1: none yet.
+        heard_s=_heard_s(int(reply.config.get("num_replicas", 1)), reply.cluster),
     )
+
+
+def _heard_s(replicas: int, cluster: Cluster | None) -> float:
+    """How long ago a majority followed the leader that answers; `active` is 0 where it never heard of one."""
+    others = replicas // 2
+    if not others:
+        return 0.0
+    if cluster is None or not cluster.leader:
+        return math.inf
+    heard = [each.active for each in cluster.replicas if each.current and not each.offline and each.active]
+    return sorted(heard)[others - 1] / 1e9 if len(heard) >= others else math.inf
 
 
 def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
@@ -182,7 +209,7 @@ def page(parts: list[Message]) -> Page | Unanswered:
         messages.append(_page_message(part.data, headers))
     if end.get("Nats-Last-Sequence") != before:
         return Unanswered("direct get: the end of the page was lost on the way")
-    return Page(messages, int(end.get("Nats-Num-Pending", "0")))
+    return Page(messages, int(end.get("Nats-Num-Pending", "0")), int(end.get("Nats-UpTo-Sequence", "0")))
 
 
 def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:

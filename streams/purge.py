@@ -13,8 +13,10 @@ from msgspec import Struct
 
 from streams.answers import StreamInfo
 from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.envelope import decode_flush
 from streams.jetstream import JetStream
 from streams.repeat import stream_info, until_answered
+from streams.tails import Marks, lost, read_refusal
 from streams.topology import Names
 
 ASKED_AT_ONCE = 32
@@ -29,6 +31,9 @@ SPARE_SHARE = 0.05
 
 PURGED_PART = 100
 """A purge takes one part of so many at least."""
+
+_ANYWHERE = 1 << 62
+"""Beyond the end of every stream."""
 
 
 class Held(Struct, frozen=True):
@@ -105,12 +110,13 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
     """Up to where no router needs the events any more; `shard` is the partition of the one that does."""
 
     async def needs(partition: int) -> Held:
+        same_end = await _same_end(js, names, partition, names.events)
         consumer = names.route_consumer(partition)
         found = await until_answered(lambda: js.consumer_info(names.events, consumer))
-        if found is None:
+        if found is None or not same_end:
             return Held(0, partition)
-        subject = names.events_of(partition)
-        return Held(await _first(js, names.events, subject, found.ack_floor + 1, settled_end), partition)
+        subject, needed = names.events_of(partition), min(found.ack_floor + 1, same_end)
+        return Held(await _first(js, names.events, subject, needed, settled_end), partition)
 
     return await lowest(partitions, needs)
 
@@ -121,14 +127,40 @@ async def deliveries_held(
     """Up to where no shard needs the deliveries any more, by the checkpoints."""
 
     async def needs(shard: int) -> Held:
+        same_end = await _same_end(js, names, shard, deliveries.name)
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
-        if checkpoint.created.get(deliveries.name) != deliveries.created:
+        if not same_end or checkpoint.created.get(deliveries.name) != deliveries.created:
             return Held(0, shard)
-        subject = names.deliveries_of(shard)
-        first = await _first(js, deliveries.name, subject, checkpoint.needed, settled_end)
+        subject, needed = names.deliveries_of(shard), min(checkpoint.needed, same_end)
+        first = await _first(js, deliveries.name, subject, needed, settled_end)
         return Held(first, shard, checkpoint.holder)
 
     return await lowest(shards, needs)
+
+
+async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int:
+    """The place below which `stream` is the one that the shard's records speak of; 0 where it is another.
+
+    A checkpoint or an ack floor of a stream that lost its tail speaks of positions that new events have now.
+    To be asked before these are read: after a repair, older ones would be believed by its newer marks. Where
+    no mark is known (an older Angarium wrote none), the records are believed.
+    """
+    if await read_refusal(js, names, shard) is not None:
+        return 0
+    marks = await _marks(js, names, shard)
+    mark = marks.events if stream == names.events else marks.deliveries
+    if await lost(js, stream, mark) is not None:
+        return 0
+    return mark.position + 1 if mark.position else _ANYWHERE
+
+
+async def _marks(js: JetStream, names: Names, shard: int) -> Marks:
+    """The newest marks of the shard: of its last flush, or of its checkpoint if the journal has none."""
+    subject = names.journal_of(shard)
+    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    if last is not None:
+        return decode_flush(last.data, f"message {last.sequence} of {names.journal}").marks
+    return (await read_checkpoint(js, names, shard) or Checkpoint()).known
 
 
 async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:

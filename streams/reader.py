@@ -13,8 +13,10 @@ from streams.acks import Acks
 from streams.defects import on_defect
 from streams.errors import ApiError, Unavailable
 from streams.jetstream import CONSUMER_NOT_FOUND, JetStream
+from streams.messages import place
 from streams.pull import Puller, rewind
 from streams.repeat import Pauses
+from streams.tails import NONE, Loss, Mark, higher, lost
 from streams.topology import GROUP
 from streams.wire import Message
 
@@ -27,8 +29,10 @@ class Reader:
     `on_message` returns the message's position; if it raises, the message is read again. `on_broken` hears
     why nothing will come any more. `after` says behind which position a RESET begins (None: behind the
     server's ack floor). `created` is when the stream was made that positions are known of; without it, the
-    one that is found first. `batch` messages are asked for at a time. `received` is the highest position
-    handed on since the last RESET (where that began, if none was), `resets` counts them.
+    one that is found first. `known` is a message that was read from it before; `on_lost` hears that it, or
+    what was read since, is not there any more: then nothing will come. `batch` messages are asked for at a
+    time. `received` is the highest position handed on since the last RESET (where that began, if none was),
+    `resets` counts them.
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class Reader:
         on_broken: Callable[[str], None],
         after: Callable[[], int | None],
         may_reset: Callable[[], bool],
+        on_lost: Callable[[Loss], None],
+        known: Mark = NONE,
         created: str = "",
         batch: int = 1000,
     ) -> None:
@@ -54,6 +60,9 @@ class Reader:
         self._on_broken = on_broken
         self._after = after
         self._may_reset = may_reset
+        self._on_lost = on_lost
+        self._known = known
+        self._newest = ""
         self._created = created
         self._batch = batch
         self._furthest = 0
@@ -62,6 +71,14 @@ class Reader:
         self._acks = Acks(js.wire)
         self._puller: Puller | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def mark(self) -> Mark:
+        """The highest message that was ever handed on, or known before."""
+        if self._newest:
+            position, stored_at = place(self._newest)
+            self._known, self._newest = higher(self._known, Mark(position=position, stored_at=stored_at)), ""
+        return self._known
 
     async def start(self) -> None:
         """Begin. The first message comes after the first RESET, which waits for the server and the lease."""
@@ -95,7 +112,11 @@ class Reader:
         pauses = Pauses()
         while True:
             self._gapped.clear()
-            self.received = await self._rewind()
+            begins = await self._rewind()
+            if isinstance(begins, Loss):
+                self._on_lost(begins)
+                return
+            self.received = begins
             self.resets += 1
             self._puller = Puller(
                 self._js,
@@ -115,33 +136,38 @@ class Reader:
             else:
                 await pauses.wait()
 
-    async def _rewind(self) -> int:
+    async def _rewind(self) -> int | Loss:
         """RESET; it takes as long as it takes. Returns the position behind which it begins."""
         pauses, said = Pauses(), ""
         while True:
             begins = await self._try_to_rewind() if self._may_reset() else "the lease has lapsed"
-            if isinstance(begins, int):
+            if not isinstance(begins, str):
                 return begins
             if begins != said:
                 log.warning("reader.waiting", extra={"consumer": self._consumer, "why": begins})
                 said = begins
             await pauses.wait()
 
-    async def _try_to_rewind(self) -> int | str:
+    async def _try_to_rewind(self) -> int | Loss | str:
         """Where it begins, or why it cannot."""
         stream, after = self._stream, self._after()
-        known = max(self._furthest, after or 0)
         try:
             info = await self._js.stream_info(stream)
             if info is None:
                 return f"the stream {stream} does not exist; run angarium setup"
             self._created = self._created or info.created
-            if info.created != self._created or info.last < known:
+            if info.created != self._created:
                 # What is published from now on would take positions that we know already.
                 return (
                     f"the stream {stream} was made anew or restored older: ours was of {self._created} and "
-                    f"went to {known}; see angarium doctor"
+                    f"went to {max(self.mark.position, after or 0)}; see angarium doctor"
                 )
+            # The server may have restarted under us, and without its last messages.
+            known = higher(self.mark, Mark(position=after or 0))
+            if (loss := await lost(self._js, stream, known)) is not None:
+                return loss
+            if not self._may_reset():
+                return "the lease has lapsed"
             wanted = None if after is None else after + 1
             try:
                 return await rewind(self._js, stream, self._consumer, GROUP, wanted) - 1
@@ -165,7 +191,8 @@ class Reader:
             self._on_gap("a message could not be taken")
             return
         # What was not acked for long comes once more, behind what is newer.
-        self.received = max(self.received, position)
+        if position > self.received:
+            self.received, self._newest = position, message.reply
 
     def _on_gap(self, reason: str) -> None:
         log.info("reader.gap", extra={"consumer": self._consumer, "why": reason})

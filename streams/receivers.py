@@ -7,6 +7,7 @@ and `confirm`, which asks the leader and may be ahead of it. Therefore every rec
 revision it was told what, and older news change nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -70,6 +71,8 @@ class Receivers:
         self._known: dict[str, _Known] = {}
         self._removals: dict[str, Removal] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
         self._follower = Follower(js, self._stream, f"{self._prefix}>", self._follow)
 
     async def start(self) -> None:
@@ -77,10 +80,23 @@ class Receivers:
         await self._follower.start()
 
     async def stop(self) -> None:
+        for task in filter(None, (self._asking, self._next)):
+            task.cancel()
         await self._follower.stop()
 
     async def catch_up(self) -> None:
-        """Return when all is known that the leader of the bucket knows by now. Raises `Unavailable`."""
+        """Return when all is known that the leader of the bucket knows by now. Raises `Unavailable`.
+
+        One question serves all who ask before it is put; who comes while one is under way waits for the next.
+        """
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._catch_up(self._asking))
+        await asyncio.shield(self._next)
+
+    async def _catch_up(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        self._asking, self._next = self._next, None
         try:
             await self._follower.catch_up()
         except ApiError as error:
@@ -106,6 +122,10 @@ class Receivers:
         """Whether there is a configuration, be it valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists
+
+    def heard_of(self, receiver: str) -> bool:
+        """Whether there is a configuration, be it valid or not, or was one that was removed."""
+        return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:
         """Why the newest configuration is not in force, one sentence a field; nothing if it is."""

@@ -7,39 +7,47 @@ events for such as were settled long ago, and give their numbers a second time.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from actors.bucket import CLOCK_SKEW_S
 from actors.facts import Claimed, Fact
+from actors.ids import UNKNOWN
 from actors.receiver import evolve
 from actors.state import State
 from streams.answers import StoredMessage, StreamInfo
-from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.checkpoint import Checkpoint, check_created, decode_checkpoint
 from streams.claim import Claim, Lost, holds
 from streams.envelope import Flush, decode_flush
 from streams.errors import StreamRemade
 from streams.fence import follows
 from streams.jetstream import JetStream
+from streams.leadership import info_since, is_last
+from streams.parked import Incomplete, ParkedList, read_parked
 from streams.protocol import epoch_of
-from streams.repeat import stream_info, until_answered
+from streams.repeat import Pauses, stream_info, until_answered
 from streams.snapshots import Snapshot, Snapshots
 from streams.topology import Names
+from streams.turns import Turns
 
 LOADS_AT_ONCE = 64
+log = logging.getLogger(__name__)
 
 
 class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
-    `states` are the actors that the tail speaks of, and no others; `parked` all that have to come back
-    unasked (see `Checkpoint`), with the time at which they wake, if known. `floor`: the deliveries up to
-    there are released. `created`: when each stream and bucket was created, for the next checkpoint.
+    `states` are the actors that the tail speaks of, and no others; `parked` all others that have to come back
+    unasked, with the time at which they wake, if known; `listed` the list of them, as it is stored. `floor`:
+    the deliveries up to there are released. `created`: when each stream and bucket was created, for the next
+    checkpoint.
     """
 
     states: dict[str, State]
     parked: dict[str, float | None]
+    listed: ParkedList
     checkpoint: Checkpoint
     floor: int
     created: dict[str, str]
@@ -53,38 +61,63 @@ class _Recorded(Struct, frozen=True):
     flush: Flush
 
 
-async def recover(js: JetStream, names: Names, claim: Claim, node: str) -> Recovery | Lost:
+async def recover(
+    js: JetStream,
+    names: Names,
+    claim: Claim,
+    node: str,
+    turns: Turns | None = None,
+    *,
+    accepts_loss: bool = False,
+) -> Recovery | Lost:
     """Read back what the journal and the snapshots say, as of `claim`, which is `node`'s.
+
+    Snapshots are read in the `turns` of the node. `accepts_loss`: whatever has become of the streams
+    that they speak of.
 
     Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError`
     where a stream does not exist.
     """
     infos = {name: await stream_info(js, name) for name in names.streams}
-    found = await read_checkpoint(js, names, claim.shard)
+    found = await _newest_checkpoint(js, names, claim)
     checkpoint = found or Checkpoint()
-    _check_created(checkpoint, infos)
+    if not accepts_loss:
+        check_created(checkpoint, infos.values())
     if checkpoint.sequence >= claim.sequence:
         return await _beyond(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
     tail = await _read_tail(js, names, claim, node, checkpoint.sequence)
     if isinstance(tail, Lost):
         return tail
-    if found is None:
+    if found is None and not accepts_loss:
         _check_age(infos[names.actors], tail[0])
-    snapshots = Snapshots(js, names, claim)
+    snapshots = Snapshots(js, names, claim, turns)
     receivers = list(dict.fromkeys(fact.receiver for _, fact in _facts(tail)))
     loaded = await _load(snapshots, receivers)
     for receiver, snapshot in loaded.items():
         if snapshot is not None and snapshot.as_of > claim.sequence:
             return await _beyond(js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}")
     states = _fold(loaded, tail)
-    _check_ends(states, claim.floor, infos[names.deliveries])
-    parked = dict(checkpoint.parked)
-    for receiver, state in states.items():
-        parked.pop(receiver, None)
-        if state.unfinished:
-            parked[receiver] = None
+    deliveries = infos[names.deliveries]
+    if max([claim.floor, *(each.frontier.position for each in states.values())]) > deliveries.last:
+        # Maybe a leader said so that was deposed.
+        deliveries = await info_since(js, names.deliveries, asyncio.get_running_loop().time())
+    if not accepts_loss:
+        _check_ends(states, claim.floor, deliveries)
+    listed = await _read_parked(js, names, claim, checkpoint, snapshots)
+    parked = {receiver: at for receiver, at in listed.receivers().items() if receiver not in states}
     created = {name: info.created for name, info in infos.items()}
-    return Recovery(states, parked, checkpoint, claim.floor, created)
+    return Recovery(states, parked, listed, checkpoint, claim.floor, created)
+
+
+async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Checkpoint | None:
+    """The checkpoint in force. What lies behind it may be purged, so that an older one would seem broken."""
+    subject, pauses = names.checkpoint(claim.shard), Pauses()
+    while True:
+        message = await until_answered(lambda: js.last_message(names.actors, subject))
+        sequence = message.sequence if message else 0
+        if not claim.replicated or await is_last(js, names.proof(claim.shard), subject, sequence):
+            return decode_checkpoint(message.data, subject) if message and message.data else None
+        await pauses.wait()
 
 
 async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> Lost:
@@ -169,6 +202,21 @@ async def _load_one(snapshots: Snapshots, receiver: str) -> Snapshot | None:
     return await until_answered(lambda: snapshots.read(receiver))
 
 
+async def _read_parked(
+    js: JetStream, names: Names, claim: Claim, checkpoint: Checkpoint, snapshots: Snapshots
+) -> ParkedList:
+    """The list of the parked receivers; where a part of it is gone, all are taken for parked: they are among
+    those that have snapshots, and whoever is not parked leaves memory again."""
+    try:
+        return await read_parked(js, names, claim.shard, checkpoint)
+    except Incomplete as error:
+        log.warning("parked.incomplete", extra={"shard": claim.shard, "why": str(error)})
+    listed = ParkedList()
+    for receiver in (UNKNOWN, *await until_answered(snapshots.receivers)):
+        listed.add(receiver, None)
+    return listed
+
+
 def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str, State]:
     """The actors after the tail. A snapshot may be younger than the checkpoint: it knows a part of it."""
     states = {
@@ -183,16 +231,6 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str
 
 
 # ---- streams that are not what they were
-
-
-def _check_created(checkpoint: Checkpoint, infos: dict[str, StreamInfo]) -> None:
-    for name, info in infos.items():
-        created = checkpoint.created.get(name, info.created)
-        if created != info.created:
-            raise StreamRemade(
-                f"{name} was made anew: the shards know one that was created {created}, this one was created "
-                f"{info.created}; see angarium doctor"
-            )
 
 
 def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:

@@ -1,25 +1,30 @@
 """Sending dead letters again: each exactly once, wherever a command that does it is cut off.
 
 A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It bears a
-mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id and
-mark. So whatever is sent twice is dropped, by JetStream within its window and by the actor within its own;
-and beyond both nothing is sent twice, by the plan (`streams.redrive_turn`):
+mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
+mark and the installation's nonce. So whatever is sent twice is dropped, by JetStream within its window and by
+the actor within its own; and beyond both nothing is sent twice, by the plan (`streams.redrive_turn`):
 
     begin   finish what an interrupted turn had planned: what was sent is dropped, the rest stays a letter
     send    plan a page; ask the leader for its letters; send them; drop those that were stored
     end     end the turn
 
 The letters of a receiver are sent one after the other, in their order.
+
+JetStream compares message ids over a whole stream, and any producer may publish there: somebody who takes the
+id of a letter first would have it dropped. So the id cannot be guessed, and where JetStream says `duplicate`
+the message that it has is looked at.
 """
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from streams import messages
-from streams.answers import Answer, Refused, Stored, StreamInfo, Unanswered
+from streams.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
 from streams.dead_letters import AT_ONCE, DeadLetters, Letter
 from streams.errors import ApiError, Unavailable
 from streams.fence import IN_FLIGHT
@@ -30,6 +35,7 @@ from streams.topology import Names
 
 GONE = "gone"
 MALFORMED = "malformed"
+TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
 
@@ -46,11 +52,27 @@ def mark(letter: Letter) -> str:
     return f"dead-{number or letter.sequence}"
 
 
-def headers_again(letter: Letter) -> dict[str, str]:
+def message_id(letter: Letter, nonce: str) -> str:
+    """The id under which it is sent again, the same whenever it is; older versions had no nonce."""
+    known = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
+    return f"{known}:{nonce}" if nonce else known
+
+
+def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
     """The headers under which it is sent again."""
     kept = {name: letter.headers[name] for name in _KEPT if name in letter.headers}
-    message_id = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
-    return kept | {messages.AGAIN: mark(letter), messages.MESSAGE_ID: message_id}
+    return kept | {messages.AGAIN: mark(letter), messages.MESSAGE_ID: message_id(letter, nonce)}
+
+
+def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
+    """Tells whether a message of the deliveries is the letter, sent again."""
+    ours = headers_again(letter, nonce)
+    named = (messages.ID, messages.AGAIN, messages.MESSAGE_ID)
+    return (
+        message.subject.endswith(f".{letter.receiver}")
+        and all(message.headers.get(name) == ours.get(name) for name in named)
+        and message.data == letter.body
+    )
 
 
 def hindrance(letter: Letter) -> str | None:
@@ -65,8 +87,9 @@ class Redriven(Struct):
 
     `redriven` counts those that were sent. `finished` (by sequence, as below) had been sent already by a
     command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
-    `too_large` (the stream takes no event of this size), `unsure` (an interrupted command may have sent them,
-    and what it sent is purged). `stopped` says why no more were sent, if so.
+    `too_large` (the stream takes no event of this size), `unsure` (they may have been sent, and what was sent
+    is purged), `taken` (somebody else published something under their message id). `stopped` says why no more
+    were sent, if so.
     """
 
     redriven: int = 0
@@ -110,7 +133,8 @@ class Redrive:
         possible = tuple(letter.sequence for letter in letters if self._is_possible(letter))
         if not possible:
             return
-        await self._keep(after=(await self._deliveries()).last, letters=possible)
+        nonce = self._turn.plan.nonce or secrets.token_hex(16)
+        await self._keep(after=(await self._deliveries()).last, letters=possible, nonce=nonce)
         sent = await self._send(await self._letters.letters(possible))
         self.done.redriven += await self._letters.drop(sent)
         if self._undecided:
@@ -148,6 +172,8 @@ class Redrive:
                 if self.done.stopped or self._undecided:
                     return
                 match await self._publish(letter):
+                    case Stored(sequence=position, duplicate=True):
+                        await self._look(letter, position, sent)
                     case Stored():
                         sent.add(letter.sequence)
                     case Refused(code=code) if code == MESSAGE_TOO_LARGE:
@@ -159,7 +185,8 @@ class Redrive:
 
     async def _publish(self, letter: Letter) -> Answer:
         """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
-        subject, headers = self._names.publish_to(letter.receiver), headers_again(letter)
+        subject = self._names.publish_to(letter.receiver)
+        headers = headers_again(letter, self._turn.plan.nonce)
         pauses, loop = Pauses(), asyncio.get_running_loop()
         deadline, in_doubt = loop.time() + PATIENCE_S, False
         while True:
@@ -177,6 +204,17 @@ class Redrive:
                 return Unanswered(why)
             await pauses.wait()
 
+    async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
+        """Decide what a message with the letter's id is: an earlier try of ours, or somebody else's."""
+        message = await patiently(self._js.message, self._names.deliveries, position)
+        if message is None:
+            self._unsure.add(letter.sequence)
+            self._leave(letter, UNSURE)
+        elif is_copy(message, letter, self._turn.plan.nonce):
+            sent.add(letter.sequence)
+        else:
+            self._leave(letter, TAKEN)
+
     # ---- what an interrupted turn has sent
 
     async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
@@ -184,21 +222,25 @@ class Redrive:
         sent: set[int] = set()
         end = (await self._deliveries()).last
         for receiver, lane in _by_receiver(letters).items():
-            ids = {headers_again(letter)[messages.MESSAGE_ID] for letter in lane}
-            found = await self._found(receiver, ids, after, end)
-            sent |= {each.sequence for each in lane if headers_again(each)[messages.MESSAGE_ID] in found}
+            sent |= await self._found(receiver, lane, after, end)
         return sent
 
-    async def _found(self, receiver: str, ids: set[str], after: int, end: int) -> set[str]:
-        """Which of these message ids lie between two positions; the leader helps a replica that lags."""
+    async def _found(self, receiver: str, lane: list[Letter], after: int, end: int) -> set[int]:
+        """Which of these letters lie between two positions; the leader helps a replica that lags."""
         stream, subject = self._names.deliveries, self._names.deliveries_to(receiver)
-        found: set[str] = set()
-        while after < end and found != ids:
+        nonce = self._turn.plan.nonce
+        by_id: dict[str, list[Letter]] = {}
+        for letter in lane:
+            by_id.setdefault(message_id(letter, nonce), []).append(letter)
+        found: set[int] = set()
+        while after < end and len(found) < len(lane):
             page = (await patiently(self._js.read, stream, subject, after + 1)).messages
             if not page:
                 message = await patiently(self._js.next_message, stream, subject, after + 1)
                 page = [] if message is None else [message]
-            found |= ids.intersection(each.headers.get(messages.MESSAGE_ID, "") for each in page)
+            for each in page:
+                same = by_id.get(each.headers.get(messages.MESSAGE_ID, ""), ())
+                found |= {letter.sequence for letter in same if is_copy(each, letter, nonce)}
             after = page[-1].sequence if page else end
         return found
 

@@ -29,7 +29,7 @@ from streams.repeat import PATIENCE_S, patiently
 from streams.topology import Names
 from streams.versions import read_versioned
 
-VERSION = 1
+VERSION = 2
 LEASE_S = 5.0
 WAIT = 1.1
 """So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
@@ -45,7 +45,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     `run` is the turn's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
     wall clock, for people. `held` until the turn is ended in order. The `letters` (sequences) are being sent;
     what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell any more
-    whether they were sent.
+    whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the letters of a
+    plan of version 1 were sent without one.
     """
 
     v: int = VERSION
@@ -56,6 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     after: int = 0
     letters: tuple[int, ...] = ()
     unsure: tuple[int, ...] = ()
+    nonce: str = ""
 
 
 _plan = msgspec.json.Decoder(Plan)
@@ -93,7 +95,7 @@ class Turn:
                 raise Busy("another redrive is under way; wait for its end, then run this one again")
         if before is not None:
             left = {"after": before.after, "letters": before.letters, "unsure": before.unsure}
-            self.plan = replace(self.plan, **left)
+            self.plan = replace(self.plan, **left, nonce=before.nonce)
         await self.keep()
 
     async def keep(self, **changes: Any) -> None:

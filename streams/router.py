@@ -26,6 +26,7 @@ from streams.lanes import Lanes
 from streams.malformed import NAME, bury_malformed
 from streams.messages import place
 from streams.reader import Reader
+from streams.tails import UNKNOWN, Loss, Mark, Marks
 from streams.topology import Names, route_consumer
 from streams.wire import Message
 
@@ -68,12 +69,12 @@ class _Open:
 
     __slots__ = ("came_at", "event", "headers", "left", "reply", "size", "tenant")
 
-    def __init__(self, tenant: str, event: Event, reply: str, came_at: float) -> None:
+    def __init__(self, tenant: str, event: Event, source: int, reply: str, came_at: float) -> None:
         self.tenant = tenant
         self.event = event
         self.reply = reply
         self.came_at = came_at
-        self.headers = copy_headers(event)
+        self.headers = copy_headers(event, source)
         self.left = 0
         self.size = event.size
 
@@ -82,7 +83,7 @@ class Router:
     """Of one partition, under one claim of the shard of the same number.
 
     `on_broken` hears why it routes no more. `created` is when the events stream was made that the shard's
-    actors know the sources of.
+    actors know the sources of. `on_event` is told of each event that is new. The rest is a `Reader`'s.
     """
 
     def __init__(
@@ -94,6 +95,9 @@ class Router:
         *,
         on_broken: Callable[[str], None],
         may_reset: Callable[[], bool],
+        on_lost: Callable[[Loss], None],
+        on_event: Callable[[], None] = lambda: None,
+        known: Marks = UNKNOWN,
         created: str = "",
     ) -> None:
         self._js = js
@@ -106,6 +110,8 @@ class Router:
         self._arrived = asyncio.Event()
         self._bytes = 0
         self._on_broken = on_broken
+        self._on_event = on_event
+        self._known = known
         self._lanes = Lanes(self._send, self._confirmed, on_broken)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
@@ -116,6 +122,8 @@ class Router:
             on_broken=on_broken,
             after=lambda: None,
             may_reset=may_reset,
+            on_lost=on_lost,
+            known=known.events,
             created=created,
             batch=BATCH,
         )
@@ -135,6 +143,11 @@ class Router:
         await self._lanes.stop()
         await self._reader.stop()
 
+    @property
+    def mark(self) -> Mark:
+        """The highest event that was ever taken to be routed, or known before."""
+        return self._reader.mark
+
     # ---- events
 
     def _on_message(self, message: Message) -> int:
@@ -144,12 +157,14 @@ class Router:
             event = published_event(position, stored_at, address, message.headers, message.data)
             self._open_event(event, address.partition(".")[0], message.reply)
             self._highest = position
+            self._on_event()
         elif position not in self._open:
             self._reader.ack([message.reply])  # It came before, and its ack was lost.
         return position
 
     def _open_event(self, event: Event, tenant: str, reply: str) -> None:
-        opened = _Open(tenant, event, reply, self._routing.freshness.now())
+        source = self._known.source(event.position)
+        opened = _Open(tenant, event, source, reply, self._routing.freshness.now())
         self._open[event.position] = opened
         self._count(opened.size)
         self._unmatched.append(opened)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from streams.control import Tally
+from streams.inboxes import Inboxes
 from streams.wire import Message, Subscription, Wire
 
 DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"
@@ -30,16 +31,26 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """Answers for one node. `subject` is what its endpoint hears, `data` what its statistics say besides."""
+    """Answers for one node. `subject` is what its endpoint hears, `data` what its statistics say besides.
+
+    `inboxes` says which reply subjects are answered.
+    """
 
     def __init__(
-        self, wire: Wire, identity: Identity, subject: str, tally: Tally, data: Callable[[], dict[str, Any]]
+        self,
+        wire: Wire,
+        identity: Identity,
+        subject: str,
+        tally: Tally,
+        data: Callable[[], dict[str, Any]],
+        inboxes: Inboxes | None = None,
     ) -> None:
         self._wire = wire
         self._identity = identity
         self._endpoint: dict[str, Any] = {"name": "ctl", "subject": subject, "queue_group": ""}
         self._tally = tally
         self._data = data
+        self._inboxes = inboxes or Inboxes()
         self._subscriptions: list[Subscription] = []
         self._under_way: dict[asyncio.Task[None], None] = {}
 
@@ -59,7 +70,7 @@ class Service:
 
     def _answering(self, answer: Callable[[], dict[str, Any]]) -> Callable[[Message], None]:
         def on_message(message: Message) -> None:
-            if message.reply:
+            if self._inboxes.includes(message.reply):
                 data = msgspec.json.encode(answer())
                 task = asyncio.ensure_future(self._wire.publish(message.reply, data))
                 self._under_way[task] = None

@@ -8,7 +8,7 @@ may still arrive, and would put an older state beside a younger checkpoint.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
 import msgspec
@@ -22,8 +22,11 @@ from streams.claim import Claim, holds
 from streams.errors import ApiError, Unavailable
 from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.jetstream import JetStream
+from streams.leadership import is_last
+from streams.parked import ParkedList
 from streams.repeat import Pauses
 from streams.topology import Names
+from streams.turns import Turns
 from streams.versions import read_versioned
 
 VERSION = 1
@@ -45,10 +48,14 @@ _decoder = msgspec.json.Decoder(Snapshot)
 
 
 class Snapshots:
-    """The snapshots of one shard, under one claim; implements `actors.ports.Snapshots`."""
+    """The snapshots of one shard, under one claim; implements `actors.ports.Snapshots`.
 
-    def __init__(self, js: JetStream, names: Names, claim: Claim) -> None:
+    All shards of a node share the `turns` in which they are read.
+    """
+
+    def __init__(self, js: JetStream, names: Names, claim: Claim, turns: Turns | None = None) -> None:
         self._js = js
+        self._turns = turns or Turns()
         self._names = names
         self._claim = claim
         self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.owner(claim.shard)}
@@ -57,32 +64,49 @@ class Snapshots:
         self._revision: int | None = None
         self._trouble = "no answer in time"
 
-    async def load(self, receiver: str) -> State | None:
+    async def load(self, receiver: str, due: float = 0.0) -> State | None:
         """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""
         try:
-            snapshot = await self.read(receiver)
+            snapshot = await self.read(receiver, due)
         except ApiError as error:
             raise Unavailable(f"cannot read the snapshot of {receiver}: {error}") from error
         return None if snapshot is None else snapshot.state
 
-    async def read(self, receiver: str) -> Snapshot | None:
+    async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
         """The same, with the journal sequence as of which it is true."""
         subject = self._names.actor(self._claim.shard, receiver)
-        message = await self._js.last_message(self._names.actors, subject)
+        async with self._turns.turn(due):
+            message = await self._js.last_message(self._names.actors, subject)
+            if self._claim.replicated:
+                # A state that is older than the checkpoint beside it lacks facts, and numbers with them.
+                proof, sequence = self._names.proof(self._claim.shard), message.sequence if message else 0
+                if not await is_last(self._js, proof, subject, sequence):
+                    raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")
         if message is None or not message.data:
             return None
         return read_versioned(_decoder, message.data, VERSION, subject)
 
     async def receivers(self) -> list[str]:
-        """Whose snapshots there are, or were. Raises `Unavailable` and `ApiError`."""
+        """Whose snapshots there are, or were, by the leader. Raises `Unavailable`."""
         prefix = self._names.actor(self._claim.shard, "")
-        found = await self._js.subjects(self._names.actors, f"{prefix}>")
-        return [each.removeprefix(prefix) for each in found if "." in each.removeprefix(prefix)]
+        try:
+            found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
+        except ApiError as error:
+            raise Unavailable(f"cannot list the snapshots: {error}") from error
+        names = (each.removeprefix(prefix) for each in found)
+        return [each for each in names if not each.startswith("_")]
 
     async def write(
-        self, states: Sequence[State], forget: Sequence[str], as_of: int, checkpoint: Checkpoint
+        self,
+        states: Sequence[State],
+        forget: Iterable[str],
+        as_of: int,
+        checkpoint: Checkpoint,
+        parked: ParkedList | None = None,
     ) -> bool:
         """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint that then holds.
+
+        With them go the changed parts of the list of parked receivers; it must not change meanwhile.
 
         The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
         Raises `Unavailable` where it could not be stored for a while, and `ApiError` where the bucket is
@@ -93,9 +117,10 @@ class Snapshots:
             await self._look()
         puts: list[Put] = []
         # Each is encoded when its batch is due: thousands at once would hold everybody up.
-        for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget)):
+        listed = self._parts(parked, as_of) if parked else ()
+        for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget), listed):
             if len(puts) == BATCH - 1:
-                if not await self._store(puts, self._in_force):
+                if not await self._store(puts):
                     return False
                 puts = []
             puts.append(put)
@@ -108,32 +133,39 @@ class Snapshots:
     def _delete(self, receiver: str) -> Put:
         return Put(self._names.actor(self._claim.shard, receiver), b"", DELETED)
 
+    def _parts(self, parked: ParkedList, as_of: int) -> Iterator[Put]:
+        for number in sorted(parked.changed):
+            yield Put(self._names.parked(self._claim.shard, number), parked.encode(number, as_of))
+
     async def _look(self) -> None:
         """See which checkpoint is in force."""
         message = await self._js.last_message(self._names.actors, self._checkpoint)
         self._revision = 0 if message is None else message.sequence
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
 
-    async def _store(self, puts: list[Put], checkpoint: bytes) -> bool:
-        """One batch; False where the shard is another node's. Raises `Unavailable`."""
+    async def _store(self, puts: list[Put], checkpoint: bytes | None = None) -> bool:
+        """One batch, with the checkpoint in force where it bears no other; False where the shard is another
+        node's. Raises `Unavailable`."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await self._repeat(puts, Put(self._checkpoint, checkpoint))
+                return await self._repeat(puts, checkpoint)
         except TimeoutError:
             raise Unavailable(self._trouble) from None
 
-    async def _repeat(self, puts: list[Put], checkpoint: Put) -> bool:
+    async def _repeat(self, puts: list[Put], checkpoint: bytes | None) -> bool:
         """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.
 
         An expectation that does not hold while `_owner` is ours was met by this very batch, whose answer was
-        lost. To store it on top of that does no harm.
+        lost, or by a batch of an earlier write, which was given up and came late. What is stored on top of
+        that is built anew: the checkpoint in force may be younger than the one that we knew.
         """
         pauses = Pauses()
         while True:
-            answer = await self._js.publish_batch(self._fenced(puts, checkpoint))
+            data = self._in_force if checkpoint is None else checkpoint
+            answer = await self._js.publish_batch(self._fenced(puts, Put(self._checkpoint, data)))
             match answer:
                 case Stored(sequence):
-                    self._in_force, self._revision = checkpoint.data, sequence
+                    self._in_force, self._revision = data, sequence
                     return True
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                     if not await holds(self._js, self._names, self._claim):

@@ -19,6 +19,7 @@ from streams.lease import MARGIN_S
 from streams.members import Member
 from streams.protocol import epoch_of
 from streams.repeat import stream_info
+from streams.tails import Refusal, read_refusal
 from streams.topology import Names
 from streams.versions import read_versioned
 
@@ -87,6 +88,18 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         return None if found.released is not None else found
 
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+
+
+async def refusals(js: JetStream, names: Names, shards: int) -> dict[int, Refusal]:
+    """The shards that are refused on record. Raises `NewerVersion` and `NotOurs`."""
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def refusal(shard: int) -> Refusal | None:
+        async with turn:
+            return await read_refusal(js, names, shard)
+
+    found = await asyncio.gather(*(refusal(shard) for shard in range(shards)))
+    return {shard: each for shard, each in enumerate(found) if each is not None}
 
 
 async def remade(js: JetStream, names: Names, shards: int) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.policy import DOCUMENT_MAX
+
 VERSION = 1
 """Stamped on every stream; it rises when a node could not work with what an older one made."""
 
@@ -155,6 +157,16 @@ class Names(Struct, frozen=True):
     def checkpoint(self, shard: int) -> str:
         return f"$KV.{self.prefix}_actors.{shard}._checkpoint"
 
+    def proof(self, shard: int) -> str:
+        """Where an empty message is stored to prove that something is the newest (`streams.leadership`)."""
+        return f"$KV.{self.prefix}_actors.{shard}._proof"
+
+    def refusal(self, shard: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._refused"
+
+    def parked(self, shard: int, part: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._parked.{part}"
+
     @property
     def redrive(self) -> str:
         """The one key of the bucket that is no shard's: what a redrive is about to do."""
@@ -175,7 +187,14 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
         _journal(settings),
         _dead_letters(settings),
         # Some history, since an invalid configuration leaves the last valid one in force, over restarts too.
-        _bucket(settings, settings.names.receivers, history=RECEIVERS_HISTORY, allow_direct=True),
+        # What is too large for a configuration the server refuses, and no node has to read it.
+        _bucket(
+            settings,
+            settings.names.receivers,
+            history=RECEIVERS_HISTORY,
+            allow_direct=True,
+            max_msg_size=DOCUMENT_MAX + HEADER_ROOM,
+        ),
         # Snapshots decide what is true, so no replica may answer for the leader.
         _bucket(settings, settings.names.actors, allow_direct=False, allow_atomic=True),
         _bucket(

@@ -36,7 +36,11 @@ def obey(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def watch(grace_s: float, command: list[str]) -> int:
-    """Runs the command until it ends by itself or by order; returns its status in the shell's manner."""
+    """Runs the command until it ends by itself or by order; returns its status in the shell's manner.
+
+    What it writes is for nobody else who uses the machine.
+    """
+    os.umask(0o077)
     children: list[subprocess.Popen[bytes]] = []
     told: list[int] = []
 

@@ -23,7 +23,10 @@ FILE_MAX = 500
 FUNCTION_MAX = 70
 LINE_MAX = 110
 
-ASYNCIO_ROOMS = frozenset({"host", "shard", "shell", "ping", "alarm", "appetite", "memory", "skipping"})
+ASYNCIO_ROOMS = frozenset({
+    "host", "shard", "shell", "ping", "alarm", "appetite", "memory", "skipping", "strangers",
+    "discarding",
+})  # fmt: skip
 """The modules of `actors` that await. Every other one is pure; a new one too, unless it is listed here."""
 SEAMS = frozenset({"ports", "home"})
 """The modules of `actors` that only say what somebody else awaits: Protocols, as pure as the rest."""

@@ -92,6 +92,7 @@ async def http1_loop(url: str, body: bytes, workers: int, seconds: float) -> Spe
     """The speed of our own transport, without anything around it."""
     transport = Http1Transport(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
     request = Request(
+        receiver="bench.sink",
         target=parse_target(url),
         headers=tuple((name.encode(), value.encode()) for name, value in HEADERS.items()),
         body=body,

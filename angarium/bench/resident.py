@@ -51,10 +51,13 @@ class Nothing:
     async def count(self, receiver: str, after: int) -> int:
         return 0
 
+    async def end(self) -> int:
+        return 0
+
     async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
         return None
 
-    async def load(self, receiver: str) -> State:
+    async def load(self, receiver: str, due: float = 0.0) -> State:
         window = os.urandom(POLICY.dedup_window * KEY_BYTES)
         frontier = Frontier(position=1_000_000, sequence=1_000, window=window, size=POLICY.dedup_window)
         return State(receiver=receiver, frontier=frontier, opened=True, target=POLICY.url)
@@ -65,6 +68,15 @@ class Nothing:
     def removal(self, receiver: str) -> ports.Removal | None:
         return None
 
+    def heard_of(self, receiver: str) -> bool:
+        return True
+
+    async def catch_up(self) -> None:
+        return None
+
+    async def receivers(self) -> list[str]:
+        return []
+
     async def confirm(self, receiver: str) -> Policy | ports.Absent | ports.Invalid:
         return POLICY
 
@@ -73,9 +85,9 @@ async def bytes_each(count: int) -> float:
     """What each of so many resting actors takes."""
     around = Nothing()
     host = Host(
-        epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, unacked_max=20_000, clock=around,
-        recorder=around, sender=around, backlog=around, graveyard=around, snapshots=around, policies=around,
-        tally=Tally(), within_lease=lambda: True, ack=lambda _: None, hold=lambda _: None,
+        epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,
+        clock=around, recorder=around, sender=around, backlog=around, graveyard=around, snapshots=around,
+        policies=around, tally=Tally(), within_lease=lambda: True, ack=lambda _: None, hold=lambda _: None,
         saturated=lambda: False, refuse=lambda _: None,
     )  # fmt: skip
     await host.resident("acme.first")

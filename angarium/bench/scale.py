@@ -8,7 +8,6 @@ fast it gets what waits, and what that takes of memory.
 """
 
 import asyncio
-import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
+from angarium import house
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
@@ -277,7 +277,7 @@ def _receiver(number: int) -> str:
 
 async def _actor_bytes(count: int) -> float:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "angarium.bench.resident", str(count), stdout=PIPE
+        *house.python(), "-m", "angarium.bench.resident", str(count), stdout=PIPE
     )
     said, _ = await process.communicate()
     return float(said)

@@ -1,12 +1,12 @@
 """The sink, as its starter sees it: a process that answers orders by lines and ends with us."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
+from angarium import house
 from angarium.bench.sink import Report
 
 
@@ -43,7 +43,7 @@ async def running_sink() -> AsyncIterator[SinkProcess]:
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe, start_new_session=True
+        *house.python(), "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe, start_new_session=True
     )
     orders, answers = process.stdin, process.stdout
     if orders is None or answers is None:

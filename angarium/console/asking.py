@@ -17,6 +17,10 @@ PASSING = "unavailable"
 PAUSE_S = 0.25
 
 
+class NotAllowed(click.ClickException):
+    """NATS does not permit our user to ask that."""
+
+
 class Refused(click.ClickException):
     """The owner says no; `code` is one token."""
 
@@ -48,7 +52,7 @@ async def _ask_once(js: JetStream, subject: str, receiver: str, timeout_s: float
     try:
         message = await js.request(subject, b"", timeout_s)
     except NotPermitted as error:
-        raise click.ClickException(str(error)) from None
+        raise NotAllowed(str(error)) from None
     except Unavailable:
         raise click.ClickException(
             f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
@@ -66,6 +70,17 @@ async def ask_alone(
 
     async with open_jetstream(settings) as js:
         return await ask(js, installation(settings).names, verb, receiver, timeout_s=timeout_s)
+
+
+async def state_of(settings: Settings, receiver: str) -> dict[str, Any]:
+    """The live state of a receiver; without what it answered, where NATS permits our user no more."""
+    try:
+        return await ask_alone(settings, "inspect", receiver)
+    except NotAllowed as refused:
+        try:
+            return await ask_alone(settings, "status", receiver)
+        except NotAllowed:
+            raise refused from None
 
 
 async def waiting(js: JetStream, names: Names, receiver: str) -> str:
@@ -92,7 +107,9 @@ async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: f
     return False
 
 
-async def forget(settings: Settings, receiver: str, agreed: Callable[[str], bool]) -> bool:
+async def forget(
+    settings: Settings, receiver: str, agreed: Callable[[str], bool], *, timeout_s: float
+) -> bool:
     """Discard what waits; `agreed` is asked with how much that is, if anything does. False: it was not."""
     from angarium.connecting import installation, open_jetstream
 
@@ -101,5 +118,5 @@ async def forget(settings: Settings, receiver: str, agreed: Callable[[str], bool
         count = await waiting(js, names, receiver)
         if count and not agreed(count):
             return False
-        await ask(js, names, "forget", receiver)
+        await ask(js, names, "forget", receiver, timeout_s=timeout_s)
         return True

@@ -16,7 +16,7 @@ from streams.purge import is_short
 from streams.receivers import Receivers
 from streams.repeat import stream_info
 from streams.setup import check
-from streams.survey import owners, remade, seen_members, server_time
+from streams.survey import owners, refusals, remade, seen_members, server_time
 from streams.topology import Settings as Installation
 
 CLOCK_OFF_MAX_S = 2.0
@@ -79,6 +79,7 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
     return [
         await _clock(js, of),
         *await _remade(js, of),
+        *await _refused(js, of),
         *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
         await _letters(js, of),
         *await _fleet(js, of),
@@ -103,6 +104,19 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
         return [_ill("streams", str(error))]
     remedy = "bring the right one back, or see Restore in docs/operating.md"
     return [_ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
+
+
+async def _refused(js: JetStream, of: Installation) -> list[Finding]:
+    """The shards whose streams have lost what was read from them; each reason once."""
+    try:
+        refused = await refusals(js, of.names, of.shards)
+    except (NewerVersion, NotOurs) as error:
+        return [_ill("shards", str(error))]
+    shards: dict[str, list[int]] = {}
+    for shard, refusal in refused.items():
+        shards.setdefault(refusal.why.removesuffix("; see angarium doctor"), []).append(shard)
+    remedy = "bring the stream back, or accept the loss: angarium repair --accept-loss all"
+    return [_ill("shards", f"{_few(which)} refused: {why}", remedy) for why, which in shards.items()]
 
 
 async def _room(js: JetStream, of: Installation, name: str) -> Finding:
@@ -141,10 +155,13 @@ async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
     orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:
         return [*findings, _well("shards", f"all {of.shards} are owned")]
-    shown = ", ".join(map(str, orphans[:SHOWN_MAX])) + (" …" if len(orphans) > SHOWN_MAX else "")
-    text = f"{len(orphans)} of {of.shards} have no living owner ({shown})"
+    text = f"{len(orphans)} of {of.shards} have no living owner ({_few(orphans)})"
     remedy = "wait for some seconds and ask again; then look for shard.refused in the logs of the nodes"
     return [*findings, _ill("shards", text, remedy)]
+
+
+def _few(shards: list[int]) -> str:
+    return ", ".join(map(str, shards[:SHOWN_MAX])) + (" …" if len(shards) > SHOWN_MAX else "")
 
 
 async def _receivers(js: JetStream, of: Installation) -> list[Finding]:

@@ -22,7 +22,7 @@ from angarium import logs, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.console import asking, output
 from angarium.console.members import MEMBERS, parameter
-from angarium.delivery.guard import not_public
+from angarium.delivery.guard import denying, not_public
 from angarium.delivery.target import InvalidTarget, parse_target
 from angarium.settings import Settings
 from streams.answers import Answer, Refused, Stored, Unanswered
@@ -155,6 +155,8 @@ def _edge(url: str, settings: Settings) -> list[str]:
         address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
     except ValueError:
         return found
+    if (network := denying(address, map(ip_network, settings.deny_networks))) is not None:
+        return [*found, f"nodes never connect to {target.host}: {network} is denied (--deny-network)"]
     rule = not_public(address)
     networks = [ip_network(each) for each in settings.allow_networks]
     if rule is not None and not any(address in network for network in networks):
@@ -179,8 +181,8 @@ def _stored(name: str, answer: Answer) -> Stored:
             raise click.ClickException(f"nobody confirmed it ({why}); look with angarium receiver get {name}")
 
 
-async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str]]:
-    """The members without what is or may be secret, and why they are not in force, if so."""
+async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The members without what may be secret, why they are not in force, and what is ignored of them."""
     split_receiver(name)
     async with open_jetstream(settings) as js:
         found = await Receivers(js, installation(settings).names).get(name)
@@ -189,17 +191,20 @@ async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str]]
     return _shown(found.raw)
 
 
-def _shown(raw: bytes) -> tuple[dict[str, Any], list[str]]:
+def _shown(raw: bytes) -> tuple[dict[str, Any], list[str], list[str]]:
     try:
         members = _object(raw)
     except InvalidPolicy as error:
-        return {}, error.problems
+        return {}, error.problems, []
+    problems: list[str] = []
+    warnings: list[str] = []
     try:
-        _, problems = parse(raw, strict=False)
+        _, warnings = parse(raw, strict=False)
     except InvalidPolicy as error:
         problems = error.problems
     known = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
-    return {name: value if name in known else _hidden(value) for name, value in members.items()}, problems
+    shown = {name: value if name in known else _hidden(value) for name, value in members.items()}
+    return shown, problems, warnings
 
 
 def _hidden(value: Any) -> Any:
@@ -223,17 +228,26 @@ async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any
 
 
 def _row(name: str, raw: bytes) -> dict[str, Any]:
-    members, problems = _shown(raw)
+    members, problems, warnings = _shown(raw)
     rate = members.get("rate")
     return {
         "receiver": name,
-        "url": logs.redact(str(members.get("url", ""))),
+        "url": _place(members.get("url", "")),
         "order": members.get("order", "strict"),
         "rate": _rate(rate) if isinstance(rate, dict) else None,
         "signed": bool(members.get("secrets")),
         "paused": members.get("paused", False),
-        "problem": "; ".join(problems) or None,
+        "problem": "; ".join(problems + warnings) or None,
     }
+
+
+def _place(url: object) -> str:
+    """The URL without its query; one that nobody can take apart is hidden, since a password may be in it."""
+    try:
+        parse_target(text := str(url))
+    except InvalidTarget:
+        return logs.HIDDEN if url else ""
+    return logs.redact(text)
 
 
 def _rate(rate: dict[str, Any]) -> str:

@@ -39,10 +39,11 @@ def dead() -> None:
 @click.argument("receiver", metavar="[TENANT[.NAME]]", required=False)
 @_filters
 @click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
+@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a letter.")
 @flags.takes(*flags.CONNECTION)
-def list_letters(receiver: str | None, limit: int, as_json: bool, **given: Any) -> None:
-    """List dead letters, the oldest first: all, or those of a tenant or a receiver."""
+def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
+    """List dead letters, the newest first: all, or those of a tenant or a receiver."""
     from angarium.console import letters
 
     settings = flags.settings_of(given)
@@ -51,10 +52,12 @@ def list_letters(receiver: str | None, limit: int, as_json: bool, **given: Any) 
     if as_json:
         for row in rows:
             output.say_json_line(row)
+    elif wide or not output.on_terminal():
+        output.say_table(letters.HEADINGS, [list(row.values()) for row in rows], wide=True)
     else:
-        output.say_table(letters.HEADINGS, [list(row.values()) for row in rows])
+        output.say_table(letters.NARROW, map(letters.narrow, rows), cut=letters.CUT)
     if more:
-        output.note(f"note: there are more than these {limit}; --limit 0 lists all")
+        output.note(f"note: there are older ones than these {limit}; --limit 0 lists all")
 
 
 @dead.command(short_help="Show a dead letter.")

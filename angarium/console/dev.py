@@ -29,6 +29,8 @@ from angarium.console.looping import run_long
 def dev(directory: Path, port: int | None, **given: Any) -> None:
     """Run NATS, set it up, and run a node, in one go, until Ctrl-C. The store stays and is used again.
 
+    It is for your own machine: its NATS has no password, so that everybody on the machine may use it.
+
     Receivers may be on http:// and on this machine's loopback addresses. With --nats a server that is there
     already is used; the one in angarium.toml is not, since it may be the one in production.
     """

@@ -19,10 +19,17 @@ QUIET = {"log_level": "error"}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOGS = ("log_format", "log_level")
-CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix")
+CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix", "inbox_prefix")
 INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
-EDGE = ("allow_http", "allow_networks")
-NODE = ("node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "default_rate", "default_burst", "monitor")
+EDGE = ("allow_http", "allow_networks", "deny_networks")
+NODE = (
+    "node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "default_rate", "default_burst",
+    "answer_inboxes", "monitor",
+)  # fmt: skip
+
+_METAVARS = {
+    "nats": "URL", "allow_networks": "NETWORK", "deny_networks": "NETWORK", "answer_inboxes": "PREFIX",
+}  # fmt: skip
 
 
 def takes(*names: str) -> Callable[[Command], Command]:
@@ -78,6 +85,4 @@ def _metavar(name: str, kind: Any) -> str:
         ):
             return "|".join(map(str, values))
         case _:
-            return {"nats": "URL", "allow_networks": "NETWORK"}.get(
-                name, "FILE" if name in FILES else "VALUE"
-            )
+            return _METAVARS.get(name, "FILE" if name in FILES else "VALUE")

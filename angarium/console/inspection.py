@@ -16,13 +16,14 @@ def inspect(receiver: str, as_json: bool, **given: Any) -> None:
     """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
 
     The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
+    Where NATS does not permit that, but angarium.ctl.status, the receiver's last answer is left out.
     """
     from actors.ids import split_receiver
-    from angarium.console.asking import ask_alone
+    from angarium.console.asking import state_of
 
     settings = flags.settings_of(given)
     split_receiver(receiver)
-    answer = run(ask_alone(settings, "inspect", receiver))
+    answer = run(state_of(settings, receiver))
     if as_json:
         output.say_json(answer)
         return
@@ -55,8 +56,8 @@ def _value(name: str, value: Any) -> str:
             event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
             outcome = output.visible(str(value["error"] or value["status"]))
             return f"{event}: {outcome} after {took_ms:g} ms, {at}"
-        case "last_response", {"status": status, "body": body}:
-            return f"{status} {output.first_of(body, 200)}".rstrip()
+        case "last_response", dict(answer):
+            return f"{answer['status']} {output.first_of(answer.get('body', ''), 200)}".rstrip()
         case _, dict():
             return ", ".join(
                 f"{key} {output.visible(str(each))}" for key, each in value.items() if each is not None

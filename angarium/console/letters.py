@@ -18,7 +18,7 @@ from angarium.logs import instant
 from angarium.settings import Settings
 from streams import redrive as redriving
 from streams.clock import SystemTime
-from streams.dead_letters import REASONS, DeadLetters, Letter, Selection
+from streams.dead_letters import REASONS, DeadLetters, Letter, Page, Selection
 from streams.malformed import NAME as MALFORMED_EVENTS
 from streams.redrive import Redrive, Redriven
 from streams.redrive_turn import Plan, Turn
@@ -28,6 +28,9 @@ DIGITS_MAX = 18
 """Of a letter's number."""
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
+NARROW = ("letter", "receiver", "reason", "at", "status", "id")
+"""What 80 columns have room for."""
+CUT = ("id", "receiver")
 
 LEFT = {
     redriving.GONE: "cannot be redriven, since only the headers could be kept",
@@ -35,6 +38,8 @@ LEFT = {
     redriving.TOO_LARGE: "cannot be redriven, since the stream takes no events of that size any more",
     redriving.UNSURE: "may have been redriven by a command that was cut off, and what it sent is purged; "
     "drop them, or redrive them with --unsure",
+    redriving.TAKEN: "cannot be redriven just now, since somebody published something else under their "
+    "message id; redrive them again in two minutes, and find out who may publish there",
 }
 
 Wanted = Selection | tuple[int, ...]
@@ -100,6 +105,11 @@ def row(letter: Letter) -> dict[str, Any]:
     }
 
 
+def narrow(row: dict[str, Any]) -> list[Any]:
+    """The same for a terminal, to the second."""
+    return [row[name] if name != "at" else f"{row['at'][:19].replace('T', ' ')}Z" for name in NARROW]
+
+
 def document(letter: Letter) -> dict[str, Any]:
     """All that there is of a letter."""
     try:
@@ -151,11 +161,12 @@ def summary(done: Redriven) -> Iterator[str]:
 
 
 async def overview(settings: Settings, wanted: Selection, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """A row for each letter, at most `limit` (0: all), and whether there are more."""
+    """A row for each letter, the newest first, at most `limit` (0: all), and whether there are more."""
     rows: list[dict[str, Any]] = []
     async with open_jetstream(settings) as js:
+        letters = DeadLetters(js, installation(settings).names)
         with progress("reading") as tell:
-            async for page in _pages(DeadLetters(js, installation(settings).names), wanted, tell):
+            async for page in _told(letters.newest(wanted, await letters.end()), tell):
                 rows += map(row, page)
                 if 0 < limit < len(rows):
                     return rows[:limit], True
@@ -221,16 +232,21 @@ async def _pages(
     letters: DeadLetters, wanted: Wanted, tell: Callable[[int, int], None]
 ) -> AsyncIterator[list[Letter]]:
     """The letters that there are of those wanted; `tell` hears how many were looked at, of how many."""
-    seen = 0
     if isinstance(wanted, Selection):
-        async for page in letters.pages(wanted, await letters.end()):
-            yield page.letters
-            seen += page.seen
-            tell(seen, seen + page.unseen)
+        async for page in _told(letters.pages(wanted, await letters.end()), tell):
+            yield page
         return
     for start in range(0, len(wanted), PAGE):
         yield await letters.letters(wanted[start : start + PAGE])
         tell(min(start + PAGE, len(wanted)), len(wanted))
+
+
+async def _told(pages: AsyncIterator[Page], tell: Callable[[int, int], None]) -> AsyncIterator[list[Letter]]:
+    seen = 0
+    async for page in pages:
+        yield page.letters
+        seen += page.seen
+        tell(seen, seen + page.unseen)
 
 
 def _missing(wanted: Wanted, seen: Collection[int]) -> list[int]:

@@ -4,17 +4,39 @@ What came from outside (the body of an answer, an event, a header) may hold cont
 the cursor or worse; they are shown, never obeyed.
 """
 
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import click
 import msgspec
 
+from angarium import escaping
+
+visible = escaping.visible
+
+GAP = 2
+"""Blanks between two columns of a table."""
+CUT_MIN = 8
+"""What stays to be seen of a cell that is cut."""
+WIDE = 10_000
+
 
 def on_terminal() -> bool:
     """Whether standard output is seen by a person."""
     return sys.stdout.isatty()
+
+
+def coloured() -> bool:
+    """Whether colours and bold letters are seen and wanted (https://no-color.org)."""
+    return drawn() and not os.environ.get("NO_COLOR")
+
+
+def drawn() -> bool:
+    """Whether a terminal can draw over what it shows already, such as a bar that grows."""
+    return on_terminal() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def answers_come() -> bool:
@@ -24,7 +46,7 @@ def answers_come() -> bool:
 
 def say(text: str = "") -> None:
     """A line of the answer."""
-    click.echo(text)
+    click.echo(text, color=coloured())
 
 
 def note(text: str) -> None:
@@ -34,16 +56,30 @@ def note(text: str) -> None:
 
 def say_json(data: Any) -> None:
     """One document, for `--json`."""
-    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
+    click.echo(msgspec.json.format(_json(data), indent=2))
 
 
 def say_json_line(data: Any) -> None:
     """One document of many, a line each, for `--json`."""
-    click.echo(msgspec.json.encode(data))
+    click.echo(_json(data))
 
 
-def say_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on a terminal; headings and rows with tabs between in a pipe."""
+def _json(data: Any) -> str:
+    return escaping.visible_json(msgspec.json.encode(data).decode())
+
+
+def say_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    cut: Collection[str] = (),
+    wide: bool = False,
+) -> None:
+    """A table on a terminal; headings and rows with tabs between in a pipe.
+
+    Where the terminal is too narrow, the columns of the headings `cut` are shortened, the first named first.
+    If that is not enough, cells go on in the next line. A `wide` table is as wide as it needs to be.
+    """
     texts = [[visible(shown(cell)) for cell in row] for row in rows]
     if not on_terminal():
         for row in [list(headings), *texts]:
@@ -53,12 +89,29 @@ def say_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.table import Table
     from rich.text import Text
 
+    columns = shutil.get_terminal_size().columns
+    if not wide:
+        texts = _cut(headings, texts, cut, columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in texts:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(color_system="auto" if coloured() else None, width=WIDE if wide else columns).print(table)
+
+
+def _cut(
+    headings: Sequence[str], rows: list[list[str]], cut: Collection[str], columns: int
+) -> list[list[str]]:
+    """The rows with these columns as short as the terminal needs them."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    excess = sum(widths) + GAP * (len(widths) - 1) - columns
+    for name in cut:
+        i = headings.index(name)
+        taken = max(0, min(excess, widths[i] - CUT_MIN))
+        widths[i] -= taken
+        excess -= taken
+    return [[first_of(text, width) for text, width in zip(row, widths, strict=True)] for row in rows]
 
 
 def shown(value: object) -> str:
@@ -70,11 +123,6 @@ def shown(value: object) -> str:
             return "yes" if value else "no"
         case _:
             return str(value)
-
-
-def visible(text: str) -> str:
-    """The text with its control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def first_of(text: str, length: int) -> str:

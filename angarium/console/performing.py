@@ -28,7 +28,7 @@ async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
         check = standard_check()
     except ImportError:
         raise click.ClickException(
-            "the demo verifies signatures with a package of somebody else: pip install standardwebhooks"
+            "the demo verifies signatures with the package standardwebhooks: pip install 'angarium[embedded]'"
         ) from None
     heed_sigterm()
     directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
@@ -51,7 +51,7 @@ async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
 
 
 class Programme:
-    """Who watches, and what they see: a living table on a terminal, lines in a pipe, nothing if `quiet`."""
+    """Who watches, and what they see: a living table, lines where none can be drawn, nothing if `quiet`."""
 
     def __init__(self, receivers: list[DemoReceiver], *, quiet: bool) -> None:
         self.receivers = receivers
@@ -62,16 +62,16 @@ class Programme:
         """Something happened."""
         line = table.happening(elapsed_s, what)
         self._happenings.append(line)
-        if not self._quiet and not output.on_terminal():
+        if not self._quiet and not output.drawn():
             output.say(line)
 
     def shown(self, scenario: Scenario) -> AbstractContextManager[Any]:
         """What lasts as long as the scenario is played."""
-        return nullcontext() if self._quiet or not output.on_terminal() else self._live(scenario)
+        return nullcontext() if self._quiet or not output.drawn() else self._live(scenario)
 
     @contextmanager
     def _live(self, scenario: Scenario) -> Iterator[None]:
-        from rich.console import Group, RenderableType
+        from rich.console import Console, Group, RenderableType
         from rich.live import Live
         from rich.table import Table
         from rich.text import Text
@@ -84,14 +84,17 @@ class Programme:
             return Group(*map(Text, self._happenings), Text(), rows, Text(), Text(state))
 
         # Rendered by a thread of its own, so that the receivers note what comes as soon as they can.
-        with Live(get_renderable=render, refresh_per_second=REFRESHES_A_SECOND, transient=True):
+        console = Console(color_system="auto" if output.coloured() else None)
+        with Live(
+            get_renderable=render, console=console, refresh_per_second=REFRESHES_A_SECOND, transient=True
+        ):
             yield
 
     def end(self) -> None:
         """What stays to be seen."""
         if self._quiet:
             return
-        if output.on_terminal():
+        if output.drawn():
             for line in self._happenings:
                 output.say(line)
         output.say()

@@ -66,10 +66,12 @@ def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, without secrets and values of headers."""
     from angarium.console import configuring
 
-    shown, problems = run(configuring.get(flags.settings_of(given), name))
+    shown, problems, warnings = run(configuring.get(flags.settings_of(given), name))
     output.say_json(shown)
     if problems:
-        output.note(f"not in force: {'; '.join(problems)}")
+        output.note(f"not in force: {output.visible('; '.join(problems))}")
+    if warnings:
+        output.note(f"in force, but for: {output.visible('; '.join(warnings))}")
 
 
 @receiver.command("list", short_help="List the receivers.")
@@ -137,14 +139,14 @@ def skip(name: str, **given: Any) -> None:
 def forget(name: str, yes: bool, **given: Any) -> None:
     """Discard what waits for a receiver, on record, and clear its failures; it asks before.
 
-    Its numbers go on after a gap as large as what was discarded.
+    Its numbers go on after a gap as large as what was discarded. An attempt that is under way is awaited.
     """
     from actors.ids import split_receiver
     from angarium.console import asking
 
     settings = flags.settings_of(given)
     split_receiver(name)
-    if not run(asking.forget(settings, name, _agreement(name, yes=yes))):
+    if not run(asking.forget(settings, name, _agreement(name, yes=yes), timeout_s=ATTEMPT_S)):
         raise click.ClickException(f"{name} keeps what it has waiting")
     output.say(f"{name} has nothing waiting any more")
 

@@ -14,9 +14,9 @@ EVENT_BYTES = 1200
 """An event of 1 KiB with its subject and headers, for an idea of what a room takes."""
 DAY_S = 86_400
 _KEEPS = (
-    ("events", "what is to be routed, and a day of what was, while there is room"),
-    ("deliveries", "what waits for its receiver, and a day of what is settled, while there is room"),
-    ("journal", "what nodes need to recover, and more while there is room"),
+    ("events", "what is to be routed, a day of what was"),
+    ("deliveries", "what waits, a day of what is settled"),
+    ("journal", "what nodes need to recover"),
     ("dead_letters", "dead letters, for 30 days"),
 )
 
@@ -39,15 +39,14 @@ async def rooms(js: JetStream, of: Installation) -> list[Room]:
 
 def lines(rooms: list[Room]) -> list[str]:
     """The rooms for people, and what that of the deliveries suffices for."""
-    said = [f"{each.stream:18}  {_room(each.max_bytes):>8}  {each.keeps}" for each in rooms]
+    width = max(len(each.stream) for each in rooms)
+    said = [f"{each.stream:{width}}  {_room(each.max_bytes):>8}  {each.keeps}" for each in rooms]
     deliveries = rooms[1]
     if deliveries.max_bytes > 0:
         events = deliveries.max_bytes // EVENT_BYTES
         rate = f"{events / DAY_S:,.0f}" if events >= 10 * DAY_S else f"{events / DAY_S:.1f}"
-        said.append(
-            f"{deliveries.stream} takes {events:,} events of 1 KiB: {rate} a second for a day. "
-            f"--max-bytes at the first setup makes more room"
-        )
+        said.append(f"{deliveries.stream} takes {events:,} events of 1 KiB: {rate} a second for a day.")
+        said.append("--max-bytes at the first setup makes more room")
     return said
 
 
@@ -69,7 +68,7 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
         return f"nobody can tell who holds it ({error})"
     what = "partition" if info.name == names.events else "shard"
     if not held.position:
-        return f"{what} {held.shard} holds all of it: no node has worked it since it was made"
+        return f"{what} {held.shard} holds all of it: it is refused, or was not worked since this was made"
     message = await js.message(info.name, held.position)
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
     if held.position > info.last:

@@ -3,6 +3,10 @@
 An `asyncio.Protocol` rather than a client library: a request leaves in one write, its answer resolves one
 future, its deadline is one timer, and the lease is asked in the very call that writes.
 
+No byte that came before the request was written is taken for its answer: the socket is asked in that same
+call, and such a byte ends the connection. What comes just after it can only be the answer of the receiver
+that the connection belongs to, since a connection is kept for one receiver alone.
+
 What is started in one turn of the event loop is written at its end, one after the other: each write wakes
 its receiver up, and where that one is on the same machine, it takes the core from whoever writes. A node made
 5 % more deliveries a second for it (four runs each, by turns).
@@ -13,7 +17,11 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from angarium.delivery.answer import Answer
-from angarium.delivery.transport import Failure, FailureKind, Response, one_line
+from angarium.delivery.sockets import has_unread, has_untaken
+from angarium.delivery.transport import EARLY, Failure, FailureKind, Response, one_line
+
+LARGE = 32 * 1024
+"""A request of more bytes may be answered before the receiver's machine has taken all of it."""
 
 Exchange = asyncio.Future[Response | Failure]
 
@@ -42,11 +50,12 @@ class Connection(asyncio.Protocol):
     """Opened by `loop.create_connection`; belongs to its owner while at rest, to one exchange otherwise.
 
     `unanswered` is true once it ended before one byte of the last request's answer had come; `rested` once it
-    was kept between two requests, and may have died unseen.
+    was kept between two requests, and may have died unseen. `_wire` is a request that is not written yet.
     """
 
-    __slots__ = ("_aborted", "_answer", "_deadline", "_exchange", "_loop", "_may_start", "_owner",
-                 "_started_at", "_transport", "_wire", "rested", "unanswered")  # fmt: skip
+    __slots__ = ("_aborted", "_answer", "_deadline", "_early", "_exchange", "_fd", "_large", "_loop",
+                 "_may_start", "_owner", "_secure", "_started_at", "_transport", "_wire", "rested",
+                 "unanswered")  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.rested = self.unanswered = False
@@ -59,7 +68,8 @@ class Connection(asyncio.Protocol):
         self._started_at = 0.0
         self._wire = b""
         self._may_start: Callable[[], bool] = bool
-        self._aborted = False
+        self._aborted = self._early = self._large = self._secure = False
+        self._fd = -1
 
     @property
     def usable(self) -> bool:
@@ -82,15 +92,31 @@ class Connection(asyncio.Protocol):
         return self._exchange
 
     def write(self) -> None:
-        """Write the request that was started, unless its exchange is over already."""
-        wire, self._wire = self._wire, b""
+        """Write the request that was started, unless its exchange is over or bytes have come before it."""
         if self._exchange is None:
             return
         if self._transport is None or self._transport.is_closing():
-            self._end("the receiver closed the connection at once")
+            if self._early:
+                self._end_early()
+            else:
+                self._end("the receiver closed the connection at once")
+            return
+        try:
+            unread = has_unread(self._fd)
+        except OSError as error:  # Over TLS the socket may be gone a turn before we are told.
+            self._end(one_line(f"the connection broke: {error}"))
+            self.abort()
+            return
+        if unread and self._secure:
+            self._owner.write_soon(self)  # The event loop reads first: only it can tell what the bytes hold.
+        elif unread:
+            self._end_early()
         elif self._may_start():
+            wire, self._wire = self._wire, b""
+            self._large = len(wire) > LARGE
             self._transport.write(wire)
         else:
+            self._wire = b""
             self._fail(FailureKind.LEASE, "the lease ended before the first byte was sent")
             self._rest()
 
@@ -115,12 +141,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._fd = transport.get_extra_info("socket").fileno()
+        self._secure = transport.get_extra_info("ssl_object") is not None
         if self._aborted:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None:
-            self.abort()  # Nobody asked: whatever it is, it would be taken for the next answer.
+        if self._exchange is None or self._wire:
+            self._end_early()
         elif self._answer.feed(data):
             self._conclude()
 
@@ -139,11 +167,26 @@ class Connection(asyncio.Protocol):
             self._settle(answer.response(self._loop.time() - self._started_at))
         else:
             self._fail(*answer.fault)
-        if answer.reusable and self._transport is not None and not self._transport.get_write_buffer_size():
+        if answer.reusable and self._is_written():
             answer.reset()
             self._rest()
         else:
             self.abort()
+
+    def _is_written(self) -> bool:
+        """Whether all of the request has left; over TLS a part may wait where the transport does not tell."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        return not (self._large and has_untaken(self._fd))
+
+    def _end_early(self) -> None:
+        """Bytes came that answer nothing: whatever they are, they would be taken for the next answer."""
+        self._early, self._wire = True, b""
+        if self._exchange is not None:
+            self.unanswered = True
+            self._fail(FailureKind.PROTOCOL, EARLY)
+        self.abort()
 
     def _rest(self) -> None:
         self.rested = True

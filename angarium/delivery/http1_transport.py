@@ -16,7 +16,6 @@ from angarium.delivery.http1 import Connection
 from angarium.delivery.pool import DEFAULT_LIMITS, Key, Limits, Pool
 from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.slow_lane import SLOW_S, SlowLane
-from angarium.delivery.target import Target
 from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
 
 _NO_ROOM = "no connection became free in time"
@@ -56,13 +55,13 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        connection = self._kept(request.target)
+        connection = self._kept(request)
         try:
             if connection is None:
-                connection = await self._open(request.target, deadline, fresh=False)
+                connection = await self._open(request, deadline, fresh=False)
             outcome = await self._exchange(connection, request, wire, started_at)
             if connection.unanswered and connection.rested:
-                connection = await self._open(request.target, deadline, fresh=True)
+                connection = await self._open(request, deadline, fresh=True)
                 outcome = await self._exchange(connection, request, wire, started_at)
         except NoAnswer as why:
             if why.kind is FailureKind.TIMEOUT:
@@ -84,21 +83,22 @@ class Http1Transport:
         self._slow_lane.learn(request.target, slow=slow)
         return outcome
 
-    def _kept(self, target: Target) -> Connection | None:
-        """A kept connection to an address that is allowed now."""
-        verdict = self._guard.known(target, self._loop.time())
+    def _kept(self, request: Request) -> Connection | None:
+        """A connection kept for this receiver, to an address that is allowed now."""
+        verdict = self._guard.known(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
             for address in verdict.addresses:
-                connection = self._pool.take(_key(target, address))
+                connection = self._pool.take(_key(request, address))
                 if connection is not None:
                     return connection
         return None
 
-    async def _open(self, target: Target, deadline: float, *, fresh: bool) -> Connection:
+    async def _open(self, request: Request, deadline: float, *, fresh: bool) -> Connection:
         """A connection to the first address that can be reached; raises NoAnswer."""
+        target = request.target
 
         async def connect(address: str, until: float) -> Connection:
-            key = _key(target, address)
+            key = _key(request, address)
             try:
                 async with asyncio.timeout_at(until):
                     kept = await self._pool.room(key, fresh=fresh)
@@ -111,12 +111,14 @@ class Http1Transport:
                 self._pool.connect(key), where, secure=target.scheme == "https", deadline=until
             )
 
-        return await first_reached(await judged(self._guard, target, deadline), deadline, connect)
+        addresses = await judged(self._guard, target, request.receiver, deadline)
+        return await first_reached(addresses, deadline, connect)
 
 
 def _timed_out(outcome: Response | Failure) -> bool:
     return isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
 
 
-def _key(target: Target, address: str) -> Key:
-    return Key(target.scheme, target.host, target.port, address)
+def _key(request: Request, address: str) -> Key:
+    target = request.target
+    return Key(request.receiver, target.scheme, target.host, target.port, address)

@@ -3,9 +3,13 @@
 It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
 environment, content decoding or default headers, so none can be forgotten to be switched off. The network
 below it is ours, since it decides what matters: it connects to the judged address and to no other, while
-name, `Host` and TLS stay the target's; it asks for the lease in the call that writes a request's first byte;
-and it lets our own `Answer` judge whatever is read before httpcore sees it, so that both transports make the
-same of every answer. An exchange is one task, so a context variable tells it whom it works for.
+name, `Host` and TLS stay the target's; it looks for early bytes and asks for the lease in the call that
+writes a request's first byte; and it lets our own `Answer` judge whatever is read before httpcore sees it, so
+that both transports make the same of every answer. An exchange is one task, so a context variable tells it
+whom it works for.
+
+httpcore keeps connections by scheme, host and port. What it takes for the host is the receiver, the name and
+all addresses that were judged: so a kept connection is the receiver's own, and leads to one of these.
 
 HTTP/2 is left off: requests share writes there, and the lease could no longer be asked right before each.
 """
@@ -23,25 +27,45 @@ from angarium.delivery.answer import Answer
 from angarium.delivery.guard import Guard
 from angarium.delivery.pool import DEFAULT_LIMITS, Limits
 from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
-from angarium.delivery.transport import HEAD_MAX, Failure, FailureKind, Request, Response, one_line
+from angarium.delivery.sockets import has_unread, has_untaken
+from angarium.delivery.transport import (
+    EARLY,
+    HEAD_MAX,
+    Failure,
+    FailureKind,
+    Request,
+    Response,
+    one_line,
+)
 
 
 class _Exchange:
-    """One request on its way, what the network has seen of it, and its answer as far as it was read."""
+    """One request on its way, what the network has seen of it, and its answer as far as it was read.
 
-    __slots__ = ("addresses", "answer", "deadline", "hung_up", "reached", "request", "reused", "sent")
+    With `fresh` it goes over a new connection, which is not kept afterwards.
+    """
 
-    def __init__(self, request: Request, addresses: tuple[str, ...], deadline: float) -> None:
+    __slots__ = ("addresses", "answer", "deadline", "fresh", "hung_up", "reached", "request", "reused",
+                 "sent", "spoken_to")  # fmt: skip
+
+    def __init__(self, request: Request, addresses: tuple[str, ...], deadline: float, fresh: bool) -> None:
         self.request = request
         self.addresses = addresses
         self.deadline = deadline
+        self.fresh = fresh
         self.answer = Answer()
-        self.reached = self.reused = self.sent = self.hung_up = False
+        self.reached = self.reused = self.sent = self.hung_up = self.spoken_to = False
 
     @property
-    def stale(self) -> bool:
-        """A kept connection had died: nothing has come since the request was sent."""
-        return self.reused and not self.answer.begun
+    def place(self) -> str:
+        """What httpcore takes for the host, and keeps the connection by."""
+        own = (self.request.receiver, self.request.target.host, *sorted(self.addresses))
+        return "|".join((*own, "fresh") if self.fresh else own)
+
+    def is_stale(self, failure: NoAnswer) -> bool:
+        """Whether a kept connection had died, or had spoken before it was asked."""
+        died = failure.kind is FailureKind.RESET and not self.answer.begun
+        return self.reused and (died or self.spoken_to)
 
 
 _current: ContextVar[_Exchange] = ContextVar("exchange")
@@ -77,9 +101,9 @@ class HttpxTransport:
 
     async def _deliver(self, request: Request, deadline: float) -> Answer:
         """The answer of an exchange, or of a second one where the first met a dead connection."""
-        addresses = await judged(self._guard, request.target, deadline)
-        for _ in range(2):
-            exchange = _Exchange(request, addresses, deadline)
+        addresses = await judged(self._guard, request.target, request.receiver, deadline)
+        for fresh in (False, True):
+            exchange = _Exchange(request, addresses, deadline, fresh)
             token = _current.set(exchange)
             try:
                 await self._run(exchange)
@@ -89,7 +113,7 @@ class HttpxTransport:
             finally:
                 _current.reset(token)
                 exchange.answer.release()
-            if not exchange.stale or failure.kind is not FailureKind.RESET:
+            if not exchange.is_stale(failure):
                 break
         raise failure
 
@@ -113,7 +137,7 @@ class HttpxTransport:
     async def _ask(self, exchange: _Exchange) -> None:
         request = exchange.request
         target = request.target
-        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+        url = httpcore.URL(scheme=target.scheme, host=exchange.place, port=target.port, target=target.path)
         headers = [(b"host", target.authority.encode()), *request.headers]
         async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
             async for _ in response.aiter_stream():
@@ -139,7 +163,9 @@ class _Network(httpcore.AsyncNetworkBackend):
             where = f"{address} port {port}"
             return await connected(_Stream.open(address, port), where, secure=False, deadline=until)
 
-        return await first_reached(exchange.addresses, exchange.deadline, connect)
+        stream = await first_reached(exchange.addresses, exchange.deadline, connect)
+        stream.spoiled = exchange.fresh
+        return stream
 
 
 class _Reader(asyncio.StreamReader):
@@ -153,14 +179,15 @@ class _Reader(asyncio.StreamReader):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection; whoever writes or reads is the exchange at hand."""
+    """A connection; whoever writes or reads is the exchange at hand. What is `spoiled` is not used again."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader
         self._writer = writer
         self._where = where
+        self._fd = writer.get_extra_info("socket").fileno()
         self._taken = 0
-        self._used = self._spoiled = False
+        self._used = self._secure = self.spoiled = False
 
     @classmethod
     async def open(cls, address: str, port: int) -> "_Stream":
@@ -174,23 +201,30 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> "_Stream":
-        """See httpcore."""
-        handshake = self._writer.start_tls(ssl_context, server_hostname=server_hostname)
+        """See httpcore, but that the name is the target's."""
+        exchange = _current.get()
+        handshake = self._writer.start_tls(ssl_context, server_hostname=exchange.request.target.host)
         try:
-            await connected(handshake, self._where, secure=True, deadline=_current.get().deadline)
+            await connected(handshake, self._where, secure=True, deadline=exchange.deadline)
         except BaseException:
             self._writer.transport.abort()
             raise
+        self._secure = True
         return self
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """See httpcore. The first write of an exchange asks for the lease, and is made in the same breath."""
         exchange = _current.get()
         exchange.reached = True
-        if not exchange.sent and not exchange.request.may_start():
-            raise NoAnswer(FailureKind.LEASE, "the lease ended before the first byte was sent")
         if not exchange.sent:
-            exchange.sent, exchange.reused, self._used = True, self._used, True
+            exchange.reused, self._used = self._used, True
+            while True:
+                if not self._has_unread(exchange):
+                    break
+                await asyncio.sleep(0)
+            if not exchange.request.may_start():
+                raise NoAnswer(FailureKind.LEASE, "the lease ended before the first byte was sent")
+            exchange.sent = True
         if self._writer.is_closing():  # Then uvloop's transport raises RuntimeError where asyncio's drops it.
             raise httpcore.WriteError("the receiver closed the connection at once")
         self._writer.write(buffer)
@@ -198,6 +232,27 @@ class _Stream(httpcore.AsyncNetworkStream):
             await self._writer.drain()
         except OSError as error:
             raise httpcore.WriteError(str(error)) from error
+        if self._reader.fed > self._taken:
+            self.spoiled = True  # The answer came before the request was written: it counts, and is the last.
+
+    def _has_unread(self, exchange: _Exchange) -> bool:
+        """Whether bytes wait that only the event loop can tell what they hold; raises NoAnswer if it did."""
+        if self._writer.is_closing():
+            return False
+        try:
+            unread = has_unread(self._fd)
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+        if self._reader.fed > self._taken or (unread and not self._secure):
+            exchange.spoken_to = True
+            raise NoAnswer(FailureKind.PROTOCOL, EARLY)
+        return unread
+
+    def _is_written(self) -> bool:
+        """Whether all of the request has left, also what waits below TLS."""
+        if self._writer.is_closing() or self._writer.transport.get_write_buffer_size():
+            return False
+        return not has_untaken(self._fd)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """See httpcore, which gets nothing of what is no answer, and nothing beyond the end of one."""
@@ -211,7 +266,8 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._taken += len(data)
         exchange.hung_up = not data
         if data:
-            self._spoiled = exchange.answer.feed(data) and not exchange.answer.reusable
+            over = exchange.answer.feed(data)
+            self.spoiled |= over and not (exchange.answer.reusable and self._is_written())
         if exchange.answer.fault is not None:
             raise NoAnswer(*exchange.answer.fault)
         return data
@@ -226,5 +282,5 @@ class _Stream(httpcore.AsyncNetworkStream):
         """See httpcore, which asks whether an idle connection should be closed, and whether TLS chose h2."""
         if info == "is_readable":
             ended = self._reader.at_eof() or self._reader.exception() is not None
-            return ended or self._spoiled or self._reader.fed > self._taken
+            return ended or self.spoiled or self._reader.fed > self._taken
         return self._writer.get_extra_info(info)

@@ -44,11 +44,11 @@ def default_tls() -> ssl.SSLContext:
     return context
 
 
-async def judged(guard: Guard, target: Target, deadline: float) -> tuple[str, ...]:
-    """The addresses that may be connected to."""
+async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
+    """The addresses that may be connected to; the name is asked for in the turn of the receiver's tenant."""
     try:
         async with asyncio.timeout_at(deadline):
-            verdict = await guard.judge(target)
+            verdict = await guard.judge(target, receiver.partition(".")[0])
     except TimeoutError:
         raise NoAnswer(FailureKind.TIMEOUT, f"{target.host} was not resolved in time") from None
     match verdict:

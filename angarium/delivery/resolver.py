@@ -4,11 +4,15 @@ Names are asked for by c-ares, not by the C library: `getaddrinfo` does not tell
 and it holds a thread until it has one, so that a few names whose servers are silent would hold up all others
 (`docs/decisions/names-by-c-ares.md`). Servers and search domains are those of `/etc/resolv.conf`, and
 `/etc/hosts` comes first.
+
+An answer is one datagram. A longer one is not asked for over TCP: c-ares builds and sorts all addresses that
+it gets, 4,000 of them in 0.1 s, and nobody can ask it for anything meanwhile.
 """
 
 import asyncio
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol
 
@@ -18,10 +22,18 @@ from msgspec import Struct
 ASKED_AGAIN_S = 2.0
 """So long a server may take before the next one is asked; the same again, and longer, in later rounds."""
 ROUNDS = 3
+CUT = "an answer too long for one datagram counts as none"
+"""Told with each name that has no address: the datagram may have had room for none."""
+
+ADDRESSES_MAX = 64
+"""Addresses of a name that are looked at; one more is told, which shows that there are too many."""
 
 
 class Resolved(Struct, frozen=True):
-    """All addresses of a name, in the order of preference (RFC 6724), and how long they may be believed."""
+    """All addresses of a name, in the order of preference (RFC 6724), and how long they may be believed.
+
+    Of more than ADDRESSES_MAX there are one more than that.
+    """
 
     addresses: tuple[str, ...]
     valid_s: float
@@ -39,30 +51,47 @@ class DnsResolver:
     def __init__(self, servers: Sequence[str] = ()) -> None:
         self._servers = servers
         self._channel: pycares.Channel | None = None
+        # Whoever asks waits for the lock of c-ares, which is held while an answer is taken apart: the event
+        # loop never does. Its thread is made with the first name.
+        self._asker = ThreadPoolExecutor(1, thread_name_prefix="names")
 
     async def resolve(self, host: str) -> Resolved:
         """See `Resolver`. What nobody waits for any more ends by itself, when the servers were silent."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[pycares.AddrInfoResult] = loop.create_future()
+        answer: asyncio.Future[Resolved] = loop.create_future()
 
-        def settle(result: pycares.AddrInfoResult | None, error: int | None) -> None:
+        def settle(result: Resolved | None, error: int | None) -> None:
             if answer.done():
                 return
             if error is not None:
-                answer.set_exception(OSError(pycares.errno.strerror(error)))
+                answer.set_exception(OSError(_sentence(error)))
             elif result is not None:
                 answer.set_result(result)
 
         def answered(result: pycares.AddrInfoResult | None, error: int | None) -> None:
-            # In a thread of c-ares; the loop may have ended meanwhile, and then nobody wants to know.
+            # In a thread of c-ares, which takes the answer apart, however long it is. The loop may have ended
+            # meanwhile, and then nobody wants to know.
+            resolved = None if result is None else _resolved(result)
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, result, error)
+                loop.call_soon_threadsafe(settle, resolved, error)
 
-        self._open().getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=answered)
-        return _resolved(await answer)
+        def ask() -> None:
+            self._open().getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=answered)
+
+        try:
+            asking = loop.run_in_executor(self._asker, ask)
+        except RuntimeError:
+            raise OSError("names are not asked for any more") from None
+        await asking
+        return await answer
 
     def close(self) -> None:
         """Ask nobody any more; names that are waited for are not resolved."""
+        with suppress(RuntimeError):  # It was closed before.
+            self._asker.submit(self._close)
+        self._asker.shutdown(wait=False)
+
+    def _close(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -72,7 +101,10 @@ class DnsResolver:
         if self._channel is None:
             try:
                 self._channel = pycares.Channel(
-                    servers=self._servers or None, timeout=ASKED_AGAIN_S, tries=ROUNDS
+                    servers=self._servers or None,
+                    timeout=ASKED_AGAIN_S,
+                    tries=ROUNDS,
+                    flags=pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC,
                 )
             except pycares.AresError as error:
                 raise OSError(f"names cannot be asked for: {error}") from None
@@ -81,10 +113,19 @@ class DnsResolver:
 
 def _resolved(answer: pycares.AddrInfoResult) -> Resolved:
     """An answer is valid for as long as each of its records is: those of the aliases on its way as well."""
-    addresses = dict.fromkeys(_text(node.addr[0]) for node in answer.nodes)
+    addresses: dict[str, None] = {}
+    for node in answer.nodes:
+        addresses[_text(node.addr[0])] = None
+        if len(addresses) > ADDRESSES_MAX:
+            break
     lifetimes = [*(node.ttl for node in answer.nodes), *(alias.ttl for alias in answer.cnames)]
     return Resolved(tuple(addresses), float(min(lifetimes, default=0)))
 
 
 def _text(address: str | bytes) -> str:
     return address.decode("ascii") if isinstance(address, bytes) else address
+
+
+def _sentence(error: int) -> str:
+    text = _text(pycares.errno.strerror(error))
+    return f"{text} ({CUT})" if error == pycares.errno.ARES_ENODATA else text

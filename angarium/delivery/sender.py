@@ -65,6 +65,7 @@ class HttpSender:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
         outcome = await self._transport.post(
             Request(
+                receiver=attempt.receiver,
                 target=prepared.target,
                 headers=self._headers(attempt, prepared),
                 body=attempt.event.body,

@@ -62,8 +62,9 @@ def parse_target(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise InvalidTarget(f"url: {str(error)[:120]}; write it as https://host[:port]/path") from None
+    except ValueError:
+        # Not what urllib says: that repeats user, password and what stands for the port.
+        raise InvalidTarget("url: not well formed; write it as https://host[:port]/path") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidTarget("url: must begin with https:// (or http:// where the operator allows it)")
     if "@" in parts.netloc:
@@ -84,9 +85,14 @@ def _bracketed(text: str | None) -> str:
     if text is None or "%" in text:
         raise InvalidTarget("url: an IPv6 address must stand without a zone id")
     try:
-        return str(IPv6Address(text))
+        address = IPv6Address(text)
     except ValueError:
         raise InvalidTarget("url: only an IPv6 address may stand in brackets") from None
+    if address.ipv4_mapped is None:
+        return str(address)
+    # Python 3.13 writes these with dots, older ones do not; verdicts and connections are kept by host.
+    number = int(address.ipv4_mapped)
+    return f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}"
 
 
 def _host(text: str | None) -> str:
@@ -111,5 +117,5 @@ def _host(text: str | None) -> str:
 def _idna(text: str) -> str:
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
-    except idna.IDNAError as error:
-        raise InvalidTarget(f"url: the host is no valid international name ({str(error)[:120]})") from None
+    except idna.IDNAError:
+        raise InvalidTarget("url: the host is no valid international name; write it in ASCII") from None

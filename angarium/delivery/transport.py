@@ -8,6 +8,9 @@ Every implementation keeps the same promises, and one suite of contract tests ho
   by its limit, the deadline or a reset still makes a `Response`.
 - `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
   in between: a process that was stopped wakes anywhere, and may have lost its lease meanwhile.
+- A connection is kept for one receiver, and leads to an address that is allowed now. No byte that came
+  before a request was written is taken for its answer: such a byte ends the connection, and where that was a
+  kept one, the request goes over a new one.
 - Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
   ignored.
 - A kept connection that turns out dead before one byte of an answer is replaced once, within the same
@@ -29,15 +32,19 @@ BODY_MAX = 64 * 1024
 INTERIM_MAX = 16
 """1xx answers that may precede the real one."""
 
+EARLY = "bytes came before the request was sent"
+
 _DETAIL_LENGTH_MAX = 200
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
     """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes.
 
-    The repr shows the origin alone: headers hold credentials, and bodies are nobody's business.
+    `receiver` owns the connections that are kept for it. The repr shows the origin alone: headers hold
+    credentials, and bodies are nobody's business.
     """
 
+    receiver: str
     target: Target
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes

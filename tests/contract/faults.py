@@ -18,13 +18,14 @@ class FaultyJetStream(JetStream):
     """What is told it, by subject, is spent one by one.
 
     `faults`: what becomes of a publish. `before_last`: what happens before the last message is read from the
-    leader. `shown`: the last sequence that the replica has which answers a read.
+    leader, `answers`: what is answered. `shown`: the last sequence that the replica has which answers a read.
     """
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self.before_last: defaultdict[str, deque[Action]] = defaultdict(deque)
+        self.answers: defaultdict[str, deque[StoredMessage | None]] = defaultdict(deque)
         self.shown: defaultdict[str, deque[int]] = defaultdict(deque)
         self.published: defaultdict[str, list[tuple[bytes, dict[str, str]]]] = defaultdict(list)
 
@@ -58,6 +59,8 @@ class FaultyJetStream(JetStream):
     async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
         if self.before_last[subject]:
             await self.before_last[subject].popleft()()
+        if self.answers[subject]:
+            return self.answers[subject].popleft()
         return await super().last_message(stream, subject)
 
 

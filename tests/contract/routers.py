@@ -15,6 +15,7 @@ from streams.messages import stored_event
 from streams.partitions import partition_of
 from streams.receivers import Receivers, subscriptions_of
 from streams.router import Router, Routing, Tally
+from streams.tails import Loss
 from streams.topology import Names
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving
@@ -42,6 +43,7 @@ class Owner:
         self.tally = Tally()
         self.within_lease = within_lease
         self.broken: list[str] = []
+        self.losses: list[Loss] = []
         self.receivers = Receivers(js, names)
         self._names = names
         self._follows = follows
@@ -53,7 +55,7 @@ class Owner:
     def _new_router(self) -> Router:
         return Router(
             self.js, self._names, PARTITION, self._routing,
-            on_broken=self.broken.append, may_reset=lambda: self.within_lease,
+            on_broken=self.broken.append, may_reset=lambda: self.within_lease, on_lost=self.losses.append,
         )  # fmt: skip
 
     async def start(self) -> None:

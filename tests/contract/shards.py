@@ -7,6 +7,7 @@ from actors.state import State
 from streams.claim import Claim, Lost, Owner, claim
 from streams.jetstream import JetStream
 from streams.journal import Entry
+from streams.tails import Marks
 from streams.topology import Names
 from tests.contract.waiting import until
 
@@ -40,9 +41,13 @@ class Listening:
         self.sequences: list[int] = []
         self.fences: list[str] = []
         self.released = released
+        self.known = Marks()
 
     def floor(self, index: int) -> int:
         return self.released(index)
+
+    def marks(self) -> Marks:
+        return self.known
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
         self.entries += entries

@@ -15,6 +15,7 @@ from streams.errors import StreamRemade
 from streams.fence import EXPECTED
 from streams.jetstream import JetStream
 from streams.snapshots import Snapshots
+from streams.tails import Mark, Marks
 from streams.topology import Names
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, ack_lost, after, misbehaving, refused, request_lost
@@ -55,6 +56,8 @@ class TestTheFirstClaim:
         position = await publish(js, names, "acme.billing")
         clocks = Clocks()
         claimed = await own(js, names, "a", clocks=clocks)
+        end = await js.message(names.deliveries, position)
+        assert end is not None
         assert claimed == Claim(
             shard=SHARD,
             epoch=claimed.epoch,
@@ -66,6 +69,7 @@ class TestTheFirstClaim:
             sequence=claimed.sequence,
             floor=0,
             predecessor=None,
+            marks=Marks(deliveries=Mark(position=position, stored_at=end.stored_at)),
         )
         [flush] = await journal_of(js, names)
         assert (flush.node, flush.epoch, flush.flush, flush.floor) == ("a", claimed.epoch, 0, 0)

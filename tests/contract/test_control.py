@@ -11,6 +11,7 @@ from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from streams.control import BODY_BYTES_MAX, Control, Denied, Done, Request
 from streams.errors import Unavailable
+from streams.inboxes import Inboxes
 from streams.jetstream import JetStream
 from streams.service import Identity, Service
 from streams.topology import Names
@@ -116,6 +117,39 @@ async def test_more_than_can_be_under_way_is_denied(
     desk.waiting.set()
     answers = [msgspec.json.decode(message.data) for message in await seen.first(2)]
     assert [answer["ok"] for answer in answers] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "asked", ["{prefix}.ctl.inspect.acme.billing", "$SRV.PING", "$SRV.INFO", "$SRV.STATS"]
+)
+@pytest.mark.parametrize(
+    "reply", ["{prefix}.journal.0", "$KV.{prefix}_receivers.acme.x", "_INBOX_{prefix}.x"]
+)
+async def test_what_is_no_inbox_is_not_answered(
+    js: JetStream, wire: Wire, prefix: str, control: Control, service: Service, asked: str, reply: str
+) -> None:
+    """An answer would be stored under our own permissions, wherever the one who asks names."""
+    asked, reply = asked.format(prefix=prefix), reply.format(prefix=prefix)
+    stream = f"{prefix.upper()}_CAPTURED"
+    await js.stream_create({"name": stream, "subjects": [reply]})
+    await wire.publish(asked, b"", reply)
+    await js.request(asked, b"")
+    info = await js.stream_info(stream)
+    assert info is not None
+    assert info.messages == 0
+
+
+async def test_who_has_another_inbox_is_answered_where_the_settings_name_it(
+    wire: Wire, names: Names, desk: Desk
+) -> None:
+    control = Control(wire, names, desk, Inboxes("_INBOX_other"))
+    await control.start()
+    seen = Seen()
+    await wire.subscribe("_INBOX_other.x", seen)
+    await wire.publish(names.control("inspect", "acme", "billing"), b"", "_INBOX_other.x")
+    (answer,) = await seen.first(1)
+    assert msgspec.json.decode(answer.data)["ok"] is True
+    await control.stop()
 
 
 async def test_after_stop_nobody_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:

@@ -35,9 +35,13 @@ async def bury(js: JetStream, names: Names, receiver: str, number: int, reason: 
 
 
 async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> list[int]:
-    """The sequences of the letters that are selected."""
-    pages = dead.pages(Selection(**wanted), await dead.end() if end is None else end)
-    return [letter.sequence async for page in pages for letter in page.letters]
+    """The sequences of the letters that are selected, which are the same from either end."""
+    end = await dead.end() if end is None else end
+    selection = Selection(**wanted)
+    oldest = [letter.sequence async for page in dead.pages(selection, end) for letter in page.letters]
+    newest = [letter.sequence async for page in dead.newest(selection, end) for letter in page.letters]
+    assert newest == oldest[::-1]
+    return oldest
 
 
 async def all_letters(dead: DeadLetters, sequences: Iterable[int]) -> list[Letter]:
@@ -117,6 +121,26 @@ async def test_letters_come_in_pages_that_say_how_much_is_to_come(
     pages: list[Page] = [page async for page in dead.pages(Selection(), 550)]
     assert [(page.seen, page.unseen) for page in pages] == [(256, 344), (256, 88), (38, 0)]
     assert [letter.sequence for page in pages for letter in page.letters] == list(range(1, 551))
+
+
+async def test_the_newest_letters_are_found_without_reading_all(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
+    page = await anext(dead.newest(Selection(), 600))
+    assert [letter.sequence for letter in page.letters] == list(range(600, 344, -1))
+
+
+async def test_few_letters_among_very_many_places_are_found_in_few_looks(
+    js: JetStream, names: Names, dead: DeadLetters
+) -> None:
+    """Others' letters and gaps lie between; wider and wider spans are looked through, and none twice."""
+    await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(700)))
+    await bury(js, names, ONE, 1)
+    await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(1100)))
+    pages = [page async for page in dead.newest(Selection(receivers=ONE), 1801)]
+    assert [letter.sequence for page in pages for letter in page.letters] == [701]
+    assert [page.unseen for page in pages] == [1545, 1033, 9, 0]
 
 
 async def test_what_comes_while_one_reads_is_not_read(js: JetStream, names: Names, dead: DeadLetters) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from streams.answers import StoredMessage, StreamInfo
-from streams.follow import Follower
+from streams.follow import PACE_S, TURN_BYTES, TURN_MESSAGES, Follower
 from streams.jetstream import JetStream
 from streams.wire import Wire
 from tests.contract.conftest import MakeStream, Server
@@ -65,6 +65,51 @@ async def test_of_a_key_its_last_value(js: JetStream, make_stream: MakeStream, p
     await followed.until([3])
     await js.publish(f"{prefix}.key", b"", {"KV-Operation": "DEL"})
     await followed.until([3, 4])
+    await follower.stop()
+
+
+async def test_others_have_their_turns_while_much_is_handed_on(
+    js: JetStream, stream: StreamInfo, prefix: str
+) -> None:
+    """Many small messages, or few large ones: neither holds up the loop of a node."""
+    await asyncio.gather(*(js.publish(f"{prefix}.k.{i}", b"") for i in range(200)))
+    await asyncio.gather(*(js.publish(f"{prefix}.k.{i}", bytes(40_000)) for i in range(8)))
+    at_once, sizes = [0], [0]
+
+    def count(message: StoredMessage) -> None:
+        at_once[-1] += 1
+        sizes[-1] += len(message.data)
+
+    async def others() -> None:
+        while True:
+            at_once.append(0)
+            sizes.append(0)
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(others())
+    follower = Follower(js, prefix, f"{prefix}.k.*", count, every_s=NEVER_S)
+    await follower.start()
+    task.cancel()
+    assert sum(at_once) == 208
+    assert max(at_once) <= TURN_MESSAGES
+    assert max(sizes) < TURN_BYTES + 40_000
+    await follower.stop()
+
+
+async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
+    js: JetStream, make_stream: MakeStream, prefix: str
+) -> None:
+    """The stream keeps its last values alone, so whoever does not hurry has less to read."""
+    await make_stream(max_msgs_per_subject=1, discard="new")
+    followed = Followed()
+    follower = Follower(js, prefix, f"{prefix}.>", followed, every_s=NEVER_S)
+    await follower.start()
+    began = asyncio.get_running_loop().time()
+    for _ in range(300):
+        await js.publish(f"{prefix}.key", b"")
+    await until(lambda: followed.sequences[-1:] == [300])
+    reads = (asyncio.get_running_loop().time() - began) / PACE_S + 2
+    assert len(followed.sequences) <= 2 * reads
     await follower.stop()
 
 

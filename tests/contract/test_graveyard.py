@@ -9,7 +9,7 @@ from streams.answers import Stored, StoredMessage
 from streams.graveyard import Graveyard
 from streams.jetstream import JetStream
 from streams.topology import Names
-from tests.contract.installation import install, publish
+from tests.contract.installation import install, publish, shard
 from tests.contract.waiting import until
 
 RECEIVER = "acme.billing"
@@ -122,6 +122,27 @@ async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, na
     assert sorted(found) == list(range(1, 101))
     assert [number for number, letter in found.items() if "Angarium-Body" in letter.headers] == [1, 41]
     assert all(letter.data.startswith(b"%d" % number) for number, letter in found.items() if letter.data)
+
+
+async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
+    js: JetStream, names: Names
+) -> None:
+    """All lie in one shard, others between them, and one is gone."""
+    mine = [name for name in (f"acme.x{number}" for number in range(400)) if shard(name) == shard(RECEIVER)]
+    burials = []
+    for name in mine[:40]:
+        await publish(js, names, RECEIVER)
+        position = await publish(js, names, name, name.encode())
+        burials.append(Burial(position=position, reason="unknown_receiver", receiver=name))
+    await js.delete(names.deliveries, burials[20].position)
+    graveyard = Graveyard(js, names)
+    await graveyard.bury("_unknown", burials[:10])
+    await graveyard.bury("_unknown", burials)
+    for burial in burials:
+        (letter,) = await letters(js, names, burial.receiver)
+        assert letter.headers["Nats-Msg-Id"] == f"{burial.receiver}:p{burial.position}"
+        assert letter.data == (b"" if burial is burials[20] else burial.receiver.encode())
+    assert await letters(js, names) == []
 
 
 async def test_a_full_stream_only_delays_it(

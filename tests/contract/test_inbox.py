@@ -12,6 +12,7 @@ from streams.connection import ConnectOptions, connect
 from streams.embedded import EmbeddedServer
 from streams.inbox import Inbox
 from streams.jetstream import JetStream
+from streams.tails import Loss
 from streams.topology import Names, shard_consumer
 from tests.contract.conftest import Server
 from tests.contract.installation import install, publish, shard
@@ -37,6 +38,7 @@ class Owner:
         self.floor = 0
         self.within_lease = True
         self.broken: list[str] = []
+        self.losses: list[Loss] = []
         self.refuse: Callable[[Event], bool] = lambda _: False
         self.inbox = Inbox(
             js,
@@ -47,6 +49,7 @@ class Owner:
             on_broken=self.broken.append,
             may_reset=lambda: self.within_lease,
             floor=lambda: self.floor,
+            on_lost=self.losses.append,
         )
 
     def _take(self, receiver: str, event: Event, reply: str) -> None:

@@ -5,17 +5,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from actors.facts import Burial
 from actors.ids import event_id
 from streams.answers import StoredMessage
 from streams.connection import ConnectOptions, connect
 from streams.fanout import published_event
+from streams.graveyard import Graveyard
 from streams.jetstream import JetStream
 from streams.malformed import bury_malformed
 from streams.partitions import partition_of
 from streams.topology import Names
 from tests.contract.conftest import Server
 from tests.contract.faults import Fault, FaultyJetStream, ack_lost, after, refused, request_lost
-from tests.contract.installation import SHARDS, install
+from tests.contract.installation import SHARDS, install, publish
 from tests.contract.routers import (
     PARTITION,
     OpenOwner,
@@ -66,12 +68,24 @@ async def test_a_malformed_event_becomes_a_dead_letter_of_its_tenant(
         "X-Own": "kept",
         "Angarium-Id": event_id("x 1", 0, 0),
         "Angarium-Type": "a.$b",
-        "Nats-Msg-Id": f"acme._events:p{position}",
+        "Nats-Msg-Id": f"acme._events:e{position}",
         "Angarium-Reason": "malformed",
         "Angarium-Attempts": "0",
     }
     assert await stored(js, names, A) == [b"next"]
     assert (owner.tally.events, owner.tally.malformed, owner.tally.unmatched) == (2, 1, 0)
+
+
+async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_ids(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """A producer may publish to `acme._events`, and that becomes a dead letter of the same name."""
+    position = await publish(js, names, NOBODY, b"to nobody")
+    await Graveyard(js, names).bury(NOBODY, [Burial(position=position, reason="unknown_receiver")])
+    await open_owner()
+    assert await announce(js, names, b"malformed", "a.$b") == position
+    await settled(js, names, 1)
+    assert [letter.data for letter in await letters(js, names)] == [b"to nobody", b"malformed"]
 
 
 async def test_a_tenant_that_none_can_be_has_its_dead_letters_too(

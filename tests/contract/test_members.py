@@ -94,9 +94,11 @@ async def looking(server: Server, names: Names) -> AsyncIterator[Looking]:
     await wire.close()
 
 
-async def show(js: JetStream, names: Names, node: str, heartbeat: int = 1, ttl_s: float = 0.0) -> None:
+async def show(
+    js: JetStream, names: Names, node: str, heartbeat: int = 1, ttl_s: float = 0.0, run: str = ""
+) -> None:
     """A heartbeat of another node, made by hand."""
-    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s)
+    member = Member(node=node, started_at=0.0, version="1", heartbeat=heartbeat, ttl_s=ttl_s, run=run)
     await js.publish(names.node(node), msgspec.json.encode(member))
 
 
@@ -321,14 +323,60 @@ class TestWhoMayBeTakenOver:
 
     async def test_our_own(self, js: JetStream, clocks: Clocks, join: Join) -> None:
         members = await join(js, "a")
-        assert members.may_claim(Owner(node="a", at=clocks.now))
+        assert members.may_claim(Owner(node="a", at=clocks.now, run=members.run))
 
-    async def test_our_own_from_before_our_start_only_later(
-        self, js: JetStream, clocks: Clocks, join: Join
+    @pytest.mark.parametrize("ahead_s", [-1.0, 100.0], ids=["before", "by-a-clock-ahead"])
+    async def test_one_of_another_process_of_our_name_only_later(
+        self, clocks: Clocks, looking: Looking, join: Join, ahead_s: float
     ) -> None:
-        """A process of the same name may only be asleep, and its lease not over."""
-        members = await join(js, "a")
-        held = Owner(node="a", at=clocks.now - 1.0)
+        """It may only be asleep, and its lease not over, whatever its wall clock said when it claimed."""
+        members = await join(looking, "a")
+        held = Owner(node="a", at=clocks.now + ahead_s, run="another")
+        assert not members.may_claim(held)
+        for _ in range(2):
+            clocks.turn(DEAD_S / 2 - 0.01)
+            await looking.another_look()
+            assert not members.may_claim(held)
+        clocks.turn(0.02)
+        await until(lambda: members.may_claim(held))
+
+    async def test_one_of_a_living_process_of_our_name_never(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Two were started under one name. Our own heartbeats hide its from our looks."""
+        members = await join(looking, "a")
+        held = Owner(node="a", at=clocks.now, run="twin")
+        assert not members.may_claim(held)
+        for heartbeat in range(4):
+            clocks.turn(DEAD_S / 2 - 0.01)
+            await show(looking, names, "a", heartbeat, run="twin")
+            await until(lambda: members._runs["a", "twin"].since == clocks.since_boot)
+            await looking.another_look()
+            assert not members.may_claim(held)
+        assert [record.message for record in caplog.records].count("members.name_taken") == 1
+
+    async def test_one_of_a_process_that_is_gone_though_its_name_lives_on(
+        self, names: Names, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        """The node was started again, and does not want the shard any more: nobody else would get it."""
+        await show(looking, names, "b", 1, run="first")
+        members = await join(looking, "a")
+        held = Owner(node="b", at=clocks.now, run="first")
+        assert not members.may_claim(held)
+        for heartbeat in range(2):
+            clocks.turn(DEAD_S / 2 - 0.01)
+            await show(looking, names, "b", heartbeat, run="second")
+            await looking.another_look()
+            assert not members.may_claim(held)
+        clocks.turn(0.02)
+        await until(lambda: members.may_claim(held))
+        assert not members.may_claim(Owner(node="b", at=clocks.now, run="second"))
+
+    async def test_one_of_our_name_by_a_version_that_knew_no_runs(
+        self, clocks: Clocks, looking: Looking, join: Join
+    ) -> None:
+        members = await join(looking, "a")
+        held = Owner(node="a", at=clocks.now + 100.0)
         assert not members.may_claim(held)
         clocks.turn(DEAD_S)
         assert members.may_claim(held)

@@ -101,6 +101,22 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
         await until(lambda: url() == "https://b.example")
 
 
+async def test_of_misaddressed_events_the_log_tells_few_times_and_all(
+    wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody who may publish could else write a line an event into it."""
+    names = await install(js, prefix)
+    for number in range(40):
+        await publish(js, names, f"acme.b$d{number}")
+
+    def told() -> list[int]:
+        return [each.__dict__["count"] for each in caplog.records if each.message == "event.misaddressed"]
+
+    async with member(wire, settings(names), SystemTime(), NobodySends()):
+        await until(lambda: sum(told()) == 40)
+    assert len(told()) < 20
+
+
 def count_looks(node: Node) -> list[int]:
     """Grows with each time that the node sees what it should own."""
     looks: list[int] = []

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from actors.errors import InvalidName, InvalidPolicy
-from actors.policy import Policy, Rate
+from actors.policy import DOCUMENT_MAX, Policy, Rate
 from actors.ports import Absent, Invalid, Removal, Unavailable
 from streams.answers import Answer, Refused, Stored
 from streams.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
-from streams.topology import Names
+from streams.repeat import stream_info
+from streams.topology import HEADER_ROOM, Names
 from tests.contract.installation import install
 from tests.contract.waiting import until
 
@@ -123,7 +124,57 @@ async def test_a_node_that_starts_later_finds_the_last_valid_one_too(js: JetStre
     await receivers.stop()
 
 
-@pytest.mark.parametrize("value", [b"", b"null", b"[]", b"\xff", b"{}", b"[" * 100_000, b'{"url": 1}'])
+async def test_many_who_catch_up_at_once_share_a_question_that_is_put_after_each_of_them(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receivers, asked = Receivers(js, names), 0
+    last_message = js.last_message
+
+    async def count(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await last_message(*args)
+
+    monkeypatch.setattr(js, "last_message", count)
+    first = asyncio.ensure_future(receivers.catch_up())
+    await until(lambda: asked == 1)
+    await put(js, names, raw())
+    await asyncio.gather(*(receivers.catch_up() for _ in range(50)))
+    assert receivers.heard_of(RECEIVER)
+    assert not receivers.heard_of("acme.nobody")
+    await first
+    assert asked <= 4
+    await remove(js, names)
+    await receivers.catch_up()
+    assert receivers.heard_of(RECEIVER)
+
+
+async def test_one_that_is_too_large_is_refused_by_the_server(js: JetStream, names: Names) -> None:
+    await put(js, names, raw().ljust(DOCUMENT_MAX), **{"x-anything": "h" * 4000})
+    too_large = await js.publish(names.receiver(RECEIVER), raw().ljust(DOCUMENT_MAX + HEADER_ROOM + 1))
+    assert isinstance(too_large, Refused)
+
+
+async def test_where_an_older_bucket_takes_it_all_the_same_the_last_valid_one_stays(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await js.stream_update((await stream_info(js, names.receivers)).config | {"max_msg_size": -1})
+    large = raw(secrets=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] * 15_000)
+    await put(js, names, raw())
+    for receiver in (RECEIVER, "acme.never"):
+        await put(js, names, large, receiver)
+        problem = f"configuration: is {len(large)} bytes, at most {DOCUMENT_MAX}; "
+        await until(lambda: bool(receivers.problems(receiver)))  # noqa: B023
+        assert receivers.problems(receiver)[0].startswith(problem)
+    policy = receivers.policy(RECEIVER)
+    assert policy is not None
+    assert policy.url == URL
+    assert isinstance(await receivers.confirm("acme.never"), Invalid)
+    with pytest.raises(InvalidPolicy, match="at most 65536; shorten it"):
+        await receivers.put(RECEIVER, large)
+
+
+@pytest.mark.parametrize("value", [b"", b"null", b"[]", b"\xff", b"{}", b"[" * 60_000, b'{"url": 1}'])
 async def test_one_that_never_was_valid_is_invalid(
     js: JetStream, names: Names, receivers: Receivers, value: bytes
 ) -> None:

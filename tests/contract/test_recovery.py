@@ -6,16 +6,19 @@ import pytest
 
 from actors.errors import NewerVersion
 from actors.facts import Delivered, Fact, Parked, Unparked
+from actors.ids import UNKNOWN
 from actors.numbering import Numbered
 from actors.receiver import evolve
 from actors.state import State
-from streams.answers import Stored
+from streams import parked
+from streams.answers import Put, Stored
 from streams.checkpoint import Checkpoint
 from streams.claim import Claim, Lost
 from streams.envelope import encode_fact, encode_flush
 from streams.errors import NotOurs, StreamRemade
 from streams.jetstream import JetStream
 from streams.journal import Journal
+from streams.parked import ParkedList
 from streams.recovery import Recovery, recover
 from streams.snapshots import Snapshots
 from streams.topology import Names
@@ -45,6 +48,7 @@ class Shard:
         self.claim = claim
         self.states: dict[str, State] = {}
         self.snapshots = Snapshots(js, names, claim)
+        self.listed = ParkedList()
         self._listening = Listening()
         self._journal = Journal(js, names, claim, "a", self._listening, time=Clocks(), retention_s=3600.0)
         self._journal.start()
@@ -60,8 +64,11 @@ class Shard:
 
     async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
         sequence = self._journal.sequence
-        checkpoint = checkpoint or Checkpoint(sequence=sequence)
-        assert await self.snapshots.write(list(self.states.values()), [], sequence, checkpoint)
+        states = list(self.states.values())
+        self.listed.update(states)
+        checkpoint = checkpoint or Checkpoint(sequence=sequence, parked_parts=self.listed.as_of(sequence))
+        assert await self.snapshots.write(states, [], sequence, checkpoint, self.listed)
+        self.listed.written(sequence)
 
     async def stop(self) -> None:
         await self._journal.stop()
@@ -137,15 +144,69 @@ class TestTheWhole:
         assert recovery.states[RECEIVER].counters.duplicates == 3
 
     async def test_parked_actors(self, js: JetStream, names: Names, shard: Shard) -> None:
-        """The checkpoint's, as the tail has changed them."""
-        parked: dict[str, float | None] = {"acme.quiet": 12.5, RECEIVER: 13.5, OTHER: 14.5}
-        await shard.record(*(Parked(receiver=receiver, at=1.0) for receiver in (RECEIVER, OTHER)))
-        sequence = await shard.record()
-        await shard.snapshot(Checkpoint(sequence=sequence, parked=parked))
+        """Those of the list; of whom the tail speaks, it says whether he is parked still."""
+        await shard.record(*(Parked(receiver=each, at=1.0) for each in ("acme.quiet", RECEIVER, OTHER)))
+        await shard.snapshot()
         await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.late", at=2.0))
         await shard.record(Unparked(receiver=RECEIVER, at=2.0), Parked(receiver=RECEIVER, at=3.0))
         recovery = await taken_over(js, names)
-        assert recovery.parked == {"acme.quiet": 12.5, RECEIVER: None, "acme.late": None}
+        assert recovery.parked == {"acme.quiet": 0.0}
+        assert {each.receiver for each in recovery.states.values() if each.parked} == {RECEIVER, "acme.late"}
+
+    async def test_parked_actors_that_a_checkpoint_of_version_1_names(
+        self, js: JetStream, names: Names, shard: Shard
+    ) -> None:
+        sequence = await shard.record(Unparked(receiver=OTHER, at=2.0))
+        named: dict[str, float | None] = {"acme.quiet": 12.5, OTHER: None}
+        checkpoint = Checkpoint(v=1, sequence=sequence - 1, parked=named)
+        assert await shard.snapshots.write([], [], sequence, checkpoint)
+        recovery = await taken_over(js, names)
+        assert recovery.parked == {"acme.quiet": 12.5}
+        assert recovery.listed.receivers() == named
+
+    async def test_parked_actors_of_a_write_that_was_never_finished(
+        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One moves to another part, and only that part is stored: the tail says that he is parked."""
+        await shard.record(Parked(receiver=OTHER, at=1.0), Parked(receiver=RECEIVER, at=1.0))
+        monkeypatch.setattr(parked, "PART_BYTES", 1)
+        await shard.snapshot()
+        await shard.record(Unparked(receiver=OTHER, at=2.0), Parked(receiver="acme.new", at=2.0))
+        shard.listed.update(shard.states.values())
+        put = Put(names.parked(SHARD, 0), shard.listed.encode(0, 99))
+        assert isinstance(await js.publish(put.subject, put.data), Stored)
+        recovery = await taken_over(js, names)
+        assert recovery.parked == {RECEIVER: 0.0}
+        assert recovery.states.keys() == {OTHER, "acme.new"}
+
+    async def test_a_part_that_an_old_leader_shows_is_asked_for_again(
+        self, names: Names, faulty: FaultyJetStream
+    ) -> None:
+        shard = Shard(faulty, names, await own(faulty, names, "a"))
+        await shard.record(Parked(receiver=RECEIVER, at=1.0))
+        await shard.snapshot()
+        old = await faulty.last_message(names.actors, names.parked(SHARD, 0))
+        await shard.record(Parked(receiver=OTHER, at=1.0))
+        await shard.snapshot()
+        await shard.stop()
+        faulty.answers[names.parked(SHARD, 0)] += [old, None]
+        recovery = await taken_over(faulty, names)
+        assert recovery.parked == {RECEIVER: 0.0, OTHER: 0.0}
+        assert not faulty.answers[names.parked(SHARD, 0)]
+
+    async def test_where_a_part_is_gone_all_come_back(
+        self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They are among those that have snapshots, with the record of names that nobody knows.
+
+        Whoever is not parked leaves memory again.
+        """
+        monkeypatch.setattr(parked, "PATIENCE_S", 0.1)
+        await shard.record(Parked(receiver=RECEIVER, at=1.0), repeated(3, OTHER))
+        await shard.snapshot()
+        await js.publish(names.parked(SHARD, 0), b"", {"KV-Operation": "DEL"})
+        recovery = await taken_over(js, names)
+        assert recovery.parked == recovery.listed.receivers() == {UNKNOWN: None, RECEIVER: None, OTHER: None}
 
     async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Shard) -> None:
         before = shard.claim.sequence

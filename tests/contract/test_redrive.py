@@ -4,8 +4,11 @@ The window in which JetStream drops repeats is cut to nearly nothing here, so th
 """
 
 import asyncio
+import re
 from collections import Counter
+from unittest.mock import ANY
 
+import msgspec
 import pytest
 
 from actors.facts import Burial
@@ -111,9 +114,9 @@ async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStr
     assert message.data == b"\x00body"
     assert message.headers == {
         "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
-        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "dead-7",
-        "Nats-Msg-Id": "acme.billing:order-7:dead-7",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "dead-7", "Nats-Msg-Id": ANY,
     }  # fmt: skip
+    assert re.match(r"acme\.billing:order-7:dead-7:[0-9a-f]{32}\Z", message.headers["Nats-Msg-Id"])
     event = stored_event(message)
     assert (event.id, event.again, event.malformed) == ("order-7", "dead-7", "")
     assert await letters(js, names) == []
@@ -182,6 +185,89 @@ async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetS
     await redrive_all(js, names)
     assert len({stored_event(message).key for message in await sent(js, names)}) == 1
     assert await letters(js, names) == []
+
+
+# ---- ids that somebody took
+
+
+@pytest.fixture
+async def remembering(js: JetStream, names: Names) -> Names:
+    """The installation with JetStream's usual window."""
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": 120_000_000_000})
+    return names
+
+
+async def test_an_id_that_can_be_guessed_costs_no_letter(js: JetStream, remembering: Names) -> None:
+    names = remembering
+    await bury(js, names, ONE, 7)
+    for guess in ("acme.billing:e7:dead-7", "acme.billing:e7:dead-7:", "acme.billing:7"):
+        await publish(js, names, "evil.own", b"", {"Nats-Msg-Id": guess})
+    assert await redrive_all(js, names) == Redriven(redriven=1)
+    assert [message.data for message in await sent(js, names, ONE)] == [b"7"]
+    assert await letters(js, names) == []
+
+
+@pytest.mark.parametrize("taker", ["evil.own", ONE])
+async def test_an_id_that_was_taken_all_the_same_is_not_believed(
+    js: JetStream, remembering: Names, taker: str
+) -> None:
+    """Not by this command, and not by the one that would finish its work."""
+    names = remembering
+    await bury(js, names, ONE, 7)
+    await redrive_all(js, names)
+    (first,) = await sent(js, names)
+    nonce = first.headers["Nats-Msg-Id"].rpartition(":")[2]
+    await bury(js, names, ONE, 8)
+    taken = f"acme.billing:e8:dead-8:{nonce}"
+    headers = {"Nats-Msg-Id": taken, "Angarium-Id": "e8", "Angarium-Again": "dead-8"}
+    redrive = await begun(js, names)
+    await publish(js, names, taker, b"something else", headers)
+    await redrive.send(await DeadLetters(js, names).letters([2]))
+    assert redrive.done == Redriven(left={"taken": [2]})
+    assert await redrive_all(js, names) == Redriven(left={"taken": [2]})
+    assert await letters(js, names) == [2]
+
+
+async def test_a_copy_of_ours_whose_answer_was_lost_is_known_again(
+    server: Server, js: JetStream, remembering: Names
+) -> None:
+    await bury(js, remembering, ONE, 7)
+    async with misbehaving(server) as faulty:
+        faulty.faults[remembering.publish_to(ONE)].append(ack_lost)
+        assert await redrive_all(faulty, remembering) == Redriven(redriven=1)
+    assert len(await sent(js, remembering)) == 1
+
+
+async def test_a_copy_that_is_gone_again_proves_nothing(
+    server: Server, js: JetStream, remembering: Names
+) -> None:
+    """JetStream remembers the id of a message that was purged."""
+    names = remembering
+    await bury(js, names, ONE, 7)
+
+    async def lost_and_purged(publish: Publish) -> Answer:
+        answer = await ack_lost(publish)
+        await settle_all(js, names)
+        return answer
+
+    async with misbehaving(server) as faulty:
+        faulty.faults[names.publish_to(ONE)].append(lost_and_purged)
+        assert await redrive_all(faulty, names) == Redriven(left={"unsure": [1]})
+    assert await letters(js, names) == [1]
+
+
+async def test_what_an_older_version_had_sent_is_found(js: JetStream, names: Names) -> None:
+    await bury(js, names, ONE, 7, 8)
+    again = {"Angarium-Id": "e7", "Angarium-Again": "dead-7", "Nats-Msg-Id": "acme.billing:e7:dead-7"}
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    plan = {"v": 1, "run": "old", "step": 2, "at": 0.0, "held": True, "after": info.last, "letters": [1, 2]}
+    await js.publish(names.redrive, msgspec.json.encode(plan))
+    await publish(js, names, ONE, b"7", again)
+    assert await redrive_all(js, names) == Redriven(redriven=1, finished=[1])
+    assert [message.data for message in await sent(js, names)] == [b"7", b"8"]
 
 
 # ---- what the stream does not take

@@ -232,8 +232,8 @@ class TestVersions:
             await snapshots.load(RECEIVER)
 
     async def test_a_newer_checkpoint_is_refused(self, js: JetStream, names: Names) -> None:
-        await js.publish(names.checkpoint(SHARD), b'{"v": 2}')
-        with pytest.raises(NewerVersion, match="version 2"):
+        await js.publish(names.checkpoint(SHARD), b'{"v": 3}')
+        with pytest.raises(NewerVersion, match="version 3"):
             await read_checkpoint(js, names, SHARD)
 
     @pytest.mark.parametrize("data", [b"mine!", b'{"v": 1, "as_of": "\xff"}', TOO_DEEP])

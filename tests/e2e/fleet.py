@@ -174,6 +174,6 @@ async def open_fleet(
         stack.push_async_callback(js.stop)
         await setup(js, Settings(shards=SHARDS, max_bytes=512 << 20))
         fleet = Fleet(server, js, sink, directory, ttl_s)
-        sink.whose = lambda port: owner_of_port(port, fleet.nodes.values())
+        sink.whose = lambda port: owner_of_port(port, sink.port, fleet.nodes.values())
         stack.push_async_callback(fleet.close)
         yield fleet

@@ -147,13 +147,16 @@ def _line(text: bytes) -> dict[str, Any]:
     return line
 
 
-def owner_of_port(port: int, nodes: Iterable[Node]) -> str:
-    """The name of the node that has a TCP socket on this local port (proc_net_tcp(5)); empty: not known."""
+def owner_of_port(port: int, to: int, nodes: Iterable[Node]) -> str:
+    """The name of the node whose TCP connection leads from `port` to `to` (proc_net_tcp(5)), if known.
+
+    Connections that lead elsewhere may begin at the same port.
+    """
     if not HAS_PROC:
         return ""
-    wanted = f":{port:04X}"
+    ends = f":{port:04X}", f":{to:04X}"
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(wanted)}
+    sockets = {f"socket:[{row[9]}]" for row in rows if (row[1][-5:], row[2][-5:]) == ends}
     for node in nodes:
         if node.running and not sockets.isdisjoint(_descriptors(node.pid)):
             return node.name

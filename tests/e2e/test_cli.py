@@ -51,7 +51,10 @@ def test_setup_again_changes_nothing(terminal: Terminal) -> None:
     said = terminal.done("setup").splitlines()
     assert said[0] == "everything was there already"
     assert "ANGARIUM_DELIVERIES     4 GiB  what waits" in said[3]
-    assert "takes 3,579,139 events of 1 KiB: 41 a second for a day" in said[-1]
+    assert said[-2].endswith("takes 3,579,139 events of 1 KiB: 41 a second for a day.")
+    columns = {line.index("GiB") for line in said if line.startswith("ANGARIUM_") and "takes" not in line}
+    assert len(columns) == 1
+    assert max(map(len, said)) <= 80
     told = terminal.json("setup")
     assert told["made"] == []
     assert {each["stream"]: each["max_bytes"] >> 30 for each in told["rooms"]} == {
@@ -264,6 +267,7 @@ async def test_what_is_no_configuration_hides_no_other(terminal: Terminal, js: J
         ("https://localhost/", [], ["localhost (loopback", "--allow-network"]),
         ("https://[fd00::1]/", [], ["--allow-network"]),
         ("http://10.1.2.3/", ["--allow-http", "--allow-network", "10.0.0.0/8"], []),
+        ("https://8.8.8.8/", ["--deny-network", "8.8.8.0/24"], ["8.8.8.0/24 is denied (--deny-network)"]),
     ],
 )
 def test_what_nodes_may_refuse_is_noted(

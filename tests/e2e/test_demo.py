@@ -1,4 +1,4 @@
-"""The demo as a user runs it: once to its end, and once ended by Ctrl-C in the middle."""
+"""The demo as a user runs it: once to its end, from the wheel, and once ended by Ctrl-C in the middle."""
 
 import os
 import signal
@@ -6,18 +6,38 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from angarium.demo.receivers import CAST
 from angarium.demo.verdict import PROMISES
+from tests.e2e import wheel
 
 TIMEOUT_S = 100
 
 
-def start(tmp_path: Path) -> subprocess.Popen[str]:
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment into which `angarium[embedded]` was installed, and nothing else."""
+    directory = tmp_path_factory.mktemp("wheel")
+    return wheel.install(wheel.build(directory), directory / "venv")
+
+
+@pytest.fixture
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of somebody whose package has the name of one of ours."""
+    package = tmp_path_factory.mktemp("project") / "actors"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    return package.parent
+
+
+def start(tmp_path: Path, *command: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
     """A variable that the demo has to ignore is set, and its temporary directory is below ours."""
     environ = os.environ | {"TMPDIR": str(tmp_path), "ANGARIUM_PREFIX": "elsewhere"}
+    environ.pop("PYTHONPATH", None)
     return subprocess.Popen(
-        [sys.executable, "-m", "angarium", "demo"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+        [*(command or (sys.executable, "-m", "angarium")), "demo"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, cwd=cwd,
     )  # fmt: skip
 
 
@@ -34,8 +54,10 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
-def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with start(tmp_path) as demo:
+def test_the_demo_keeps_every_promise_and_leaves_nothing_behind(
+    tmp_path: Path, installed: Path, project: Path
+) -> None:
+    with start(tmp_path, installed, cwd=project) as demo:
         output, errors = demo.communicate(timeout=TIMEOUT_S)
     assert demo.returncode == 0, output + errors
     assert errors == ""

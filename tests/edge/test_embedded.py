@@ -347,3 +347,103 @@ async def test_the_watchdog_itself_leaves_nothing_behind_when_told_to_go(
     process.send_signal(number)
     assert await process.wait() == 128 + signal.SIGTERM
     assert is_gone(int(started.read_text()))
+
+
+# ---- who else may read it
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """That of most systems: others may read."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(directory: Path) -> dict[str, int]:
+    """What others may do with all that lies there, and with the directory itself."""
+    found = [directory, *directory.rglob("*")]
+    return {str(each.relative_to(directory)): each.stat().st_mode & 0o077 for each in found}
+
+
+async def store_something(url: str) -> None:
+    client = await nats.connect(url)
+    await client.jetstream().add_stream(name="S", subjects=["s"])
+    await client.jetstream().publish("s", b"secret")
+    await client.close()
+
+
+async def test_nobody_else_may_read_the_store(tmp_path: Path, usual_umask: None) -> None:
+    directory = tmp_path / "store"
+    async with EmbeddedServer(directory, port=0) as server:
+        await store_something(server.url)
+        found = modes(directory)
+    assert {"nats-server.conf", "nats-server.log", "lock", "ports", "jetstream"} <= found.keys()
+    assert any(name.endswith(".blk") for name in found)
+    assert not any(found.values()), found
+
+
+async def test_a_store_that_others_may_read_is_closed(tmp_path: Path, usual_umask: None) -> None:
+    """One that an older version has left."""
+    directory = tmp_path / "store"
+    async with EmbeddedServer(directory, port=0) as server:
+        await store_something(server.url)
+    for each in (directory, *directory.rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    async with EmbeddedServer(directory, port=0):
+        found = modes(directory)
+        assert not any(found.values()), found
+
+
+def _open_project(directory: Path) -> None:
+    directory.chmod(0o755)
+    for name in ("page.html", "elsewhere"):
+        (directory / name).write_text("for all")
+    (directory / "jetstream").mkdir()
+    (directory / "jetstream" / "link").symlink_to(directory / "elsewhere")
+
+
+async def test_of_a_directory_with_other_things_in_it_only_our_own_are_closed(
+    tmp_path: Path, usual_umask: None
+) -> None:
+    """`angarium dev --dir .`"""
+    _open_project(tmp_path)
+    async with EmbeddedServer(tmp_path, port=0) as server:
+        await store_something(server.url)
+        found = modes(tmp_path)
+    readable = {name for name, mode in found.items() if mode}
+    assert readable == {".", "page.html", "elsewhere", "jetstream/link"}
+
+
+async def test_a_directory_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ServerError, match=f"{tmp_path} belongs to another user: name another directory"):
+        await EmbeddedServer(tmp_path, port=0).start()
+    assert modes(tmp_path).keys() == {"."}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("name", ["jetstream", "nats-server.log"])
+async def test_what_another_user_has_put_into_a_directory_is_refused(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "mine"
+    target.write_text("mine")
+    directory = tmp_path / "store"
+    directory.mkdir()
+    (directory / name).symlink_to(target)
+    os.lchown(directory / name, 65534, 65534)
+    with pytest.raises(ServerError, match=f"{name} belongs to another user"):
+        await EmbeddedServer(directory, port=0).start()
+    assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["nats-server.conf", "lock"])
+async def test_no_link_leads_what_we_write_elsewhere(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "mine"
+    directory = tmp_path / "store"
+    directory.mkdir()
+    (directory / name).symlink_to(target)
+    with pytest.raises(ServerError, match=f"cannot keep a store in {directory}"):
+        await EmbeddedServer(directory, port=0).start()
+    assert not target.exists()

@@ -3,10 +3,8 @@
 The server tells a refusal to the connection and not to whoever waits for an answer, which never comes.
 """
 
-import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from streams.errors import ConnectError, NotPermitted
 from streams.jetstream import JetStream
 from streams.repeat import patiently
 from tests.e2e.commands import PATIENCE_S, Terminal, line_with
+from tests.edge.roles import address_told_in
 
 CONFIG = """
 listen: "127.0.0.1:-1"
@@ -29,6 +28,7 @@ authorization {{ users: [
   {{ user: all, password: hush }}
   {{ user: mute, password: hush, permissions: {{ publish: {{ deny: ["$JS.API.>", "angarium.>"] }} }} }}
   {{ user: deaf, password: hush, permissions: {{ subscribe: {{ deny: ["_INBOX.>"] }} }} }}
+  {{ user: private, password: hush, permissions: {{ subscribe: {{ allow: ["_INBOX_private.>"] }} }} }}
   {{ user: hidden, password: hush, permissions: {{ publish: {{ deny: ["$KV.angarium_nodes.>"] }} }} }}
   {{ nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }}
 ] }}
@@ -43,19 +43,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config = directory / "nats-server.conf"
     config.write_text(CONFIG.format(directory=directory))
     server = subprocess.Popen([nats_binary.find(), "-c", config, "-l", directory / "log"])
-    yield _address(directory)
+    yield address_told_in(directory)
     server.kill()
     server.wait()
-
-
-def _address(directory: Path) -> str:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        for file in directory.glob("*.ports"):
-            if told := file.read_text():
-                return str(json.loads(told)["nats"][0].removeprefix("nats://"))
-        time.sleep(0.01)
-    raise AssertionError("the server does not serve")
 
 
 @pytest.fixture
@@ -88,6 +78,17 @@ def test_a_command_says_what_is_not_permitted(
 def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == cli.FAILED
     assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().out
+
+
+def test_a_command_has_the_inbox_that_it_is_told_to_have(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nats = ["--nats", f"nats://private:hush@{address}"]
+    setup = ["setup", "--prefix", "private", "--shards", "1", "--max-bytes", "1MiB", *nats]
+    assert cli.run(setup) == cli.FAILED
+    assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().err
+    assert cli.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
+    assert "PRIVATE_DELIVERIES" in capsys.readouterr().out
 
 
 async def test_whoever_waits_is_told_whenever_it_asks(address: str) -> None:

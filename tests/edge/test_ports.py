@@ -49,7 +49,10 @@ async def main(kind):
     async def post():
         target = parse_target("http://127.0.0.1:8080/")
         return await transport.post(
-            Request(target=target, headers=(), body=b"", timeout_s=30.0, may_start=lambda: True)
+            Request(
+                receiver="acme.billing", target=target, headers=(), body=b"", timeout_s=30.0,
+                may_start=lambda: True,
+            )
         )
 
     held = [asyncio.create_task(post()) for _ in range(4)]

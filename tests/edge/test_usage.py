@@ -1,5 +1,6 @@
 """Wrong usage: status 2 and one line that says what to do, before anything is connected to."""
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,6 +45,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not the address of a"),
         (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for a server of its own"),
         (["dead", "show", "9" * 30], "is not in the range"),
+        (["repair"], "missing option '--accept-loss'; see angarium repair --help"),
+        (["repair", "--accept-loss", "64"], "'64' is no shard; they are 0 to 63"),
+        (["repair", "--accept-loss", "1,x"], "'x' is no shard; they are 0 to 63"),
+        (["repair", "--accept-loss", "all,1"], "name shards, or say all"),
         (["dead", "drop", "9" * 30, "--yes"], f"tenant '{'9' * 30}': a letter"),
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
         (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or by flags, not by both"),
@@ -216,8 +221,66 @@ def test_packages_of_others_are_refused_before_they_are_imported(
     assert done.stderr.count("\n") == 1
 
 
+def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [sys.executable, "-m", "angarium", "doctor"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == cli.FAILED
+    assert done.stderr.startswith(f"angarium: the package streams in {tmp_path.resolve()} is not Angarium's;")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: Path) -> None:
+    """Both are in one directory then, and Python finds the files of either."""
+    for package in ("actors", "streams", "angarium"):
+        shutil.copytree(Path(cli.__file__).parents[1] / package, tmp_path / package)
+    (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from angarium.cli import run; sys.exit(run(['doctor']))"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == cli.FAILED
+    assert done.stderr == (
+        f"angarium: another package is installed over actors in {tmp_path.resolve() / 'actors'}; "
+        "install angarium into an environment of its own\n"
+    )
+
+
+def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """Whoever uninstalls the other package takes our files with it."""
+    for package in ("streams", "angarium"):
+        shutil.copytree(Path(cli.__file__).parents[1] / package, tmp_path / package)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "from angarium import house; print(house.strangers())"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "['the package actors is missing; install angarium again']\n", done.stderr
+
+
 def test_our_own_packages_are_ours() -> None:
     assert house.strangers() == []
+
+
+def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "actors").mkdir()
+    (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    command = [*house.python(), "-m", "angarium", "--version"]
+    environment = {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"angarium {__version__}\n", done.stderr
 
 
 @pytest.fixture

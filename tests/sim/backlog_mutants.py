@@ -1,8 +1,18 @@
 """Rules about what is given up, discarded and buried, each taken out by itself."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
 from actors import commands as c
-from actors import facts, receiver, shell
+from actors import discarding, facts, receiver, shell
+from actors.discarding import Passed
 from actors.facts import Burial
+from actors.host import Host
+from actors.memory import Memory
+from actors.numbering import Frontier
 from actors.policy import Policy
 from actors.receiver import next_step
 from actors.shell import Shell
@@ -11,6 +21,7 @@ from streams.answers import StoredMessage
 from streams.graveyard import Graveyard
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import backlogs
+from tests.sim.scenarios import discarding as discards
 
 
 def _bury_at_once(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
@@ -28,9 +39,83 @@ async def _publish_once(
     await _publish(graveyard, receiver, burial, message)
 
 
-async def _waiting_by_replica(actor: Shell, to: int) -> int:
-    backlog, after = actor.host.backlog, actor.state.frontier.position
-    return await backlog.count(actor.receiver, after) - await backlog.count(actor.receiver, to)
+async def _read_by_replica(actor: Shell, frontier: Frontier, to: int) -> Passed:
+    """A replica that knows of nothing has nothing."""
+    if await discarding._count(actor, frontier.position, to) <= 0:
+        return Passed(0, frontier.source, b"")
+    return await _read(actor, frontier, to)
+
+
+_read = discarding._read
+
+
+async def _read_no_keys(actor: Shell, frontier: Frontier, to: int) -> Passed:
+    return replace(await _read(actor, frontier, to), keys=b"")
+
+
+async def _read_no_source(actor: Shell, frontier: Frontier, to: int) -> Passed:
+    return replace(await _read(actor, frontier, to), source=0)
+
+
+@asynccontextmanager
+async def _awaiting_nothing(actor: Shell) -> AsyncIterator[None]:
+    """What is under way may end whenever it likes."""
+    actor.still += 1
+    yield
+    actor.still -= 1
+    actor.poke()
+
+
+@asynccontextmanager
+async def _going_on(actor: Shell) -> AsyncIterator[None]:
+    """What is under way is awaited, and others begin meanwhile."""
+    while actor.in_flight:
+        await actor.landing()
+    yield
+    actor.poke()
+
+
+def _discard_unparked(actor: Shell, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
+    seen, actor.seen = actor.seen, 0
+    _discard(actor, command)
+    if seen > command.position:
+        actor.counted = False
+    actor.seen = max(actor.seen, seen)
+
+
+_discard = Memory.discard
+
+
+async def _removed_to_first(actor: Shell, removed_at: float) -> int:
+    first = await actor.host.backlog.first_since(actor.receiver, removed_at)
+    taken_to = actor.taken_to
+    return taken_to if first is None else max(actor.state.frontier.position, min(taken_to, first - 1))
+
+
+_may_have_posted = Host.may_have_posted
+
+
+def _posted_unparked(host: Host, state: State, first_bound: int) -> bool:
+    return _may_have_posted(host, replace(state, parked=False), first_bound)
+
+
+def _decide_without(kind: type, member: str) -> Any:
+    """As if such a command had not said that."""
+
+    def decide(state: State, policy: Policy | None, command: c.Command) -> list[facts.Fact]:
+        if isinstance(command, kind):
+            command = replace(command, **{member: 0})
+        return receiver.decide(state, policy, command)
+
+    return decide
+
+
+_record = Shell.record
+
+
+def _record_newest_removal(actor: Shell, command: c.Command) -> None:
+    opens = isinstance(command, c.OpenReceiver)
+    _record(actor, replace(command, removal=actor._removal) if opens else command)
 
 
 BACKLOG_MUTANTS = [
@@ -42,10 +127,46 @@ BACKLOG_MUTANTS = [
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
            ((shell, "UNHURRIED", (*receiver.UNHURRIED, facts.Forgot)),),
            backlogs.forgetting_is_lost),
-    Mutant("gap-by-replica", "what is forgotten leaves room for all that may have been posted",
-           ((Shell, "_waiting", _waiting_by_replica),),
-           backlogs.forgotten_by_a_lagging_replica),
+    Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
+           ((discarding, "_read", _read_by_replica),),
+           discards.forgotten_and_sent_again),
+    Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
+           ((Memory, "unrecorded", property(lambda actor: 0)),),
+           discards.forgotten_after_what_was_posted_is_gone),
+    Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
+           ((discarding, "_standing_still", _awaiting_nothing),),
+           discards.forgotten_beside_an_attempt_whose_message_is_gone),
+    Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
+           ((discarding, "_standing_still", _going_on),),
+           discards.forgotten_while_it_would_go_on),
+    Mutant("discarded-unparked", "what comes while all is discarded waits on record",
+           ((Memory, "discard", _discard_unparked),),
+           discards.forgotten_while_more_comes),
+    Mutant("discarded-without-ids", "what is discarded enters the window",
+           ((discarding, "_read", _read_no_keys),),
+           discards.many_forgotten_and_one_sent_again),
+    Mutant("discarded-without-sources", "what is discarded raises the highest source",
+           ((discarding, "_read", _read_no_source),),
+           discards.put_again_and_copied_again),
+    Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
+           ((shell, "decide", _decide_without(c.MissEvents, "posted")),),
+           discards.missing_after_it_was_posted),
+    Mutant("missing-without-source", "what is missing raises the highest source",
+           ((shell, "decide", _decide_without(c.MissEvents, "source")),),
+           discards.missing_and_copied_again),
+    Mutant("refused-without-source", "what is refused raises the highest source",
+           ((shell, "decide", _decide_without(c.RefuseEvent, "source")),),
+           discards.refused_and_copied_again),
+    Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
+           ((discarding, "_removed_to", _removed_to_first),),
+           discards.put_again_beside_a_blind_owner),
+    Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
+           ((Host, "may_have_posted", _posted_unparked),),
+           discards.burst_from_a_backlog_before_a_crash),
     Mutant("put-again-unseen", "a receiver that was put again is removed first",
            ((Shell, "_removal", property(lambda actor: 0)),),
            backlogs.put_again_at_once),
+    Mutant("opened-as-if-obeyed", "a receiver is opened under the last removal that was obeyed",
+           ((Shell, "record", _record_newest_removal),),
+           backlogs.put_again_twice),
 ]  # fmt: skip

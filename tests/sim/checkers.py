@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from actors import facts as f
+from actors.ids import UNKNOWN
 from actors.outcome import Answered, Outcome
 from actors.ports import Attempt
 from actors.shell import UNCONFIRMED_MAX, Shell
@@ -28,12 +29,14 @@ from tests.sim.letters import Letters
 from tests.sim.process import Process
 from tests.sim.rates import Rates
 from tests.sim.server.store import Stored
-from tests.sim.storage import DeliveriesKept, JournalKept
+from tests.sim.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
 from tests.sim.widths import Widths
 from tests.sim.world import World
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
 _snapshot = msgspec.json.Decoder(Snapshot)
+
+_EVER = 1 << 60
 
 REPEATS_MAX = 256
 """What a receiver may see again after a crash."""
@@ -60,11 +63,14 @@ class Checkers:
         self._numbers: dict[tuple[str, int], int] = {}
         self._named: dict[tuple[str, int], int] = {}
         self._given: set[tuple[str, int]] = set()
+        self._sources: dict[tuple[str, int], int] = {}
         self._heard: dict[tuple[str, int], int] = {}
         self._started_under = [0] * shards
         self._repeats: dict[tuple[str, int], int] = {}
-        self._snapshots: dict[str, Snapshot] = {}
+        self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has its record of unknown names.
         self.letters = Letters(self.deliveries, world.fail)
+        self.checkpoints = Checkpoints(world.fail)
+        self.parked = ParkedKept(world.fail)
         self.journal_kept = JournalKept(names, world.fail)
         self.deliveries_kept = DeliveriesKept(self.deliveries, self.ledger, world.fail)
 
@@ -73,6 +79,12 @@ class Checkers:
         return self.ledgers[shard_of(tenant, name, self.shards)]
 
     # ---- what happens between nodes and receivers
+
+    def posted(self, receiver: str, position: int) -> bool:
+        """Whether an attempt of an event has started that is beyond the frontier on record."""
+        state = self.ledger(receiver).states.get(receiver)
+        recorded = state is not None and position <= state.frontier.position
+        return (receiver, position) in self._numbers and not recorded
 
     def token_taken(self, process: Process, position: int) -> None:
         """An attempt of the event there took its token; it counts once it has started."""
@@ -97,9 +109,14 @@ class Checkers:
         decided_at = self._taken_at[process.name, event.position]
         rates.takes.append(decided_at)
         self._check_number(receiver, event.position, sequence)
+        if event.position in self.ledger(receiver).numbering(receiver).refused:
+            self.world.fail(f"{receiver}: the event at {event.position} was turned away, and is delivered")
         known = self.deliveries.event(event.position)
         if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
             self.world.fail(f"{receiver}: {event} is not what was published, {known}")
+        copied = self._sources.setdefault((receiver, event.source), event.position)
+        if event.source and copied != event.position:
+            self.world.fail(f"{receiver}: the copies at {copied} and {event.position} are of one event")
         if attempt.policy.order == "strict":
             self._check_strict(receiver, sequence)
         self._check_repeat(process, receiver, event.position)
@@ -110,6 +127,11 @@ class Checkers:
 
     def _widths_of(self, process: Process, receiver: str) -> Widths:
         return self._widths.setdefault((process.name, receiver), Widths())
+
+    def gone(self, name: str) -> None:
+        """The process is dead; another one may come under its name."""
+        for who, receiver in [each for each in self._widths if each[0] == name]:
+            del self._widths[who, receiver]
 
     def taken(self, receiver: str, position: int) -> None:
         self._given.add((receiver, position))
@@ -190,6 +212,12 @@ class Checkers:
         elif stream == self.names.deliveries:
             self.deliveries_kept.purged(first)
 
+    def deleted(self, stream: str, sequence: int) -> None:
+        """An operator has deleted a message; streams of keys replace theirs in the same way."""
+        if stream == self.names.deliveries:
+            self.world.say("deleted %d", sequence)
+            self.deliveries.delete(sequence)
+
     def stored(self, stream: str, message: Stored) -> None:
         names = self.names
         self.journal_kept.stored(stream, message)
@@ -222,6 +250,10 @@ class Checkers:
             match fact:
                 case f.Claimed():
                     self._begin_anew(flush.node, shard)
+                case f.TurnedAway(events=turned_away):
+                    self.letters.given_up(fact)
+                    for position in range(floor + 1, turned_away[-1].position + 1):
+                        self._check_released(ledger, position, "strangers are turned away above")
                 case f.DeadLettered() | f.Refused():
                     self.letters.given_up(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
@@ -283,8 +315,8 @@ class Checkers:
 
     def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
         found = self.deliveries.events.get(position)
-        if found is None or self.ledger(found[0]) is not ledger:
-            return
+        if found is None or self.ledger(found[0]) is not ledger or position in self.deliveries.deleted:
+            return  # What is deleted is never handed out again; an open event of it is in the state.
         if not ledger.is_released(position):
             state = ledger.states.get(found[0])
             self.world.fail(f"{what} the event of {found[0]} at {position}, which nothing releases: {state}")
@@ -297,13 +329,19 @@ class Checkers:
         ledger = self.ledgers[int(shard)]
         if receiver == "_checkpoint":
             self.world.say("checkpoint of %s %s", shard, message.data)
-            self._check_checkpoint(ledger, _checkpoint.decode(message.data))
-        elif receiver != "_owner":
+            checkpoint = _checkpoint.decode(message.data)
+            self.checkpoints.stored(ledger.shard, checkpoint)
+            self._check_checkpoint(ledger, checkpoint)
+        elif receiver.startswith("_parked."):
+            self.world.say("%s of %s: %s", receiver, shard, message.data)
+            self.parked.stored(ledger.shard, receiver, message.data)
+        elif receiver not in ("_owner", "_proof", "_refused"):
             self.world.say("snapshot of %s %s", receiver, message.data)
-            snapshot, before = _snapshot.decode(message.data), self._snapshots.get(receiver)
+            key = ledger.shard, receiver
+            snapshot, before = _snapshot.decode(message.data), self._snapshots.get(key)
             if before is not None and snapshot.as_of < before.as_of:
                 self.world.fail(f"{receiver}: its snapshot goes back from {before.as_of} to {snapshot.as_of}")
-            self._snapshots[receiver] = snapshot
+            self._snapshots[key] = snapshot
             truth = ledger.state_at(receiver, snapshot.as_of)
             if snapshot.state != truth:
                 self.world.fail(
@@ -312,17 +350,19 @@ class Checkers:
 
     def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
         """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
-        at = checkpoint.sequence
+        at, named = checkpoint.sequence, self.parked.named(ledger.shard, checkpoint)
         flush = ledger.by_sequence.get(at)
         if flush is not None and checkpoint.floor > flush.floor:
             self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
         for receiver in ledger.past:
             changed = ledger.last_change(receiver, at)
-            snapshot = self._snapshots.get(receiver)
+            snapshot = self._snapshots.get((ledger.shard, receiver))
             if changed > (snapshot.as_of if snapshot else 0):
                 self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
             state = ledger.state_at(receiver, at)
-            if (state.parked or state.burials) and receiver not in checkpoint.parked:
+            # A part may be younger than the checkpoint: whoever is not in it any more, the tail speaks of.
+            named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
+            if (state.parked or state.burials) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
             if needed is not None and needed < checkpoint.needed:
@@ -332,15 +372,23 @@ class Checkers:
 
     def unsettled(self) -> str:
         """What is left to be done, in a sentence; nothing when all is quiet."""
-        for receiver, positions in self.deliveries.positions.items():
+        for receiver in self.deliveries.positions:
+            positions = self.deliveries.between(receiver, 0, _EVER)
+            if not positions:
+                continue
             ledger = self.ledger(receiver)
             state = ledger.states.get(receiver)
+            left = ledger.left(receiver, positions)
+            if (strangers := ledger.states.get(UNKNOWN)) is not None and strangers.burials:
+                return f"names that nobody knows have events to be buried: {strangers.burials}"
+            if not left:
+                continue
             if state is None:
                 return f"{receiver}: nothing is recorded yet, {len(positions)} events wait"
             if state.open or state.burials or state.parked:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
-            if not ledger.is_settled(receiver, positions[-1], state):
-                return f"{receiver}: the event at {positions[-1]} waits behind {state.frontier.position}"
+            if not ledger.is_settled(receiver, left[-1], state):
+                return f"{receiver}: the event at {left[-1]} waits behind {state.frontier.position}"
         return self.fanout.unsettled()
 
     def check_end(self) -> None:

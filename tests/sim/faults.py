@@ -4,6 +4,7 @@ from math import exp, log
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Faults(Struct, frozen=True, kw_only=True):
@@ -15,6 +16,8 @@ class Faults(Struct, frozen=True, kw_only=True):
     `notice_s`: an end of a connection that broke finds out within this.
     `lost`: a delivery of a consumer, or a message nobody asked for, is counted as sent and never is.
     `lag`: a direct get is answered by a replica that is up to `lag_changes` behind.
+    `deposed_every_s`: a stream gets another leader, and the old one answers, too, for up to `deposed_s`: as
+    probably as `deposed`, by what it knew then.
     `conflict`: a publish under an expectation, or with a message id, is told that another is in process.
     `forgetful`: a restarted server has lost what its consumers did in the last moment.
     """
@@ -35,9 +38,15 @@ class Faults(Struct, frozen=True, kw_only=True):
     forgetful: float = 0.0
     leaderless_every_s: float = 0.0
     leaderless_s: float = 0.0
+    deposed_every_s: float = 0.0
+    deposed_s: float = 0.0
+    deposed: float = 0.0
 
 
 CALM = Faults()
+
+DEPOSED_MAX_S = 12.0
+"""So long nats-server 2.15.1 answers for a stream that it leads no more."""
 
 
 def draw(chance: Random, *, clustered: bool) -> Faults:
@@ -70,6 +79,18 @@ def draw(chance: Random, *, clustered: bool) -> Faults:
         forgetful=maybe(0.1, 1.0),
         leaderless_every_s=in_cluster(2.0, 60.0),
         leaderless_s=_between(chance, 0.05, 6.0),
+    )
+
+
+def with_deposed(faults: Faults, chance: Random, clustered: bool) -> Faults:
+    """The same, and perhaps leaders that do not know that they are deposed."""
+    if not clustered or chance.random() < 0.5:
+        return faults
+    return replace(
+        faults,
+        deposed_every_s=_between(chance, 1.0, 30.0),
+        deposed_s=_between(chance, 0.5, DEPOSED_MAX_S),
+        deposed=chance.choice((0.1, 0.5, 0.9)),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from actors import facts as f
 from actors.event import Event
+from actors.ids import KEY_BYTES
 from actors.numbering import Numbered
 from actors.receiver import OPEN_MAX, evolve
 from actors.state import State
@@ -23,16 +24,25 @@ class Deliveries:
     def __init__(self) -> None:
         self.events: dict[int, tuple[str, Event]] = {}
         self.positions: dict[str, list[int]] = {}
+        self.deleted: set[int] = set()
 
     def add(self, receiver: str, event: Event) -> None:
         self.events[event.position] = (receiver, event)
         self.positions.setdefault(receiver, []).append(event.position)
 
+    def delete(self, position: int) -> None:
+        """An operator has deleted the message: nobody will read it any more."""
+        self.deleted.add(position)
+
     def event(self, position: int) -> Event:
         return self.events[position][1]
 
     def between(self, receiver: str, after: int, to: int) -> list[int]:
-        """The receiver's positions in (after, to], in order."""
+        """The receiver's positions in (after, to] that nobody has deleted, in order."""
+        return [each for each in self.stored_between(receiver, after, to) if each not in self.deleted]
+
+    def stored_between(self, receiver: str, after: int, to: int) -> list[int]:
+        """All of the receiver's positions in (after, to], in order."""
         positions = self.positions.get(receiver, [])
         return positions[bisect_right(positions, after) : bisect_right(positions, to)]
 
@@ -48,6 +58,7 @@ class Numbering:
         self._keys: list[tuple[str, str]] = []
         self._size = 256
         self._change: tuple[int, int] | None = None
+        self.refused: set[int] = set()
         self._deliveries = deliveries
         self._fail = fail
 
@@ -67,20 +78,41 @@ class Numbering:
                 self._move(position, self.sequence + 1)
                 if not self.sequence and not self._keys:
                     self._size = window
-            case (
-                f.Removed(position=position, next_sequence=following)
-                | f.Forgot(position=position, next_sequence=following)
-            ):
-                self._move(position, following)
-            case f.Missing():
-                self._fail(f"{self.receiver}: events are recorded as missing that nobody took: {fact}")
+            case f.Removed() | f.Forgot():
+                self._discard(fact)
+            case f.Missing(first=first, last=last, next_sequence=following, source=source):
+                if there := self._deliveries.between(self.receiver, first - 1, last):
+                    self._fail(f"{self.receiver}: {there} are recorded as missing, and nobody took them")
+                self.source = max(self.source, source)
+                self._move(last, following)
             case f.Refused(position=position):
+                self.source = max(self.source, self._deliveries.event(position).source)
                 self._move(position, self.sequence + 1)
             case f.WindowSet(size=size, above=above):
                 if above > self.position:
                     self._change = (above, size)
                 else:
                     self._size, self._change, self._keys = size, None, self._keys[-size:]
+
+    def _discard(self, fact: f.Removed | f.Forgot) -> None:
+        """What is discarded counts as numbered. Of what was deleted, the fact tells whether it was read."""
+        keys = {fact.keys[at : at + KEY_BYTES] for at in range(0, len(fact.keys), KEY_BYTES)}
+        numbered = 0
+        for position in self._deliveries.stored_between(self.receiver, self.position, fact.position):
+            event = self._deliveries.event(position)
+            unread = position in self._deliveries.deleted and event.key not in keys
+            if not unread and not self.is_repeat(position):
+                self._remember(position, event)
+                numbered += 1
+        if fact.next_sequence <= self.sequence + numbered:
+            self._fail(f"{self.receiver}: {numbered} events are discarded, and numbers go on: {fact}")
+        self._move(fact.position, fact.next_sequence)
+
+    def _remember(self, position: int, event: Event) -> None:
+        if self._change and position > self._change[0]:
+            self._size, self._change = self._change[1], None
+        self.source = max(self.source, event.source)
+        self._keys = [*self._keys, _key(event)][-self._size :]
 
     def _move(self, position: int, next_sequence: int) -> None:
         self.position = max(self.position, position)
@@ -94,19 +126,18 @@ class Numbering:
     def _number(self, position: int, sequence: int, id_: str) -> None:
         event, who = self._deliveries.event(position), f"{self.receiver}: the event at {position}"
         for passed in self._deliveries.between(self.receiver, self.position, position - 1):
-            if not self.is_repeat(passed):
+            if passed not in self.refused and not self.is_repeat(passed):
                 self._fail(f"{who} got number {sequence}, but the one at {passed} before it got none")
+        if position in self.refused:
+            self._fail(f"{who} got number {sequence}, but was turned away")
         if self.is_repeat(position):
             self._fail(f"{who} got number {sequence}, but is a repeat, by its id or its source")
         if sequence != self.sequence + 1:
             self._fail(f"{who} got number {sequence} after {self.sequence}")
         if event.id != id_:
             self._fail(f"{who} has id {event.id}, the journal says {id_}")
-        if self._change and position > self._change[0]:
-            self._size, self._change = self._change[1], None
         self.position, self.sequence = position, sequence
-        self.source = max(self.source, event.source)
-        self._keys = [*self._keys, _key(event)][-self._size :]
+        self._remember(position, event)
 
 
 def _key(event: Event) -> tuple[str, str]:
@@ -159,6 +190,8 @@ class ShardLedger:
             self._fail(f"shard {self.shard}: {who} should have number {expected}")
         if last and flush.floor < last.floor:
             self._fail(f"shard {self.shard}: {who} takes the floor from {last.floor} to {flush.floor}")
+        if last and last.marks.raised(flush.marks) != flush.marks:
+            self._fail(f"shard {self.shard}: {who} takes the marks from {last.marks} to {flush.marks}")
 
     def _fold(self, fact: f.Fact) -> None:
         receiver = fact.receiver
@@ -168,6 +201,9 @@ class ShardLedger:
         self._count_attempts(fact)
         if len(state.open) > OPEN_MAX:
             self._fail(f"{receiver}: {len(state.open)} events are open")
+        if isinstance(fact, f.TurnedAway):
+            for each in fact.events:
+                self.numbering(each.receiver).refused.add(each.position)
         if isinstance(fact, f.Delivered) and fact.kind == "event":
             self.delivered.setdefault(receiver, set()).update(each.position for each in fact.events)
 
@@ -212,11 +248,19 @@ class ShardLedger:
         """The positions up to the floor at which something of the receiver is open or has no number."""
         state = self.states[receiver]
         waiting = self._deliveries.between(receiver, state.frontier.position, self.floor)
+        waiting = [each for each in waiting if each not in self.numbering(receiver).refused]
         return [each.position for each in state.open if each.position <= self.floor] + waiting
 
     def is_settled(self, receiver: str, position: int, state: State) -> bool:
         if position <= state.frontier.position:
             return all(each.position != position for each in state.open)
         numbering = self.numbering(receiver)
+        if position in numbering.refused:
+            return True
         between = self._deliveries.between(receiver, state.frontier.position, position)
-        return all(numbering.is_repeat(each) for each in between)
+        return all(each in numbering.refused or numbering.is_repeat(each) for each in between)
+
+    def left(self, receiver: str, positions: list[int]) -> list[int]:
+        """Those of the positions that were not turned away."""
+        refused = self.numbering(receiver).refused
+        return [each for each in positions if each not in refused]

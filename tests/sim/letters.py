@@ -27,6 +27,10 @@ class Letters:
             case f.DeadLettered(receiver=receiver, events=events, reason=reason):
                 for each in events:
                     self._owe(receiver, str(each.sequence), each.position, reason)
+            case f.TurnedAway(events=strangers, discarded=False):
+                for stranger in strangers:
+                    number = f"p{stranger.position}"
+                    self._owe(stranger.receiver, number, stranger.position, stranger.reason)
             case f.Refused(receiver=receiver, position=position, reason=reason):
                 self._owe(receiver, f"p{position}", position, reason)
 
@@ -56,7 +60,8 @@ class Letters:
                 headers = letter.headers or {}
                 if headers["Angarium-Reason"] != reason:
                     self._fail(f"{who} has a letter for {headers['Angarium-Reason']}, not {reason}")
-                if headers.get("Angarium-Id") != self._deliveries.event(position).id:
+                gone = position in self._deliveries.deleted and "Angarium-Id" not in headers
+                if not gone and headers.get("Angarium-Id") != self._deliveries.event(position).id:
                     self._fail(f"{who} has a letter of {headers.get('Angarium-Id')}")
         if self._found:
             self._fail(f"letters that nothing speaks of: {sorted(self._found)}")

@@ -5,7 +5,7 @@ server has dealt with it, or after that, before the answer is back. Swarm testin
 and does without others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from streams.wire import Message
@@ -43,6 +43,13 @@ class Mishaps:
         self._at_frame = chance.random() < 0.4
         self._after_start = chance.choice((0.0, 0.0, 0.01, 0.05))
         self._draw_frame()
+        self._names = run.world.random("names")
+        self._used_again = self._names.choice((0.0, 0.0, 0.5, 1.0))
+
+    def name(self, fresh: str, dead: Collection[str]) -> str:
+        """What the next process is called: as one before it, where names are used again."""
+        again = bool(dead) and self._names.random() < self._used_again
+        return self._names.choice(sorted(dead)) if again else fresh
 
     def _mean_s(self, low: float, high: float) -> float:
         return self.chance.uniform(low, high) if self.chance.random() < 0.5 else 0.0

@@ -19,6 +19,7 @@ from actors.event import Event
 from actors.facts import Claimed
 from actors.host import Host
 from actors.ids import dedup_key
+from actors.memory import Known
 from actors.numbering import is_repeat
 from actors.policy import Policy
 from actors.receiver import OPEN_MAX, next_step
@@ -42,10 +43,13 @@ from streams.router import Router
 from streams.snapshots import Snapshots
 from streams.topology import Names
 from tests.sim.backlog_mutants import BACKLOG_MUTANTS
+from tests.sim.leader_mutants import LEADER_MUTANTS
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios import ownership, rates, reading, routing, width
 from tests.sim.storage_mutants import STORAGE_MUTANTS
+from tests.sim.stranger_mutants import STRANGER_MUTANTS
+from tests.sim.tail_mutants import TAIL_MUTANTS
 
 # ---- acks and the floor
 
@@ -67,9 +71,9 @@ async def _rewind_to_ack_floor(
     return await rewind(js, stream, consumer, group, None)
 
 
-def _leave_at_once(actor: Shell, position: int) -> None:
+def _leave_at_once(actor: Shell, position: int, source: int) -> None:
     actor.seen = max(actor.seen, position)
-    actor.known = max(actor.known, position)
+    actor.known = Known(max(actor.known.position, position), max(actor.known.source, source))
     actor._release(position, 0)
 
 
@@ -114,6 +118,10 @@ async def _read_owner_once(js: JetStream, names: Names, number: int) -> tuple[Ow
     return (found[0], _drafting.get()) if _drafting.get() else found
 
 
+async def _hold_anyway(*_: Any) -> bool:
+    return True
+
+
 def _clean_by_owner_alone(attempt: claim._Attempt, past: claim._Past) -> bool:
     if past.predecessor is None:
         return past.blank and not attempt.revision
@@ -152,6 +160,13 @@ def _only_alive(host: Host) -> bool:
 
 def _renewable(lease: Lease) -> bool:
     return lease._ends_at is not None and lease._time.boottime() < lease._ends_at
+
+
+_acknowledged = Lease.acknowledged
+
+
+def _acknowledged_now(lease: Lease, sent_at: float) -> bool:
+    return _acknowledged(lease, lease._time.boottime())
 
 
 def _renewed(lease: Lease, sent_at: float) -> bool:
@@ -281,6 +296,17 @@ def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **m
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
+def _bucket_as_if_started(actor: Shell, now: float) -> Bucket | None:
+    if actor.bucket is None or actor.state.limit is None:
+        return None
+    actor.bucket = bucket.refill(actor.bucket, actor.state.limit, now, actor.host.epoch)
+    return actor.bucket
+
+
+def _next_as_if_all_had_started(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+    return next_step(state, policy, replace(view, set_aside=0), now)
+
+
 # ---- the router
 
 _send_copy, _tell_lane, _new_router = Router._send, Lanes._tell, Shard._new_router
@@ -331,7 +357,8 @@ ALL = [
            ((journal, "append", _append_after_anything),),
            ownership.flush_of_a_sleeper),
     Mutant("owner-not-reread", "the claim reads _owner again",
-           ((claim, "_draft", _draft_unread), (claim, "_read_owner", _read_owner_once)),
+           ((claim, "_draft", _draft_unread), (claim, "_read_owner", _read_owner_once),
+            (claim, "_holds", _hold_anyway)),
            ownership.claimant_sleeps_between_two_steps),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
            ((claim._Attempt, "follows_cleanly", _clean_by_owner_alone),),
@@ -344,8 +371,11 @@ ALL = [
            ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
             (Members, "_lapse", lambda members: None)),
            ownership.zombie_with_a_renewed_lease),
+    Mutant("lease-from-the-answer", "a lease counts from before its renewal was sent",
+           ((Lease, "acknowledged", _acknowledged_now),),
+           ownership.renewal_whose_answer_is_read_late),
     Mutant("claims-from-the-living", "a shard is claimed from nobody whose heart beats",
-           ((Members, "stale", lambda members, node: True),)),
+           ((Members, "_is_silent", lambda members, seen: True),)),
     Mutant("live-snapshots", "a snapshot holds confirmed facts only", ((Host, "take_changed", _take_live),)),
     Mutant("unfenced-snapshots", "snapshots are fenced by _owner", ((Snapshots, "_fenced", _unfenced),),
            ownership.late_snapshot_of_a_sleeper),
@@ -359,7 +389,7 @@ ALL = [
     Mutant("window-of-config", "the window's size is state",
            ((shell, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
-           ((Shell, "_taken_to", property(lambda actor: 0)),),
+           ((Shell, "taken_to", property(lambda actor: 0)),),
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
@@ -397,6 +427,14 @@ ALL = [
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
            ((Limit, "slow", property(lambda limit: False)), (shell, "inherit", _inherited_slow))),
+    Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
+           ((Shell, "bucket_at", _bucket_as_if_started),)),
+    Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
+           ((shell, "next_step", _next_as_if_all_had_started),),
+           rates.ping_beside_a_queue),
+    Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
+           ((Shell, "lapse_grant", lambda actor, now: None),),
+           rates.start_long_after_its_record),
     Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
            ((Members, "_lapse", lambda members: None),), ownership.first_heartbeat_slept_through),
     Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),),
@@ -416,5 +454,5 @@ ALL = [
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
-ALL += BACKLOG_MUTANTS + STORAGE_MUTANTS
+ALL += [*BACKLOG_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *STRANGER_MUTANTS, *TAIL_MUTANTS]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

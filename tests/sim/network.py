@@ -21,6 +21,9 @@ from tests.sim.world import World
 RECONNECT_S = 0.25
 """Between two attempts to connect, as `streams.connection` makes them."""
 
+DEPOSED = ("_DELIVERIES", "_JOURNAL", "_actors")
+"""The streams whose old leaders are not believed: numbers, and what counts as lost, rest on these."""
+
 OUTBOX_BYTES_MAX = 2 << 20
 """What nats-py keeps for the next connection while there is none; beyond it, it drops."""
 
@@ -151,6 +154,7 @@ class Network:
         self._every(faults.cut_every_s, self._cut_one)
         self._every(faults.restart_every_s, self._restart)
         self._every(faults.leaderless_every_s, self._take_leader)
+        self._every(faults.deposed_every_s, self._depose_one)
 
     def calm(self) -> None:
         """End all faults, also those that last: the server is there, and all streams have leaders."""
@@ -161,6 +165,7 @@ class Network:
         for stream in self.server.streams.values():
             if not stream.has_leader:
                 self.server.find_leader(stream)
+            stream.find_out()
 
     # What a scenario may also do by itself.
 
@@ -183,6 +188,13 @@ class Network:
             self.world.say("%s has no leader, for %.3f s", stream.name, away_s)
             self.server.lose_leader(stream)
             self.world.after(away_s, self._give_leader, stream)
+
+    def depose(self, stream: Stream, for_s: float) -> None:
+        """The stream gets another leader; the old one finds out later."""
+        if stream.deposed is None:
+            self.world.say("the leader of %s is deposed, and finds out in %.3f s", stream.name, for_s)
+            stream.depose()
+            self.world.after(for_s, stream.find_out)
 
     # For the connections.
 
@@ -219,6 +231,11 @@ class Network:
         if self.server.streams:
             stream = self.chance.choice(list(self.server.streams.values()))
             self.take_leader(stream, self.faults.leaderless_s * self.chance.random())
+
+    def _depose_one(self) -> None:
+        streams = [each for name, each in self.server.streams.items() if name.endswith(DEPOSED)]
+        if streams:
+            self.depose(self.chance.choice(streams), self.faults.deposed_s * self.chance.random())
 
     def _start_server(self) -> None:
         if not self.server.running:

@@ -2,7 +2,9 @@
 
 from msgspec import Struct
 
-from tests.sim.faults import CALM, Faults, draw
+from streams.parked import PART_BYTES
+from streams.snapshots import BATCH
+from tests.sim.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world import World
 
 
@@ -10,7 +12,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
     goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
     intervals, `much` that of its limit. `room`: bytes that the deliveries may take, where it is not what
-    `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked."""
+    `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked. `batch`:
+    messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
     shards: int = 1
@@ -26,6 +29,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     room: int = 0
     much: int = 64
     saturated: float = 0.0
+    batch: int = BATCH
+    part_bytes: int = PART_BYTES
 
 
 def drawn(world: World) -> Plan:
@@ -39,7 +44,7 @@ def drawn(world: World) -> Plan:
         ttl_s=chance.choice((2.0, 2.0, 3.0, 5.0)),
         clustered=clustered,
         max_payload=chance.choice((16 << 10, 1 << 20)),
-        faults=draw(chance, clustered=clustered),
+        faults=with_deposed(draw(chance, clustered=clustered), world.random("deposed"), clustered),
         hot=hot,
         duration_s=chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * chance.uniform(0.5, 1.0),
         snapshot_every_s=chance.choice((0.3, 2.0, 5.0)),
@@ -48,4 +53,6 @@ def drawn(world: World) -> Plan:
         room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
         much=chance.choice((2, 8, 64)),
         saturated=chance.choice((0.0, 0.5, 1.0)),
+        batch=chance.choice((2, 3, BATCH)),
+        part_bytes=chance.choice((1, 60, PART_BYTES)),
     )

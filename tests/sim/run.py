@@ -12,13 +12,13 @@ from typing import Protocol
 from unittest.mock import patch
 
 from actors import appetite, host, shell
-from actors.commands import Post, Record, Step, View
+from actors.commands import Post, Step, View
 from actors.policy import Policy
 from actors.state import State
 from angarium import shard, upkeep
 from angarium.app import member
 from angarium.settings import Settings
-from streams import purge, topology
+from streams import parked, purge, snapshots, topology
 from streams.jetstream import JetStream
 from streams.repeat import stream_info
 from streams.setup import setup
@@ -56,6 +56,8 @@ class Telling(Replicas):
             self._checkers.stored(self._stream.name, change)
         elif isinstance(change, tuple):
             self._checkers.purged(self._stream.name, *change)
+        else:
+            self._checkers.deleted(self._stream.name, change)
 
 
 class Gate(Protocol):
@@ -134,13 +136,16 @@ class Run:
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
         self._nodes = 0
+        self._dead: set[str] = set()
 
     # ---- its processes
 
     def start_node(self) -> Process:
-        """Another node, under another name."""
+        """Another process, under another name or under that of one that is dead."""
         self._nodes += 1
-        process = self.world.spawn(f"node-{self._nodes}", self._node)
+        name = self.mishaps.name(f"node-{self._nodes}", self._dead)
+        self._dead.discard(name)
+        process = self.world.spawn(name, self._node)
         process.skew_s = self.mishaps.skew_s()
         self.processes[process.name] = process
         process.at_end(lambda: self._gone(process.name))
@@ -149,6 +154,8 @@ class Run:
     def _gone(self, name: str) -> None:
         for table in (self.processes, self.checkers.nodes, self.stops):
             table.pop(name, None)
+        self._dead.add(name)
+        self.checkers.gone(name)
         self.mishaps.missing()
 
     async def _node(self, process: Process) -> None:
@@ -169,7 +176,7 @@ class Run:
         wire = await self.network.connect(process)
         js = JetStream(wire)
         await js.start()
-        await setup(js, topology.Settings(shards=self.plan.shards))
+        await setup(js, topology.Settings(shards=self.plan.shards, replicas=3 if self.plan.clustered else 1))
         if self.plan.room:
             deliveries = await stream_info(js, self.names.deliveries)
             await js.stream_update(deliveries.config | {"max_bytes": self.plan.room})
@@ -181,6 +188,10 @@ class Run:
 
     # ---- its course
 
+    def _on_start(self, process: Process) -> None:
+        self.mishaps.started(process)
+        self.workload.started()
+
     def run(self) -> None:
         """Raises `RunFailed`."""
         with self.staged():
@@ -191,7 +202,7 @@ class Run:
             self.announcing.start()
             self.mishaps.start()
             self.server.gate = self.mishaps
-            self.checkers.on_start = self.mishaps.started
+            self.checkers.on_start = self._on_start
             self.world.run_for(self.plan.duration_s)
             self._calm()
             self.world.run(lambda: self.workload.done, SETTLE_S)
@@ -255,8 +266,10 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (upkeep, "EVERY_S", plan.upkeep_every_s),
             (upkeep, "HURRIED_S", plan.upkeep_every_s),
             (upkeep, "LAG", 2),
-            (upkeep, "SETTLED_S", plan.upkeep_every_s),
+            (upkeep, "SETTLED_S", max(plan.upkeep_every_s, plan.faults.deposed_s)),
             (purge, "JOURNAL_SHARE", 0.0),
+            (snapshots, "BATCH", plan.batch),
+            (parked, "PART_BYTES", plan.part_bytes),
         ):
             stack.enter_context(patch.object(owner, name, value))
         yield
@@ -264,17 +277,14 @@ def _tuned(plan: Plan) -> Iterator[None]:
 
 @contextmanager
 def _tokens_watched(run: Run) -> Iterator[None]:
-    """The one look into the product: when an attempt takes its token, since promise 4 counts there."""
+    """The one look into the product: when an attempt starts with its token, since promise 4 counts there."""
     next_step = vars(shell)["next_step"]
 
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
         step: Step = next_step(state, policy, view, now)
         process = run.world._stepping
-        match step:
-            case Record(event=event) | Post(event=event, free=False) if process is not None:
-                run.checkers.token_taken(process, event.position)
-            case Post(event=event) if process is not None and state.limit is None:
-                run.checkers.token_taken(process, event.position)
+        if isinstance(step, Post) and process is not None:
+            run.checkers.token_taken(process, step.event.position)
         return step
 
     with patch.object(shell, "next_step", watched):

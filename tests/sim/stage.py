@@ -61,6 +61,7 @@ class Stage:
         self.run = run
         self.world = run.world
         self.checkers = run.checkers
+        self._lag = self._deposed = 0.0
         self.receivers_are_good()
 
     # ---- what people do
@@ -87,14 +88,25 @@ class Stage:
 
         self.do(put)
 
-    def publish(self, *ids: str, receiver: str = R) -> None:
+    def publish(self, *ids: str, receiver: str = R, source: int = 0) -> None:
+        """Send it to one receiver; with a `source`, as a copy that the router makes of that event."""
+
         async def publish(js: JetStream) -> None:
             for each in ids:
-                headers = {"Angarium-Id": each}
+                headers = {"Angarium-Id": each} | ({"Angarium-Source": str(source)} if source else {})
                 answer = await js.publish(self.run.names.publish_to(receiver), b"{}", headers)
                 assert isinstance(answer, Stored)
 
         self.do(publish)
+
+    def delete(self, *positions: int) -> None:
+        """An operator deletes messages of the deliveries."""
+
+        async def delete(js: JetStream) -> None:
+            for each in positions:
+                assert await js.delete(self.run.names.deliveries, each)
+
+        self.do(delete)
 
     def announce(self, *ids: str) -> None:
         """Publish to all who subscribe."""
@@ -124,7 +136,8 @@ class Stage:
         """A control request that nobody may live to grant."""
 
         async def demand(js: JetStream) -> None:
-            await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), b"", "nobody")
+            await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), b"", "_INBOX.nobody")
+            await asyncio.sleep(0.01)  # The server drops what it has not taken when a connection ends.
 
         self.do(demand)
 
@@ -166,6 +179,26 @@ class Stage:
     def gate(self, judge: Callable[[Message, Deal], None]) -> None:
         self.run.server.gate = _Messages(judge)
 
+    def hold_reads(self, stream: str) -> Callable[[], None]:
+        """From now on no direct get of that stream by a node arrives; returns what lets them."""
+        held: list[Deal] = []
+        released: list[bool] = []
+
+        def judge(message: Message, deal: Deal) -> None:
+            reads = message.subject == f"$JS.API.DIRECT.GET.{stream}"
+            if reads and message.reply.startswith("_INBOX.node-") and not released:
+                held.append(deal)
+            else:
+                deal()
+
+        def release() -> None:
+            released.append(True)
+            for deal in held:
+                deal()
+
+        self.gate(judge)
+        return release
+
     def lose_facts(self, tag: bytes, owner: Process) -> None:
         """Flushes with such a fact get lost as long as that owner lives."""
 
@@ -179,12 +212,29 @@ class Stage:
         """From now on direct gets from that stream know what is stored by now, and nothing newer."""
         standing = self.run.server.streams[stream]
         standing.replicas = _Standing(standing, self.checkers)
-        self.run.network.begin(Faults(lag=1.0))
+        self._lag = 1.0
+        self._begin_faults()
 
     def let_replicas_go_on(self, stream: str) -> None:
         """They know again what is stored."""
         self.run.server.streams[stream].replicas = Telling(self.run.server.streams[stream], self.checkers)
-        self.run.network.calm()
+        self._lag = 0.0
+        self._begin_faults()
+
+    def depose(self, stream: str, answers: float) -> None:
+        """The stream gets another leader, and the old one goes on answering, as probably as that."""
+        if self.run.server.streams[stream].deposed is None:
+            self.run.server.streams[stream].depose()
+        self._deposed = answers
+        self._begin_faults()
+
+    def let_leaders_find_out(self) -> None:
+        """No leader answers any more that was deposed."""
+        self._deposed = 0.0
+        self._begin_faults()
+
+    def _begin_faults(self) -> None:
+        self.run.network.begin(Faults(lag=self._lag, deposed=self._deposed))
 
     # ---- what receivers do
 

@@ -2,16 +2,58 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import dropwhile
 
 import msgspec
 
+from actors.ids import UNKNOWN
 from actors.state import State
 from streams.checkpoint import Checkpoint
+from streams.parked import Part
 from streams.topology import Names
 from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.server.store import Stored
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
+_part = msgspec.json.Decoder(Part)
+
+
+class Checkpoints:
+    """The checkpoint in force of each shard, as the server has it. None may say less than one before it."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._fail = fail
+        self._in_force: dict[int, Checkpoint] = {}
+
+    def stored(self, shard: int, checkpoint: Checkpoint) -> None:
+        before = self._in_force.get(shard, checkpoint)
+        for member in ("sequence", "floor", "needed"):
+            said, says = getattr(before, member), getattr(checkpoint, member)
+            if says < said:
+                self._fail(f"the {member} of the checkpoint of shard {shard} falls from {said} to {says}")
+        self._in_force[shard] = checkpoint
+
+
+class ParkedKept:
+    """The parts of the lists of parked receivers, as the server has them."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._fail = fail
+        self._parts: dict[tuple[int, str], Part] = {}
+
+    def stored(self, shard: int, key: str, data: bytes) -> None:
+        self._parts[shard, key] = _part.decode(data)
+
+    def named(self, shard: int, checkpoint: Checkpoint) -> set[str]:
+        """Whom the parts name that the checkpoint speaks of. Each must be there as of when it says."""
+        named: set[str] = set()
+        for number, as_of in enumerate(checkpoint.parked_parts):
+            part = self._parts.get((shard, f"_parked.{number}"))
+            if part is None or part.as_of < as_of:
+                self._fail(f"the checkpoint of shard {shard} has part {number} as of {as_of}, not {part}")
+            else:
+                named |= part.receivers.keys()
+        return named
 
 
 class JournalKept:
@@ -59,11 +101,13 @@ class DeliveriesKept:
         self._first = 1
 
     def needed(self, state: State) -> int | None:
-        """The lowest position that an actor in this state needs, of those that there are."""
+        """The lowest position that an actor in this state needs, but for repeats, of those there are."""
         needed = [each.position for each in state.open] + [each.position for each in state.burials]
         if state.parked:
             after = max(state.frontier.position, self._first - 1)
-            needed += self._deliveries.between(state.receiver, after, 1 << 60)[:1]
+            waiting = self._deliveries.between(state.receiver, after, 1 << 60)
+            is_repeat = self._ledger(state.receiver).numbering(state.receiver).is_repeat
+            needed += list(dropwhile(is_repeat, waiting))[:1]
         return min(needed, default=None)
 
     def purged(self, first: int) -> None:
@@ -71,10 +115,12 @@ class DeliveriesKept:
         before, self._first = self._first, max(first, self._first)
         for receiver, positions in self._deliveries.positions.items():
             gone = positions[bisect_left(positions, before) : bisect_left(positions, first)]
+            gone = [each for each in gone if each not in self._deliveries.deleted]
             self.purges += bool(gone)
             ledger = self._ledger(receiver)
             state = ledger.states.get(receiver) or State(receiver=receiver)
-            owed = {each.position for each in state.burials}
+            strangers = ledger.states.get(UNKNOWN) or State(receiver=UNKNOWN)
+            owed = {each.position for each in (*state.burials, *strangers.burials)}
             for position in gone:
                 if position in owed or not ledger.is_settled(receiver, position, state):
                     self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

@@ -1,6 +1,7 @@
 """The rules by which storage is freed, each taken out by itself; see `tests.sim.mutants`."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
@@ -9,13 +10,15 @@ from actors.needs import Needed, Needs
 from actors.state import State
 from angarium import upkeep
 from streams import purge
-from streams.answers import StreamInfo
+from streams.answers import Put, StreamInfo
 from streams.checkpoint import Checkpoint, read_checkpoint
 from streams.jetstream import JetStream
 from streams.purge import Held, deliveries_held, eviction_end
+from streams.snapshots import Snapshots
 from streams.topology import Names
+from streams.turns import Turns
 from tests.sim.mutant import Mutant
-from tests.sim.scenarios import storage
+from tests.sim.scenarios import snapshots, storage
 
 _FAR = 1 << 60
 
@@ -32,19 +35,21 @@ async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInf
     return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
 
 
-_lowest = Needs.lowest
+_note = Needs.note
 
 
-def _needed_but_parked(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
-    return _lowest(needs, floor, [replace(state, parked=False) for state in states])
+def _note_but_parked(needs: Needs, state: State) -> None:
+    _note(needs, replace(state, parked=False))
 
 
-def _needed_but_burials(needs: Needs, floor: int, states: Iterable[State]) -> Needed:
-    return _lowest(needs, floor, [replace(state, burials=()) for state in states])
+def _note_but_burials(needs: Needs, state: State) -> None:
+    _note(needs, replace(state, burials=()))
 
 
 def _needed_live(host: Host) -> Needed:
-    return _lowest(host.needs, host.bindings.received, [shell.state for shell in host.shells.values()])
+    for shell in host.shells.values():
+        host.needs.note(shell.state)
+    return host.needs.lowest(host.bindings.received)
 
 
 async def _held_up_to_eviction(
@@ -58,6 +63,31 @@ async def _no_events_held(js: JetStream, names: Names, partitions: int, settled_
     return Held(_FAR)
 
 
+_store, _needed = Snapshots._store, Host.needed
+
+
+async def _store_as_built(snapshots: Snapshots, puts: list[Put], checkpoint: bytes | None = None) -> bool:
+    return await _store(snapshots, puts, snapshots._in_force if checkpoint is None else checkpoint)
+
+
+def _needed_anew(host: Host) -> Needed:
+    host._needed = Needed(0)
+    return _needed(host)
+
+
+def _needed_of_those_here(host: Host) -> Needed:
+    away, host.away = host.away, {}
+    try:
+        return _needed(host)
+    finally:
+        host.away = away
+
+
+@asynccontextmanager
+async def _no_turn(turns: Turns, due: float) -> AsyncIterator[None]:
+    yield
+
+
 def _never_full(deliveries: StreamInfo) -> int:
     return 0
 
@@ -68,9 +98,12 @@ STORAGE_MUTANTS = [
     Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
            ((purge, "journal_held", _last_is_far),)),
     Mutant("parked-not-needed", "what parked actors wait for is needed",
-           ((Needs, "lowest", _needed_but_parked),)),
+           ((Needs, "note", _note_but_parked),)),
+    Mutant("away-not-needed", "while a parked actor is not in memory nothing more counts as dispensable",
+           ((Host, "needed", _needed_of_those_here),),
+           snapshots.parked_actors_come_back_slowly),
     Mutant("burials-not-needed", "what is owed a burial is needed",
-           ((Needs, "lowest", _needed_but_burials),)),
+           ((Needs, "note", _note_but_burials),)),
     Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
            ((Host, "needed", _needed_live),)),
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
@@ -80,4 +113,12 @@ STORAGE_MUTANTS = [
            storage.full_of_what_nobody_takes),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
+    Mutant("sent-again-as-built", "what is sent again after a look is built anew from what the look found",
+           ((Snapshots, "_store", _store_as_built),),
+           snapshots.batch_arrives_after_the_next_write_began),
+    Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",
+           ((Turns, "turn", _no_turn),),
+           snapshots.a_thousand_parked_actors_come_back),
+    Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
+           ((Host, "needed", _needed_anew),)),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from actors.facts import Missing
 from tests.sim import hunt, mutants, scenarios
 from tests.sim.hunt import violation
 from tests.sim.mutant import Mutant
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 20
 AT_ONCE = 10
 QUICKLY_FOUND = {
-    "ack-before-confirmed": 5, "left-before-parked": 20, "live-snapshots": 20, "checkpoint-ahead": 20,
+    "ack-before-confirmed": 20, "left-before-parked": 20, "live-snapshots": 20, "checkpoint-ahead": 20,
     "unparked-early": 20, "dead-letter-unconfirmed": 20, "rate-unconfirmed": 40,
     "sent-once": 40, "buried-unstored": 40,
 }  # fmt: skip
@@ -63,6 +64,18 @@ def test_both_streams_are_purged_in_runs() -> None:
         deliveries += run.checkers.deliveries_kept.purges
     assert journal > 5
     assert deliveries > 5
+
+
+def test_messages_go_missing_in_runs() -> None:
+    """And whatever was known of them is on record."""
+    missing = 0
+    for seed in (5, 10, 15):
+        run = Run(seed)
+        run.workload.deletes = True
+        run.run()
+        flushes = [flush for ledger in run.checkers.ledgers for _, flush in ledger.flushes]
+        missing += sum(isinstance(fact, Missing) for flush in flushes for fact in flush.facts)
+    assert missing >= 3
 
 
 def test_a_run_is_the_same_whatever_the_hash_seed() -> None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actors.shell import Shell
 from streams.answers import Stored
 from streams.errors import Unavailable
 from streams.jetstream import JetStream
 from streams.receivers import Receivers
 from streams.wire import Wire
+from tests.sim.ledger import Deliveries
 from tests.sim.process import Process
 from tests.sim.receivers import POISON
 
@@ -50,6 +52,10 @@ class Workload:
         self._bounded = self._backlogs.random() < 0.3
         self._given_up = self._backlogs.random() < 0.3
         self._ages = self._backlogs.random() < 0.05
+        self._gaps = run.world.random("gaps")
+        self._beside = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
+        self.deletes = self._gaps.random() < 0.25
+        self._woken = asyncio.Event()
         self._calm = asyncio.Event()
         self._events = 0
         self._events_max = chance.choice((30, 100, 300, 300, 1000))
@@ -65,10 +71,18 @@ class Workload:
     def start(self) -> None:
         self.run.world.spawn("producer", self._produce)
         self.run.world.spawn("operator", self._operate)
+        if self.deletes:
+            self.run.world.after(self._gaps.random(), self._delete)
 
     def calm(self) -> None:
         """Let every receiver be as good as it can be."""
         self._calm.set()
+        self._woken.set()
+
+    def started(self) -> None:
+        """An attempt has started: beside it, what waits may be given up."""
+        if self._beside and self._gaps.random() < self._beside:
+            self._woken.set()
 
     # ---- publishing
 
@@ -113,9 +127,13 @@ class Workload:
         while not self._calm.is_set():
             try:
                 async with asyncio.timeout(self.chance.expovariate(1 / self._change_s)):
-                    await self._calm.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 await self._change(js, receivers, self.chance.choice(self.receivers))
+            else:
+                self._woken.clear()
+                if not self._calm.is_set():
+                    await self._give_up(js, receivers, self._gaps.choice(self.receivers))
         await asyncio.sleep(LATE_S)
         if self._ages:
             for receiver in self.receivers:
@@ -155,6 +173,21 @@ class Workload:
                 await self._put(receivers, receiver, self._policy())
             case verb:
                 await self._control(js, verb, receiver)
+
+    def _delete(self) -> None:
+        """Messages go that their owner knows of, and that nobody can have posted without a record of it."""
+        run = self.run
+        if self._calm.is_set():
+            return
+        run.world.after(2 * self._gaps.random(), self._delete)
+        posted, stream = run.checkers.posted, run.server.streams[run.names.deliveries]
+        for node in run.checkers.nodes.values():
+            for number, shard in node.owned.items():
+                if shard.claim.epoch == run.checkers.ledgers[number].epoch:
+                    for shell in shard.host.shells.values():
+                        for position in _left(shell, run.checkers.deliveries):
+                            if not posted(shell.receiver, position) and self._gaps.random() < 0.1:
+                                stream.remove(position)
 
     async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
         self.run.world.say("the operator puts %s: %s", receiver, policy)
@@ -205,6 +238,14 @@ class Workload:
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
         policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
         return {name: value for name, value in policy.items() if value is not None}
+
+
+def _left(shell: Shell, deliveries: Deliveries) -> list[int]:
+    """Where its events lie that are in the stream alone, and known to be there."""
+    if not shell.loaded or shell.busy_reading or not shell.state.parked:
+        return []
+    waiting = deliveries.between(shell.receiver, shell.read_to, shell.known.position)
+    return waiting + [each.position for each in shell.confirmed.open if not shell.has(each.position)]
 
 
 async def _until(done: Callable[[], Awaitable[bool]]) -> None:

@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from actors.bucket import CLOCK_SKEW_S, Bucket, Limit, Unclean, inherit, refill, take
+from actors.bucket import CLOCK_SKEW_S, GRANT_S, Bucket, Limit, Unclean, give_back, inherit, refill, take
 from actors.commands import (
     Adopt,
     Command,
@@ -47,6 +47,8 @@ RULES = {
     "clean": "clean means that the journal's last claim was released, not that somebody tidied up",
     "rate_fact": "another rate is recorded before anything starts under it; inheritance goes by the record",
     "tombstone": "a removed receiver keeps its bucket",
+    "set_aside": "a token whose attempt is recorded first takes up room until the attempt starts",
+    "lapse": "a recorded attempt starts soon, or needs another token",
 }
 RATES = (
     Rate(limit=10, burst=20), Rate(limit=10, burst=1), Rate(limit=1, burst=60), Rate(limit=0.2, burst=20),
@@ -208,9 +210,26 @@ class RateWorld:
             now = self.clock(owner)
             head = StartPing(now, left) if ping else StartAttempt(self.event(min(owner.waiting)), now, left)
             self.record(owner, head, at_once=True)
+            if not self.confirm(owner):
+                return False
         self.start()
         owner.flying += not ping
         return True
+
+    def confirm(self, owner: Owner) -> bool:
+        """Wait for the record; whether the attempt may start after it. Nothing else starts meanwhile."""
+        random, state = self.random, owner.state
+        took_s = random.choice((0, 0, 0, 0.01, GRANT_S, 30, 1000)) * random.random()
+        self.sleep(took_s)
+        assert state is not None
+        assert state.limit is not None
+        if owner.bucket is not None:
+            granted = 0 if self.off == "set_aside" else 1
+            owner.bucket = refill(owner.bucket, state.limit, self.clock(owner), owner.epoch, granted)
+        late = took_s > GRANT_S and self.off != "lapse"
+        if late and owner.bucket is not None:
+            owner.bucket = give_back(owner.bucket)
+        return not late
 
     def end_attempt(self, owner: Owner) -> None:
         if owner.flying:

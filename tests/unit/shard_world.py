@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from actors.bucket import Unclean
 from actors.event import Event
-from actors.facts import Burial, Fact
+from actors.facts import Burial, Fact, TurnedAway
 from actors.host import Host
 from actors.numbering import is_repeat
 from actors.outcome import Answered, Failed, NotSent, Outcome
@@ -96,6 +96,7 @@ class Journal:
         self.floor = 0
         self.folded: dict[str, State] = {}
         self.facts: list[Fact] = []
+        self.turned_away: set[int] = set()
         self._world = world
         self._waiting: list[Recorded] = []
         self._timer: asyncio.Handle | None = None
@@ -124,6 +125,8 @@ class Journal:
             self.folded[fact.receiver] = evolve(before, fact)
             assert self.folded[fact.receiver] == state
             self.facts.append(fact)
+            if isinstance(fact, TurnedAway):
+                self.turned_away |= {each.position for each in fact.events}
         self.confirmed_index = self.index
         host.confirmed(entries)
 
@@ -226,6 +229,9 @@ class Stream:
     async def count(self, receiver: str, after: int) -> int:
         return len(await self._found(receiver, after))
 
+    async def end(self) -> int:
+        return max((each.position for _, each in self.messages), default=0)
+
 
 class Graveyard:
     """Takes dead letters."""
@@ -246,6 +252,7 @@ class Policies:
     def __init__(self) -> None:
         self.known: dict[str, Policy] = {}
         self.leader: dict[str, Policy | Invalid] = {}
+        self.invalid: set[str] = set()
         self.removals: dict[str, Removal] = {}
         self.asked = 0
         self.unavailable = False
@@ -260,6 +267,22 @@ class Policies:
 
     def policy(self, receiver: str) -> Policy | None:
         return self.known.get(receiver)
+
+    def heard_of(self, receiver: str) -> bool:
+        return receiver in self.known or receiver in self.removals or receiver in self.invalid
+
+    async def catch_up(self) -> None:
+        """What the leader has when it is asked is known with its answer, at the latest."""
+        self.asked += 1
+        found = dict(self.leader)
+        await asyncio.sleep(0.003)
+        if self.unavailable:
+            raise Unavailable("no leader")
+        for receiver, given in found.items():
+            if isinstance(given, Policy):
+                self.known.setdefault(receiver, given)
+            else:
+                self.invalid.add(receiver)
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
         self.asked += 1
@@ -277,9 +300,14 @@ class Snapshots:
         self.held: dict[str, State] = {}
         self.loads = 0
 
-    async def load(self, receiver: str) -> State | None:
+    async def load(self, receiver: str, due: float = 0.0) -> State | None:
         self.loads += 1
         found = self.held.get(receiver)
+        await asyncio.sleep(0.002)
+        return found
+
+    async def receivers(self) -> list[str]:
+        found = list(self.held)
         await asyncio.sleep(0.002)
         return found
 
@@ -312,23 +340,24 @@ class ShardWorld:
         old, self.journal = self.journal, Journal(self)
         self.journal.folded = dict(old.folded)
         self.journal.facts, self.journal.floor = old.facts, old.floor
+        self.journal.turned_away = old.turned_away
         self.epoch += 1
         self.handed_out = self.journal.floor
         at, last = self.clock.now(), len(self.stream.messages)
         self.host = Host(
             epoch=self.epoch, claimed_at=at, claim_position=last,
             unclean=Unclean(self.epoch, last, at) if unclean else None, floor=self.journal.floor,
-            unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal, sender=self.sender,
-            backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots, policies=self.policies,
-            tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
+            needed=0, unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal,
+            sender=self.sender, backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots,
+            policies=self.policies, tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
             hold=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append,
         )  # fmt: skip
         states = self.journal.folded
         if snapshots:
             self.snapshots.held = dict(states)
-        parked = [receiver for receiver, state in states.items() if state.parked]
-        self.host.begin({} if snapshots else states, parked)
+        parked = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
+        self.host.begin({}, parked) if snapshots else self.host.begin(states, {})
         self.hand_out()
 
     def crash(self, *, snapshots: bool = False) -> None:
@@ -339,7 +368,7 @@ class ShardWorld:
 
     @property
     def shell(self) -> Shell:
-        return self.host.shells[RECEIVER]
+        return self.host.activate(RECEIVER)
 
     @property
     def state(self) -> State:
@@ -375,6 +404,9 @@ class ShardWorld:
         for reply in replies:
             position = int(reply)
             receiver, stored = self.stream.messages[position - 1]
+            if position in self.journal.turned_away:
+                self.acked.append(position)
+                continue
             state = self.journal.folded[receiver]
             still_open = any(each.position == position for each in state.open)
             settled = position <= state.frontier.position and not still_open

@@ -24,6 +24,7 @@ class Shard(RuleBasedStateMachine):
     @initialize(floor=st.integers(0, 3))
     def begin(self, floor: int) -> None:
         self.bindings = Bindings(floor)
+        self.bindings.spare_max = 2
         self.begun_at = self.received = self.highest_floor = floor
 
     def floor(self, index: int) -> int:
@@ -156,3 +157,16 @@ def test_what_is_released_takes_no_memory_until_the_next_flush() -> None:
     held = (bindings._by_position, bindings._by_age, bindings._released)
     assert [len(each) for each in held] == [0, 0, 0]
     assert bindings.floor(3) == 1000
+
+
+def test_one_message_that_is_held_for_long_keeps_nothing_of_the_others() -> None:
+    bindings = Bindings(0)
+    held = bindings.bind(1, "_unknown", "r1", 0.0)
+    for position in range(2, 20_002):
+        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), position)
+        bindings.confirmed(position)
+    assert max(len(bindings._by_position), len(bindings._by_age)) <= Bindings.spare_max + 4
+    assert list(bindings.overdue(1.0)) == ["_unknown"]
+    assert bindings.floor(20_001) == 0
+    bindings.release(held, 20_002)
+    assert bindings.floor(20_002) == 20_001

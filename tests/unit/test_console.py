@@ -1,10 +1,11 @@
 """What commands show to people: states in words, tables, and nothing that a terminal would obey."""
 
+import json
 from typing import Any
 
 import pytest
 
-from angarium.console import output
+from angarium.console import configuring, output
 from angarium.console.inspection import lines
 
 STATE: dict[str, Any] = {
@@ -36,6 +37,11 @@ def test_a_state_in_words() -> None:
     assert not {"failing_since", "disabled", "problems"} & shown.keys()
 
 
+def test_an_answer_whose_body_is_withheld_has_a_status() -> None:
+    [line] = [line for line in lines(STATE | {"last_response": {"status": 503}}) if "last_response" in line]
+    assert line.split() == ["last_response", "503"]
+
+
 def test_a_ping_has_no_number() -> None:
     attempt = STATE["last_attempt"] | {"kind": "ping", "sequence": None, "status": None, "error": "connect"}
     [line] = [line for line in lines(STATE | {"last_attempt": attempt}) if "last_attempt" in line]
@@ -58,3 +64,28 @@ def test_a_table_on_a_terminal_is_drawn(
 def test_long_texts_are_cut_in_one_line() -> None:
     assert output.first_of("a\nb", 10) == r"a\nb"
     assert output.first_of("abcdef", 4) == "abc…"
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"body": "a\x1b[2J\x7f\x9b2J\u202eß\n"}
+    output.say_json(data)
+    output.say_json_line(data)
+    document, line = capsys.readouterr().out.split("}\n", 1)
+    assert "".join(document.splitlines()).isprintable()
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(document + "}") == json.loads(line) == data
+    assert "ß" in line
+
+
+@pytest.mark.parametrize(
+    ("members", "invalid", "ignored"),
+    [
+        (b'{"url": "https://a.example"}', False, False),
+        (b'{"url": "https://a.example", "colour": 1}', False, True),
+        (b'{"url": "ftp://a.example"}', True, False),
+        (b"{", True, False),
+    ],
+)
+def test_a_configuration_with_warnings_is_in_force(members: bytes, invalid: bool, ignored: bool) -> None:
+    _, problems, warnings = configuring._shown(members)
+    assert (bool(problems), bool(warnings)) == (invalid, ignored)

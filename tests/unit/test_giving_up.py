@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from actors import facts as f
+from actors.discarding import forget
 from actors.ping import Refusal
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
@@ -127,6 +128,33 @@ async def test_a_new_owner_counts_what_it_finds() -> None:
     await world.until(lambda: world.state.counters.dead == 152)
     await world.pass_time(60)
     assert set(letters(world)) == {(number, "overflow") for number in range(1, 153)}
+
+
+@in_virtual_time
+async def test_what_arrives_while_it_is_counted_is_not_counted_twice() -> None:
+    """The replica that counts has them already; one that lags does not tell that they came later."""
+    world = strict(paused=True, backlog_max=1000)
+    await parked(world, 300)
+    world.publish(200, receiver="acme.other")
+    await world.until(lambda: len(world.acked) == 500)
+    world.put(policy(paused=True, backlog_max=400))
+    counted = world.stream.count
+    asked: list[int] = []
+
+    async def count(receiver: str, after: int) -> int:
+        asked.append(after)
+        if len(asked) == 1:
+            world.store(80)
+            return await counted(receiver, after)
+        return 0
+
+    world.stream.count = count  # type: ignore[method-assign]
+    world.crash()
+    await world.until(lambda: bool(asked))
+    await world.pass_time(1)
+    world.hand_out()
+    await world.pass_time(60)
+    assert not [number for number, reason in letters(world) if reason == "overflow"]
 
 
 @in_virtual_time
@@ -266,7 +294,7 @@ async def test_there_may_be_nothing_to_skip() -> None:
 async def forgotten(world: ShardWorld, given: Policy) -> list[int | None]:
     """Forget, publish two more, and say under which numbers they come."""
     made = len(world.sender.made)
-    await world.shell.forget()
+    await forget(world.shell)
     world.put(given)
     world.publish(2)
     await world.until(lambda: len(world.sender.made) == made + 2)
@@ -298,7 +326,7 @@ async def test_what_the_receiver_asked_for_survives_that_its_events_are_forgotte
     world.sender.answers(answer(429, retry_after="60"))
     world.publish(50)
     await world.until(lambda: world.state.parked)
-    await world.shell.forget()
+    await forget(world.shell)
     assert world.state.throttled_until > NOW + 59
 
 
@@ -324,5 +352,20 @@ async def test_what_an_owner_that_vanished_may_have_posted_lies_in_the_gap() -> 
     world.sender.latency_s = 60
     world.crash()
     world.stream.lost = set(range(1, 21))
-    await world.shell.forget()
+    await forget(world.shell)
     assert world.state.frontier.sequence >= 20
+
+
+@in_virtual_time
+async def test_a_receiver_that_goes_on_beside_a_skip_gives_no_number_twice() -> None:
+    world = strict(paused=True)
+    world.publish(3)
+    await world.until(lambda: world.state.parked and not world.host.bindings.bound)
+    world.sender.latency_s = 1.0
+    world.put(policy())
+    assert world.shell.busy_reading
+    await world.pass_time(0.001)  # The skip reads later than the receiver does.
+    with pytest.raises(Refusal, match="going on"):
+        await skip(world.shell)
+    await world.until_settled(3)
+    assert world.sender.numbers == [1, 2, 3]

@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.bucket import Bucket, Limit, Unclean
 from actors.facts import (
@@ -30,11 +31,13 @@ from actors.facts import (
     RateSet,
     Refused,
     Removed,
+    Repaired,
     Repeated,
     Resumed,
     Retargeted,
     Started,
     Throttled,
+    TurnedAway,
     Unparked,
     WindowSet,
 )
@@ -42,6 +45,7 @@ from actors.numbering import Frontier, Numbered
 from actors.state import Counters, Open, State
 from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.parked import Part
 from streams.redrive_turn import Plan
 from streams.snapshots import Snapshot
 
@@ -83,7 +87,12 @@ FACTS: tuple[AnyFact, ...] = (
     Refused(receiver="acme.nobody", position=45, reason="unknown_receiver", at=AT),
     Buried(receiver=WHO, positions=(46, 47)),
     Forgot(receiver=WHO, at=AT, position=48, next_sequence=9, discarded=2, bucket=BUCKET),
-)
+    TurnedAway(
+        receiver="_unknown", at=AT,
+        events=(Burial(position=49, reason="unknown_receiver", receiver="acme.nobody"),),
+    ),
+    Repaired(receiver=WHO, at=AT, position=40, next_sequence=522, dropped=(41,), bucket=BUCKET),
+)  # fmt: skip
 
 FLUSH = Flush(v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS)
 
@@ -122,12 +131,17 @@ CHECKPOINT = Checkpoint(
     floor=39,
     needed=41,
     holder=WHO,
-    parked={WHO: AT + 30, "acme.crm": None},
+    parked_parts=(98, 99),
     unclean=Unclean(7, 40, AT),
     created={"ANGARIUM_JOURNAL": "2027-01-15T08:00:00.123456789Z"},
 )
 
-PLAN = Plan(run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
+CHECKPOINT_1 = replace(CHECKPOINT, v=1, parked={WHO: AT + 30, "acme.crm": None}, parked_parts=())
+
+PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
+
+PLAN_1 = Plan(v=1, run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
+PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 
 
 def golden(name: str) -> bytes:
@@ -143,11 +157,23 @@ def test_a_snapshot_of_version_1() -> None:
 
 
 def test_a_checkpoint_of_version_1() -> None:
-    assert decode_checkpoint(golden("checkpoint-v1.json"), "golden") == CHECKPOINT
+    assert decode_checkpoint(golden("checkpoint-v1.json"), "golden") == CHECKPOINT_1
+
+
+def test_a_checkpoint_of_version_2() -> None:
+    assert decode_checkpoint(golden("checkpoint-v2.json"), "golden") == CHECKPOINT
+
+
+def test_a_part_of_the_parked_of_version_1() -> None:
+    assert msgspec.json.decode(golden("parked-v1.json"), type=Part) == PART
 
 
 def test_a_plan_of_a_redrive_of_version_1() -> None:
-    assert msgspec.json.decode(golden("redrive-v1.json"), type=Plan) == PLAN
+    assert msgspec.json.decode(golden("redrive-v1.json"), type=Plan) == PLAN_1
+
+
+def test_a_plan_of_a_redrive_of_version_2() -> None:
+    assert msgspec.json.decode(golden("redrive-v2.json"), type=Plan) == PLAN
 
 
 @pytest.mark.parametrize(("name", "written"), [
@@ -156,11 +182,12 @@ def test_a_plan_of_a_redrive_of_version_1() -> None:
         unclean=FLUSH.unclean, facts=[encode_fact(fact) for fact in FACTS],
     )),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
-    ("checkpoint-v1.json", encode_checkpoint(CHECKPOINT)),
-    ("redrive-v1.json", msgspec.json.encode(PLAN)),
+    ("checkpoint-v2.json", encode_checkpoint(CHECKPOINT)),
+    ("parked-v1.json", msgspec.json.encode(PART)),
+    ("redrive-v2.json", msgspec.json.encode(PLAN)),
 ])  # fmt: skip
-def test_version_1_is_what_is_written(name: str, written: bytes) -> None:
-    """While 1 is the latest version. A change that shows here is one that older nodes meet, too."""
+def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> None:
+    """A change that shows here is one that older nodes meet, too."""
     assert written == golden(name)
 
 

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from angarium.delivery import guard as guard_module
 from angarium.delivery.guard import (
     KEPT_MAX_S,
+    KEPT_MIN_S,
+    LOOKUPS_MAX,
     Address,
     Allowed,
     Guard,
@@ -17,7 +20,7 @@ from angarium.delivery.guard import (
     Verdict,
     not_public,
 )
-from angarium.delivery.resolver import Resolved
+from angarium.delivery.resolver import ADDRESSES_MAX, Resolved
 from angarium.delivery.target import parse_target
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
 
@@ -116,7 +119,77 @@ def test_a_name_without_an_address_is_unresolved_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("valid_s", "kept_s"), [(0.0, 0.0), (1.0, 1.0), (299.0, 299.0), (86400.0, KEPT_MAX_S)]
+    "address",
+    [
+        "10.1.2.3",
+        "8.8.8.8",
+        "64:ff9b::10.1.2.3",
+        "64:ff9b::8.8.8.8",
+        "::ffff:10.1.2.3",
+        "::10.1.2.3",
+        "::ffff:0:10.1.2.3",
+        "64:ff9b:1::10.1.2.3",
+        "2002:a01:203::1",
+        "2001:0:1::f5fe:fdfc",
+        "2606:4700::1",
+    ],
+)
+def test_a_denied_network_is_closed_whatever_is_public_or_allowed_and_whatever_leads_there(
+    address: str,
+) -> None:
+    everything = [ip_network("0.0.0.0/0"), ip_network("::/0")]
+    denied = [ip_network(each) for each in ("10.1.0.0/16", "8.8.8.8/32", "2606:4700::/32")]
+    names = Names(hook=["9.9.9.9", address], open=["9.9.9.9", "10.2.0.1", "::ffff:10.2.0.1"])
+    guard = Guard(allow_networks=everything, deny_networks=denied, resolver=names)
+    for url in ("https://hook/", f"https://{url_host(address)}/"):
+        verdict = judge(url, guard)
+        assert isinstance(verdict, Refused)
+        assert verdict.rule.startswith("denied, ")
+        assert "the operator denies it (--deny-network" in verdict.detail
+    assert judge("https://open/", guard) == Allowed(("9.9.9.9", "10.2.0.1", "::ffff:10.2.0.1"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:a9:fe:a9fe::",
+        "64:ff9b:1:0:a9:fea9:fe00:0",
+        "2606:4700::5efe:a9fe:a9fe",
+        "2606:4700::200:5efe:a9fe:a9fe",
+    ],
+)
+def test_a_denied_network_is_found_in_each_form_that_carries_its_addresses(address: str) -> None:
+    """RFC 6052 splits it around an octet, after 48, 56 or 64 bits; RFC 5214 puts it under any prefix."""
+    everything = [ip_network("0.0.0.0/0"), ip_network("::/0")]
+    denied = [ip_network("169.254.0.0/16")]
+    verdict = judge(f"https://{url_host(address)}/", Guard(allow_networks=everything, deny_networks=denied))
+    assert isinstance(verdict, Refused)
+    assert verdict.rule == "denied, 169.254.0.0/16"
+
+
+@pytest.mark.parametrize("address", ["93.184.7.7", "64:ff9b::93.184.7.7", "::ffff:93.184.7.7"])
+def test_a_denied_network_may_be_written_as_ipv4_mapped(address: str) -> None:
+    guard = Guard(
+        allow_networks=[ip_network("::ffff:0:0/96")], deny_networks=[ip_network("::ffff:93.184.0.0/112")]
+    )
+    assert isinstance(judge(f"https://{url_host(address)}/", guard), Refused)
+    assert isinstance(judge("https://93.185.0.1/", guard), Allowed)
+
+
+@pytest.mark.parametrize("last", ["93.0.0.1", "10.0.0.1"])
+def test_a_name_with_more_addresses_than_are_looked_at_is_refused_whole(last: str) -> None:
+    most = [f"92.0.0.{number}" for number in range(ADDRESSES_MAX)]
+    guard = Guard(resolver=Names(most=most, more=[*most, last]))
+    assert judge("https://most/", guard) == Allowed(tuple(most))
+    verdict = judge("https://more/", guard)
+    assert isinstance(verdict, Refused)
+    assert verdict.detail == "more has more than 64 addresses, which is more than are looked at"
+
+
+@pytest.mark.parametrize(
+    ("valid_s", "kept_s"),
+    [(0.0, KEPT_MIN_S), (0.5, KEPT_MIN_S), (2.0, 2.0), (299.0, 299.0), (86400.0, KEPT_MAX_S)],
 )
 def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
     valid_s: float, kept_s: float
@@ -137,8 +210,7 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
     assert names.asked == 2
     for target in (good, bad):
         assert guard.known(target, latest + kept_s) is None
-        if kept_s:
-            assert guard.known(target, earliest + kept_s * 0.99) is not None
+        assert guard.known(target, earliest + kept_s * 0.99) is not None
 
 
 def test_who_gives_up_waiting_for_a_name_takes_nobody_along() -> None:
@@ -152,6 +224,38 @@ def test_who_gives_up_waiting_for_a_name_takes_nobody_along() -> None:
         assert await patient == Allowed(("1.1.1.1",))
         assert impatient.cancelled()
 
+    asyncio.run(ask())
+
+
+def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Silent:
+        asked = 0
+
+        async def resolve(self, host: str) -> Resolved:
+            self.asked += 1
+            if host == "hook":
+                return Resolved(("1.1.1.1",), 30.0)
+            never: asyncio.Future[Resolved] = asyncio.get_running_loop().create_future()
+            return await never
+
+    async def ask() -> None:
+        names = Silent()
+        guard = Guard(resolver=names)
+        hook = parse_target("https://hook/")
+        many = [parse_target(f"https://n{number}.example/") for number in range(LOOKUPS_MAX + 9)]
+        waiting = [asyncio.create_task(guard.judge(each, "greedy")) for each in many]
+        mine = asyncio.create_task(guard.judge(hook, "greedy"))
+        assert await guard.judge(hook, "other") == Allowed(("1.1.1.1",))
+        assert names.asked == LOOKUPS_MAX + 1
+        # Silent ones do not keep their turn.
+        assert await mine == Allowed(("1.1.1.1",))
+        assert names.asked == len(many) + 2
+        for each in waiting:
+            each.cancel()
+
+    monkeypatch.setattr(guard_module, "LOOKUP_S", 0.05)
     asyncio.run(ask())
 
 

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from actors import facts as f
 from actors.host import IDLE_S, TURN
-from actors.outcome import NotSent
+from actors.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.ping import Refusal, ping
 from actors.policy import Rate
+from actors.ports import Attempt
 from actors.shell import UNCONFIRMED_MAX, Shell
 from actors.state import State
 from tests.unit.machine import answer, policy
@@ -59,7 +60,8 @@ async def test_a_stalled_journal_starts_nothing() -> None:
     await world.pass_time(1)
     assert len(world.sender.made) == 1
     world.journal.stalled = False
-    world.publish(receiver="acme.unknown")
+    world.put(policy(paused=True), "acme.other")
+    world.publish(receiver="acme.other")
     await world.until(lambda: len(world.sender.made) == 2, within_s=0.05)
 
 
@@ -360,6 +362,24 @@ async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
     world.put(None)
     with pytest.raises(Refusal, match="no valid configuration"):
         await ping(shell)
+
+
+@in_virtual_time
+async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
+    world = strict()
+    shell = await world.host.resident(RECEIVER)
+
+    def breaks(_: Attempt) -> Outcome:
+        raise ZeroDivisionError
+
+    world.sender.reply = breaks
+    outcome = await ping(shell)
+    assert isinstance(outcome, Failed)
+    assert (outcome.error, outcome.ours) == (INTERNAL, True)
+    await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
+    (fact,) = world.journal.of(f.AttemptFailed)
+    assert (fact.kind, fact.error, fact.ours) == ("ping", "internal: ZeroDivisionError", True)
+    assert [record.message for record in caplog.records] == ["attempt.broken"]
 
 
 @in_virtual_time

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from actors import inspection
 from actors.bucket import Bucket, Limit
 from actors.commands import View
 from actors.event import Event
@@ -26,12 +27,16 @@ HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
 
 
 def shown(
-    state: State, policy: Policy | None = POLICY, *, last_answer: Answered | None = None
+    state: State,
+    policy: Policy | None = POLICY,
+    *,
+    last_answer: Answered | None = None,
+    answer_shown: bool = True,
 ) -> dict[str, object]:
     view = View(head=HEAD, bucket=state.bucket)
     return inspect(
         state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40, last_answer=last_answer,
-        problems=[],
+        problems=[], answer_shown=answer_shown,
     )  # fmt: skip
 
 
@@ -115,6 +120,16 @@ def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_text() -> Non
     assert response["body"] == "�x"
 
 
+def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it worked on for them."""
+    monkeypatch.delattr(inspection, "_response")
+    state = State(receiver="a.b")
+    answer = Answered(status=200, latency_ms=1, body=b"whose number is", headers=(("x-got", "whose number"),))
+    seen = shown(state, last_answer=answer, answer_shown=False)
+    assert seen == shown(state) | {"last_response": {"status": 200}}
+    assert shown(state, answer_shown=False) == shown(state)
+
+
 def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
     policy = Policy(
         url="https://a.example", headers={"authorization": "Bearer hush-hush", "x-team": "billing", "x": "1"}
@@ -138,11 +153,12 @@ def test_what_an_answer_repeats_of_our_credentials_is_hidden() -> None:
         ("Bearer hush-hus", "Bearer [redacted]"),
         ("Bearer hush-hu", "Bearer hush-hu"),
         ("Bearer hush-hush-hush", "Bearer [redacted]"),
-        ("hush-hush.", "hush-hush."),
+        ("hush-hush.", "[redacted]."),
+        ("hush-hu.", "hush-hu."),
     ],
 )
 def test_what_the_cut_leaves_of_a_repeated_credential_is_hidden(ends: str, shown_end: str) -> None:
-    """A beginning too short to tell from other text stays, and so does one that the body goes on after."""
+    """A beginning too short to tell from other text stays; any other is hidden, whatever comes after it."""
     policy = Policy(url="https://a.example", headers={"authorization": "Bearer hush-hush-hush"})
     whole = Answered(status=401, latency_ms=1, body=b"." * (4096 - len(ends)) + ends.encode() + b"-hush")
     response = shown(State(receiver="a.b"), policy, last_answer=whole.excerpt())["last_response"]
@@ -156,6 +172,43 @@ def test_of_credentials_that_contain_each_other_nothing_is_left() -> None:
     response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
     assert isinstance(response, dict)
     assert response["body"] == "[redacted], [redacted], [redacted]"
+
+
+def test_of_credentials_that_overlap_in_an_answer_nothing_is_left() -> None:
+    policy = Policy(url="https://a.example", headers={"x-a": "abcdefgh", "x-b": "efghSECRETSECRET"})
+    answer = Answered(status=401, latency_ms=1, body=b"<abcdefghSECRETSECRET><abcdefghabcdefgh>")
+    response = shown(State(receiver="a.b"), policy, last_answer=answer)["last_response"]
+    assert isinstance(response, dict)
+    assert response["body"] == "<[redacted]><[redacted][redacted]>"
+
+
+class Looked(str):
+    """A text that counts how often it is looked into."""
+
+    __slots__ = ("looks",)
+
+    def __getitem__(self, part: object) -> str:
+        self.looks = getattr(self, "looks", 0) + 1
+        return super().__getitem__(part)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["redacted"] * 1700,
+        [f"{number:08}" for number in range(1700)],
+        ["q" * length + "x" for length in range(8, 170)],
+        ["q" * 4096] * 3,
+    ],
+    ids=["words of the replacement", "many", "many lengths", "long"],
+)
+@pytest.mark.parametrize("body", ["redacted" * 512, "q" * 4096])
+def test_what_hiding_costs_depends_on_the_length_of_the_text_alone(words: list[str], body: str) -> None:
+    """Who writes both, the configuration and the answer, would else hold up the node for seconds."""
+    text = Looked(body)
+    hidden = inspection._Hidden(words).in_text(text)
+    assert text.looks <= 2 * len(body)
+    assert len(hidden) <= 2 * len(body)
 
 
 def test_what_an_answer_repeats_of_the_url_is_hidden() -> None:

@@ -117,3 +117,33 @@ def test_fields_that_carry_secrets_show_only_that_they_are_there() -> None:
 
 def test_an_instant_is_rfc_3339_in_milliseconds() -> None:
     assert logs.instant(1767225600.1239) == "2026-01-01T00:00:00.123Z"
+
+
+OBEYED = "a\x1b]0;b\x07\x7f\x85\x9b2J\u202e\u2028\U000e0001z"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_terminal_would_obey_is_escaped(form: Literal["text", "json"]) -> None:
+    stream = _stream(form)
+    log = logging.getLogger("angarium.node")
+    log.info(OBEYED)
+    log.info("receiver.refused", extra={"why": OBEYED, "plain": OBEYED[:1] + OBEYED[6:], "nested": [OBEYED]})
+    try:
+        raise RuntimeError(OBEYED)
+    except RuntimeError:
+        log.exception("attempt.broken")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)
+    if form == "json":
+        assert json.loads(lines[1])["why"] == OBEYED
+    else:
+        assert r'why="a\u001b]0;b\u0007\u007f\u0085\u009b2J\u202e\u2028\udb40\udc01z"' in lines[1]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_secret_with_control_characters_in_it_is_hidden_whole(form: Literal["text", "json"]) -> None:
+    stream = _stream(form)
+    fields = {"why": "nats://joe:hu\x1bsh@nats:4222 https://a.example?t=hu\x9bsh"}
+    logging.getLogger("angarium.node").info("receiver.refused", extra=fields)
+    assert "sh" not in stream.getvalue().replace("refused", "")

@@ -50,7 +50,8 @@ def test_without_this_rule_some_seed_breaks_one(rule: str) -> None:
 def test_only_these_facts_hold_nothing_up() -> None:
     """Whatever else is decided must be confirmed before anything starts: numbers and tokens rest on it."""
     hurry = {
-        f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried
+        f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
+        f.TurnedAway,
     }  # fmt: skip
     assert set(UNHURRIED) == hurry
     assert hurry < set(get_args(f.Fact))
@@ -73,12 +74,24 @@ SHARED = {
     "gone": st.booleans(), "ours": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),
-    "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL,
-    "positions": st.lists(SMALL, max_size=2).map(tuple),
+    "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL, "source": SMALL,
+    "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
+    "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
 
 
+BURIALS = st.lists(
+    st.builds(f.Burial, position=SMALL, reason=st.just("gone"), receiver=st.just("a.c")),
+    min_size=1,
+    max_size=2,
+).map(tuple)
+
+
 def any_fact(kind: type[f.Fact]) -> st.SearchStrategy[f.Fact]:
+    if kind is f.TurnedAway:
+        return st.builds(
+            kind, receiver=st.just("_unknown"), events=BURIALS, discarded=st.booleans(), at=st.just(1.0)
+        )
     return st.builds(kind, **{name: SHARED[name] for name in kind.__struct_fields__})
 
 
@@ -92,7 +105,7 @@ def test_folding_never_refuses_and_all_of_it_survives_json(facts: list[f.Fact]) 
     for fact in facts:
         assert msgspec.json.decode(msgspec.json.encode(fact), type=f.AnyFact) == fact
         frontier, state = state.frontier, evolve(state, fact)
-        assert state.frontier.position >= frontier.position
+        assert state.frontier.position >= frontier.position or isinstance(fact, f.Repaired)
         assert state.frontier.sequence >= frontier.sequence or fact_is_nonsense(fact, frontier.sequence)
         assert [each.sequence for each in state.open] == sorted(each.sequence for each in state.open)
         assert len({each.position for each in state.open}) == len(state.open)
@@ -109,7 +122,9 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
     assert tags == [
         "delivered", "attempt_failed", "throttled", "dead_lettered", "buried", "accepted", "started",
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
-        "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "claimed",
+        "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
+        "repaired",
+        "claimed",
     ]  # fmt: skip
 
 

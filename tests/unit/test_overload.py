@@ -1,10 +1,11 @@
-"""What this node lacks delays an event, and counts neither against it nor against its receiver."""
+"""A failure of this node delays an event, and counts neither against it nor against its receiver."""
 
 import msgspec
+import pytest
 
 from actors import commands as c
 from actors import facts as f
-from actors.outcome import OVERLOAD, Failed
+from actors.outcome import INTERNAL, OVERLOAD, Failed
 from actors.policy import Offline, Retry
 from actors.receiver import FAILURES_IN_A_ROW_MAX
 from actors.state import Counters
@@ -12,6 +13,7 @@ from angarium.delivery.transport import FailureKind
 from tests.unit.machine import NOW, Actor, answer, event, policy
 
 OVERLOADED = Failed(error=OVERLOAD, detail="no connection became free in time", latency_ms=15000.0)
+BROKEN = Failed(error=INTERNAL, detail="ZeroDivisionError", latency_ms=0.0)
 SOON_DISABLED = Offline(after_s=10, disable_after_s=100)
 
 
@@ -21,11 +23,12 @@ def test_the_edge_calls_it_by_the_same_name() -> None:
     assert [each.error for each in failures if each.ours] == [OVERLOAD]
 
 
-def test_the_event_waits_longer_each_time_and_is_not_given_up_for_it() -> None:
+@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN], ids=[OVERLOAD, INTERNAL])
+def test_the_event_waits_longer_each_time_and_is_not_given_up_for_it(outcome: Failed) -> None:
     actor = Actor(policy(offline=SOON_DISABLED, retry=Retry(base_s=1, max_attempts=2)))
     waits_s = []
     for attempt in range(1, 9):
-        (fact,) = actor.ends(event(5), OVERLOADED, at=NOW + 1000 * attempt)
+        (fact,) = actor.ends(event(5), outcome, at=NOW + 1000 * attempt)
         assert isinstance(fact, f.AttemptFailed)
         waits_s.append(fact.next_at - fact.at)
         assert waits_s[-1] <= 2.0 ** (attempt - 1) + 1e-6
@@ -36,10 +39,11 @@ def test_the_event_waits_longer_each_time_and_is_not_given_up_for_it() -> None:
     assert actor.state.counters == Counters(failed_attempts=8)
 
 
-def test_the_receiver_is_not_failing() -> None:
+@pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN], ids=[OVERLOAD, INTERNAL])
+def test_the_receiver_is_not_failing(outcome: Failed) -> None:
     actor = Actor(policy(offline=SOON_DISABLED))
     for at in (NOW, NOW + 200, NOW + 400):
-        actor.ends(event(5), OVERLOADED, at=at)
+        actor.ends(event(5), outcome, at=at)
     assert (actor.state.failing_since, actor.state.disabled) == (None, "")
     actor.ends(event(5), answer(500), at=NOW + 600)
     assert (actor.state.failing_since, actor.state.disabled) == (NOW + 600, "")

@@ -127,6 +127,17 @@ def test_urls_that_cannot_be_called(url: str) -> None:
     assert problems(url=url)[0].startswith("url: ")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hush@ex℀mple.com/", "https://host:hush/", "https://host:hush@x:y/", "https://[hush]/",
+        "https://user:hush@[v1.hush]/", "https://user:hush@host/", "https://host:-hush/",
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_url_is_told_without_a_word_of_it(url: str) -> None:
+    assert "hush" not in "".join(problems(url=url))
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://[::1]/x?y=1#z", "HTTPS://Example.com"])
 def test_urls_that_may_be_called_where_the_operator_allows(url: str) -> None:
     assert parsed(url=url).url == url

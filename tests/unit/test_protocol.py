@@ -1,14 +1,16 @@
 """What the server writes, and what we read out of it."""
 
+import math
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.answers import Page, Refused, Stored, StoredMessage, Unanswered
 from streams.delivered import consumer_sequence, delivered
-from streams.protocol import epoch_of, page, parse_headers, publish_answer
+from streams.protocol import StreamReply, epoch_of, page, parse_headers, publish_answer, stream_info
 from streams.wire import Message
 
 
@@ -125,3 +127,23 @@ class TestReplySubjects:
     def test_another_subject(self, reply: str) -> None:
         with pytest.raises(ValueError, match="not the reply subject"):
             delivered(reply)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cluster", "heard_s"),
+    [
+        (1, None, 0.0),
+        (1, '{"leader": "a"}', 0.0),
+        (3, None, math.inf),
+        (3, '{"leader": "", "replicas": [{"current": true, "active": 5}]}', math.inf),
+        (3, '{"leader": "a", "replicas": [{"current": true, "active": 500000000}, {}]}', 0.5),
+        # One that was never heard of shows 0, and one that fell behind says nothing of who leads now.
+        (3, '{"leader": "a", "replicas": [{"current": true, "active": 0}, {"active": 5}]}', math.inf),
+        (3, '{"leader": "a", "replicas": [{"current": true, "offline": true, "active": 5}]}', math.inf),
+        (5, '{"leader": "a", "replicas": [{"current": true, "active": 1000000000}, '
+            '{"current": true, "active": 3000000000}, {"current": true, "active": 2000000000}]}', 2.0),
+    ],
+)  # fmt: skip
+def test_when_a_majority_was_heard_of(replicas: int, cluster: str | None, heard_s: float) -> None:
+    text = f'{{"config": {{"name": "S", "num_replicas": {replicas}}}, "cluster": {cluster or "null"}}}'
+    assert stream_info(msgspec.json.decode(text, type=StreamReply)).heard_s == heard_s

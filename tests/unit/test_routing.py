@@ -1,10 +1,15 @@
 """Subscriptions against a matcher that is too simple to be wrong, through every change."""
 
+import json
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import routing
+from actors.errors import InvalidPolicy
+from actors.policy import PATTERNS_MAX, parse
 from actors.routing import Subscriptions
 
 TOKENS = ("a", "b", "c")
@@ -127,6 +132,29 @@ def test_tens_of_thousands_of_receivers_cost_those_nothing_that_do_not_match(vis
     assert visits.take() < 2**4
     assert subscriptions.match("t", "order.17") == ("t.all", "t.r17")
     assert visits.take() < 2**3
+
+
+def test_the_wildcards_that_a_configuration_may_have_bound_what_a_type_costs(visits: Visits) -> None:
+    """Every pattern of `a` and `*` that a configuration may have, each ending in what no type ends in."""
+    subscriptions = Subscriptions()
+    patterns = [
+        ".".join("*" if place in stars else "a" for place in range(15)) + ".zz"
+        for count in filter(policy_takes, range(16))
+        for stars in combinations(range(15), count)
+    ]
+    for number in range(0, len(patterns), PATTERNS_MAX):
+        subscriptions.put(f"t.r{number}", patterns[number : number + PATTERNS_MAX])
+    assert subscriptions.match("t", "a." * 15 + "b") == ()
+    assert 1000 < visits.take() < 10_000
+
+
+def policy_takes(count: int) -> bool:
+    """Whether a pattern may have so many wildcards."""
+    try:
+        parse(json.dumps({"url": "https://a.example", "events": ["*." * count + "a"]}).encode(), strict=True)
+    except InvalidPolicy:
+        return False
+    return True
 
 
 def test_a_type_is_matched_once_until_its_tenant_changes(visits: Visits) -> None:

@@ -119,6 +119,12 @@ def test_the_repr_shows_nothing() -> None:
             "",
             "allow_networks (--allow-network): 10.1.0.0/8 has host",
         ),
+        (
+            {},
+            {"ANGARIUM_DENY_NETWORKS": "10.0.0.0/8, inside"},
+            "",
+            "deny_networks (ANGARIUM_DENY_NETWORKS): 'inside' does not",
+        ),
         ({"creds": "none.creds"}, {}, "", "creds (--creds): no such file; give the path of one"),
         ({}, {"ANGARIUM_NKEY": "SUAhush"}, "", "nkey (ANGARIUM_NKEY): no such file; give the path of one"),
         ({"creds": "hush" * 1000}, {}, "", "creds (--creds): no such file; give the path of one"),
@@ -126,6 +132,8 @@ def test_the_repr_shows_nothing() -> None:
         ({"replicas": 3, "ttl_s": 4}, {}, "", "ttl_s (--ttl-s): must be above 5 with replicas"),
         ({"prefix": "A.b"}, {}, "", "prefix (--prefix): must be a lower-case letter"),
         ({"node": "a b"}, {}, "", "node (--node): must be 1 to 64 of"),
+        ({"inbox_prefix": "angarium.x"}, {}, "", "inbox_prefix (--inbox-prefix): must begin with _"),
+        ({"answer_inboxes": ("_a", "$KV.x")}, {}, "", "answer_inboxes (--answer-inbox): must begin with _"),
         ({}, {"ANGARIUM_NATS": ","}, "", "nats (ANGARIUM_NATS): names no server"),
         ({"nats": ("http://a",)}, {}, "", "nats (--nats): one is not the address of a server; write each as"),
         ({"nats": ("nats://:hush@",)}, {}, "", "nats (--nats): one is not the address of a server"),
@@ -174,3 +182,23 @@ def test_the_commented_file_names_every_setting_with_its_default() -> None:
         default = fields[name].default
         if default is not None:
             assert getattr(load({name: shown[name]}, {}), name) == default == getattr(settings, name), name
+
+
+@pytest.mark.parametrize("prefix", ["_INBOX", "_INBOX_inspector", "_ops.in", "_a-1"])
+def test_what_an_inbox_may_begin_with(prefix: str) -> None:
+    given = {"inbox_prefix": prefix, "answer_inboxes": (prefix,)}
+    assert load(given, {}).inbox_prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "", "angarium", "angarium.journal", "$JS.API", "$KV", "$SRV", "INBOX", "_INBOX.", "_INBOX.*", "_>",
+        "_",
+        "_a b", "_a..b", "_R_", "_R_.x", "_GR_", "_INBOX.x\n",
+    ],
+)  # fmt: skip
+def test_what_no_inbox_may_begin_with(prefix: str) -> None:
+    for given in ({"inbox_prefix": prefix}, {"answer_inboxes": (prefix,)}):
+        with pytest.raises(SettingsError, match="must begin with _"):
+            load(given, {})

@@ -1,11 +1,20 @@
 """The shell of one actor: messages in, attempts out, memory bounded, whatever comes in between."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 
 from actors import facts as f
+from actors.bucket import GRANT_S
+from actors.discarding import forget
 from actors.outcome import Outcome
+from actors.ping import Refusal, ping
 from actors.policy import Rate, Retry
 from actors.ports import Attempt
+from actors.shell import Shell
+from actors.skipping import skip
 from actors.waiting import MAILBOX_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
@@ -110,7 +119,40 @@ async def test_a_slow_attempt_is_on_record_before_it_is_made() -> None:
 
 
 @in_virtual_time
-async def test_a_slow_attempt_that_is_held_up_forgoes_its_token() -> None:
+async def test_a_slow_attempt_whose_record_takes_long_needs_a_token_of_its_start() -> None:
+    """A minute on the way to the journal, and the token of that minute would make two starts at once."""
+    world = strict(rate=Rate(limit=60, per="hour", burst=1))
+    world.publish(3)
+    world.journal.hold_at = f.Started
+    await world.until(lambda: world.journal.held)
+    await world.pass_time(90)
+    world.journal.let_go()
+    await world.until_settled(3)
+    assert len(world.journal.of(f.Started)) == 4, "the first was recorded anew"
+    first, second, third = world.sender.times
+    assert (second - first, third - second) == pytest.approx((60, 60), abs=0.1)
+
+
+@in_virtual_time
+async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
+    world = strict(rate=Rate(limit=60, per="hour", burst=1))
+    world.publish()
+    await world.until_settled(1)
+    await world.pass_time(100)
+    world.journal.hold_at = f.Pinged
+    pinged = asyncio.ensure_future(ping(world.shell))
+    await world.until(lambda: world.journal.held)
+    await world.pass_time(10)
+    world.journal.let_go()
+    with pytest.raises(Refusal, match="took too long"):
+        await pinged
+    made = len(world.sender.made)
+    await ping(world.shell)
+    assert len(world.sender.made) == made + 1, "the token was given back"
+
+
+@in_virtual_time
+async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
     """Its start would be counted where the token was taken, and the next would follow at once."""
     world = strict(rate=Rate(limit=60, per="hour", burst=1))
     world.publish(2)
@@ -122,6 +164,81 @@ async def test_a_slow_attempt_that_is_held_up_forgoes_its_token() -> None:
     world.put(policy(rate=Rate(limit=60, per="hour", burst=1)))
     await world.until_settled(2)
     assert world.sender.times[1] - world.sender.times[0] == pytest.approx(60, abs=0.1)
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("limit", "burst"), [(100, 1), (10, 1), (10, 5), (5, 2)])
+async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
+    """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
+    world = strict(rate=Rate(limit=limit, burst=burst))
+    shell = await world.host.resident(RECEIVER)
+    await world.pass_time(5)
+    world.journal.held = True
+    pings = [asyncio.ensure_future(ping(shell)) for _ in range(burst)]
+    await world.pass_time(0)
+    world.publish(20)
+    await world.pass_time((burst + 0.5) / limit)
+    world.journal.let_go()
+    await asyncio.gather(*pings)
+    await world.until_settled(20)
+    times = world.sender.times
+    assert shell.bucket is not None
+    assert shell.set_aside == 0
+    for number, at in enumerate(times):
+        within = [each for each in times[number:] if each - at < 1]
+        assert len(within) <= burst + limit * (within[-1] - at) + 1e-3
+
+
+@in_virtual_time
+async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
+    world = strict(rate=Rate(limit=1, per="hour", burst=1))
+    shell = await world.host.resident(RECEIVER)
+    await world.pass_time(5)
+    world.journal.held = True
+    pinged = asyncio.ensure_future(ping(shell))
+    await world.pass_time(0)
+    world.publish()
+    await world.pass_time(GRANT_S + 1)
+    world.journal.let_go()
+    with pytest.raises(Refusal):
+        await pinged
+    await world.until(lambda: bool(world.sender.made), within_s=5)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("verb", [forget, skip, None])
+async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
+    verb: Callable[[Shell], Coroutine[Any, Any, object]] | None,
+) -> None:
+    """Before another is recorded: else its place in the bucket would be taken for good."""
+    rate = Rate(limit=1, per="minute", burst=3)
+    world = strict(rate=rate)
+    shell = await world.host.resident(RECEIVER)
+    await world.pass_time(2)
+    world.journal.hold_at = f.Started
+    world.publish()
+    await world.pass_time(0.05)
+    assert shell.granted == 1
+    asked: asyncio.Future[object] | None = None
+    if verb is None:
+        world.put(None)
+    else:
+        asked = asyncio.ensure_future(verb(shell))
+    await world.pass_time(0.05)
+    assert (shell.granted, shell.set_aside) == (0, 0)
+    assert shell.bucket is not None
+    assert shell.bucket.tokens == 3
+    world.journal.let_go()
+    if asked is None:
+        world.put(policy(rate=rate))
+    else:
+        await asked
+    world.publish(3)
+    await world.until(lambda: len(world.sender.made) == 3, within_s=5)
+    await world.pass_time(600)
+    filled = shell.bucket_at(world.clock.now())
+    assert filled is not None
+    assert filled.tokens == 3
 
 
 # ---- giving up
@@ -348,7 +465,7 @@ async def test_resume_is_on_record_when_it_returns() -> None:
 async def test_a_sender_that_breaks_leaves_nothing_on_its_way_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = strict(retry=Retry(base_s=0.05, cap_s=0.05))
+    world = strict(retry=Retry(base_s=0.05, cap_s=0.05, max_attempts=2))
     broken = [True, True, False]
 
     def reply(_: Attempt) -> Outcome:
@@ -361,4 +478,6 @@ async def test_a_sender_that_breaks_leaves_nothing_on_its_way_for_ever(
     await world.until_settled(1)
     failed = world.journal.of(f.AttemptFailed)
     assert [each.error for each in failed] == ["internal: ZeroDivisionError"] * 2
+    assert [each.ours for each in failed] == [True, True]
+    assert not world.journal.of(f.DeadLettered)
     assert [record.message for record in caplog.records] == ["attempt.broken"] * 2

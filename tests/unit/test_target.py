@@ -28,6 +28,8 @@ ACCEPTED = [
     ("https://１９２.0.2.10/", Target("https", "192.0.2.10", 443, "/")),
     ("https://[2001:DB8:0::1]:8443/", Target("https", "2001:db8::1", 8443, "/")),
     ("https://[::ffff:192.0.2.1]/", Target("https", "::ffff:c000:201", 443, "/")),
+    ("https://[::FFFF:C000:0201]/", Target("https", "::ffff:c000:201", 443, "/")),
+    ("https://[0:0:0:0:0:ffff:0.0.0.1]/", Target("https", "::ffff:0:1", 443, "/")),
 ]
 
 REFUSED = [
@@ -97,6 +99,16 @@ def test_what_has_two_readings_or_none_is_refused_with_a_remedy(url: str, remedy
         parse_target(url)
     assert str(caught.value).startswith("url: ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://user:hush@ex℀mple.com/", "https://host:hush/", "https://[hush]/", "https://hush\u200bü..b/"],
+)
+def test_what_is_wrong_is_told_without_a_word_of_the_url(url: str) -> None:
+    with pytest.raises(InvalidTarget) as caught:
+        parse_target(url)
+    assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from actors.policy import DOCUMENT_MAX
 from streams import pull
 from streams.topology import (
     GROUP,
@@ -69,6 +70,10 @@ def test_a_copy_fits_where_the_original_did() -> None:
     sizes = [configs[f"ANGARIUM_{name}"]["max_msg_size"] for name in ("EVENTS", "DELIVERIES", "DEAD")]
     assert sizes == [1000 + 8192, 1000 + 2 * 8192, 1000 + 3 * 8192]
     assert "max_msg_size" not in configs["ANGARIUM_JOURNAL"]
+
+
+def test_the_bucket_takes_no_larger_configuration_than_a_node_reads() -> None:
+    assert by_name(Settings())["KV_angarium_receivers"]["max_msg_size"] == DOCUMENT_MAX + 8192
 
 
 def test_the_room_of_each_stream() -> None:

@@ -43,7 +43,7 @@ async def test_while_the_leader_does_not_answer_events_wait() -> None:
     world.policies.unavailable = True
     world.publish(3)
     await world.pass_time(10)
-    assert (world.graveyard.buried, world.host.bindings.bound) == ([], 0)
+    assert (world.graveyard.buried, world.host.bindings.bound) == ([], 3)
     world.policies.leader[RECEIVER] = policy()
     world.policies.unavailable = False
     await world.until_settled(3)
@@ -56,7 +56,7 @@ async def test_events_of_a_receiver_that_never_had_a_valid_configuration_wait() 
     world.publish(100)
     await world.pass_time(600)
     assert (world.sender.made, world.graveyard.buried, world.host.bindings.bound) == ([], [], 0)
-    assert world.policies.asked == 1
+    assert world.policies.asked == 2
     world.put(policy())
     await world.until_settled(100)
     assert world.sender.numbers == list(range(1, 101))
@@ -67,7 +67,7 @@ async def test_without_a_valid_configuration_they_wait_for_as_long_as_any_may() 
     world = ShardWorld()
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     world.publish(100)
-    await world.until(lambda: world.state.parked and world.host.bindings.bound == 0)
+    await world.until(lambda: RECEIVER in world.host.parked and world.host.bindings.bound == 0)
     world.clock.ahead_s = AGE_MAX_S - 10
     world.crash()
     await world.pass_time(5)
@@ -234,3 +234,46 @@ async def test_what_an_unknown_receiver_got_is_not_read_again_once_it_is_put() -
     world.put(policy())
     await world.until_settled(100)
     assert world.sender.positions == list(range(52, 152))
+
+
+@in_virtual_time
+async def test_a_second_removal_while_the_first_one_is_obeyed_is_obeyed_too() -> None:
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.stream.delay_s = 0.4
+    for _ in range(2):
+        await world.pass_time(0.1)
+        world.put(None)
+        await world.pass_time(0.01)
+        world.put(policy())
+        await world.pass_time(0.1)
+        world.publish()
+    await world.until_settled(2)
+    assert world.sender.positions == [1, 3]
+    assert world.sender.numbers[-1] == world.state.frontier.sequence
+    assert [each.removal for each in world.journal.of(f.Removed)] == [1, 2]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_removal_before_anything_was_heard_of_the_receiver_is_obeyed(known: bool) -> None:
+    """It is put, gets an event, is removed and put again, and only then all of that is heard of."""
+    world = ShardWorld()
+    if known:
+        world.put(policy())
+        world.publish()
+        await world.until_settled(1)
+        world.put(None)
+        await world.until(lambda: bool(world.journal.of(f.Removed)))
+        await world.pass_time(100)
+    world.store()
+    await world.pass_time(0.1)
+    world.policies.remove(RECEIVER, world.clock.now())
+    world.put(policy())
+    world.hand_out()
+    await world.pass_time(5)
+    world.publish()
+    await world.until_settled(1 + known)
+    assert world.sender.positions == ([1, 3] if known else [2])
+    assert world.sender.numbers == ([1, 3] if known else [2])

@@ -94,6 +94,7 @@ async def post_to(
     transport: Transport,
     url: str,
     *,
+    receiver: str = "acme.billing",
     headers: Sequence[tuple[bytes, bytes]] = ((b"webhook-id", b"msg_1"),),
     body: bytes = b'{"a": 1}',
     timeout_s: float = PATIENCE_S,
@@ -101,6 +102,7 @@ async def post_to(
 ) -> Response | Failure:
     return await transport.post(
         Request(
+            receiver=receiver,
             target=parse_target(url),
             headers=tuple(headers),
             body=body,

@@ -30,26 +30,43 @@ class NameServer(asyncio.DatagramProtocol):
 
     A name that is not in `names` does not exist; one in `silent` is never answered. `asked` counts questions
     for IPv4 addresses, by name, and `on_asked` is told of each before it is answered. Whoever repeats a
-    question, since the answer was long in coming, gets the same answer, and it counts once.
+    question, since the answer was long in coming, gets the same answer, and it counts once. One in `cut` has
+    more to it than a datagram holds: it is told to come over TCP, and `connections` counts who does.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, Records] = {}
         self.silent: set[str] = set()
+        self.cut: set[str] = set()
+        self.connections = 0
         self.asked: Counter[str] = Counter()
         self.on_asked: Callable[[str], None] = lambda _: None
         self._answered: dict[bytes, bytes] = {}
 
     async def __aenter__(self) -> Self:
-        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: self, ("127.0.0.1", 0), family=socket.AF_INET
-        )
-        self._transport = transport
-        self.address = "{}:{}".format(*transport.get_extra_info("sockname"))
+        loop = asyncio.get_running_loop()
+        while True:
+            datagrams, _ = await loop.create_datagram_endpoint(
+                lambda: self, ("127.0.0.1", 0), family=socket.AF_INET
+            )
+            here = datagrams.get_extra_info("sockname")
+            try:
+                self._listening = await asyncio.start_server(self._connected, *here)
+                break
+            except OSError:  # Somebody else has that port for connections.
+                datagrams.close()
+        self._transport = datagrams
+        self.address = "{}:{}".format(*here)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._transport.close()
+        self._listening.close()
+        await self._listening.wait_closed()
+
+    def _connected(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        writer.close()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         name, end = _name(data)
@@ -76,7 +93,7 @@ class NameServer(asyncio.DatagramProtocol):
                 if _TYPES[address.version] == kind
             ]
         # A response, recursion wanted and available; 3: the name does not exist.
-        flags = 0x8180 | (0 if name in self.names else 3)
+        flags = 0x8180 | (0 if name in self.names else 3) | (0x0200 if name in self.cut else 0)
         head = question[:2] + struct.pack("!5H", flags, 1, len(answers), 0, 0)
         return head + question[12:] + b"".join(answers)
 

@@ -70,7 +70,14 @@ async def tried(make: MakeTransport, addresses: Iterable[str], allowed: Iterable
 
 async def _post(transport: Transport, url: str) -> str:
     outcome = await transport.post(
-        Request(target=parse_target(url), headers=(), body=b"", timeout_s=PATIENCE_S, may_start=lambda: True)
+        Request(
+            receiver="acme.billing",
+            target=parse_target(url),
+            headers=(),
+            body=b"",
+            timeout_s=PATIENCE_S,
+            may_start=lambda: True,
+        )
     )
     return str(outcome.status) if isinstance(outcome, Response) else f"{outcome.kind}: {outcome.detail}"
 

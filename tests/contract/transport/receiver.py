@@ -1,11 +1,14 @@
 """A receiver on a real socket that does with each connection exactly what a test tells it to."""
 
 import asyncio
+import os
 import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
+
+from angarium.delivery.sockets import has_untaken
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -48,6 +51,19 @@ class Peer:
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
+
+    def push(self, data: bytes) -> None:
+        """Send bytes and return once they have arrived, while the event loop has had no turn to read them."""
+        fd = self._writer.get_extra_info("socket").fileno()
+        os.write(fd, data)
+        while has_untaken(fd):
+            pass
+
+    async def push_record(self, data: bytes) -> None:
+        """The same over TLS, but that the event loop has a turn, since uvloop writes at its end."""
+        self._writer.write(data)
+        await asyncio.sleep(0)
+        self.push(b"")
 
     async def answer(self, data: bytes = OK) -> Received:
         """Take a request and answer it."""

@@ -1,6 +1,9 @@
-"""When connections are kept, shared and bounded."""
+"""When connections are kept, for whom, and how many."""
 
 import asyncio
+import contextlib
+import socket
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tests.contract.transport.receiver import OK, Peer, Receiver, polite
 from tests.contract.waiting import until
 
 SOON_S = 0.15
+FORGED = b"HTTP/1.1 299 Forged\r\ncontent-length: 0\r\n\r\n"
 
 
 async def test_a_connection_is_used_again(post: Post, receiver: Receiver) -> None:
@@ -84,6 +88,97 @@ async def test_a_receiver_that_closed_meanwhile_is_connected_to_anew(post: Post,
         assert len(receiver.requests) == i + 1
 
 
+async def test_receivers_of_one_host_share_no_connection(transport: Transport, receiver: Receiver) -> None:
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for name in ("acme.billing", "acme.audit", "beta.billing") * 2:
+        answered(await post_to(transport, url, receiver=name))
+    assert (receiver.connections, receiver.open) == (3, 3)
+
+
+async def test_an_answer_that_is_sent_twice_is_never_another_receivers(
+    transport: Transport, receiver: Receiver
+) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            if b"/twice" in (await peer.request()).line:
+                await peer.send(FORGED)
+                await asyncio.sleep(0)
+                await peer.send(FORGED)
+            else:
+                await peer.send(b"HTTP/1.1 500 Own\r\ncontent-length: 0\r\n\r\n")
+
+    receiver.plays(script)
+    url = f"http://127.0.0.1:{receiver.port}"
+    for _ in range(50):
+        answered(await post_to(transport, f"{url}/twice", receiver="acme.twice"))
+        assert answered(await post_to(transport, f"{url}/own", receiver="beta.own")).status == 500
+    assert sum(received.line == b"POST /own HTTP/1.1" for received in receiver.requests) == 50
+
+
+@pytest.mark.parametrize("early", [FORGED, b"H", b"\r\n"])
+async def test_bytes_that_wait_unread_in_a_kept_connection_end_it_and_the_request_goes_over_a_fresh_one(
+    post: Post, receiver: Receiver, early: bytes
+) -> None:
+    kept: list[Peer] = []
+    rest: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.answer()
+        kept.append(peer)
+        rest.append(await peer.until_closed())
+
+    receiver.plays(script, polite)
+    answered(await post())
+    kept[0].push(early)
+    assert answered(await post(body=b"second")).status == 200
+    assert [received.body for received in receiver.requests] == [b'{"a": 1}', b"second"]
+    await until(lambda: rest == [b""])
+    assert receiver.connections == 2
+
+
+async def test_bytes_that_come_before_the_first_request_are_no_answer(
+    post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+    peers: list[socket.socket] = []
+
+    async def spoken_to(*args: Any, **options: Any) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        transport, protocol = await connect(*args, **options)
+        peers.append(listener.accept()[0])
+        peers[-1].sendall(FORGED)
+        peers[-1].setblocking(False)
+        return transport, protocol
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, monkeypatch.context() as patch:
+        patch.setattr(loop, "create_connection", spoken_to)
+        port, receiver.port = receiver.port, listener.getsockname()[1]
+        failure = failed(await post())
+        assert (failure.kind, failure.detail) == (
+            FailureKind.PROTOCOL,
+            "bytes came before the request was sent",
+        )
+        with contextlib.suppress(ConnectionResetError):
+            assert await loop.sock_recv(peers[0], 1) == b""
+        peers[0].close()
+    receiver.port = port
+    answered(await post())
+
+
+async def test_an_answer_that_comes_before_the_request_is_written_counts_and_is_the_last(
+    post: Post, receiver: Receiver
+) -> None:
+    async def early(peer: Peer) -> None:
+        await peer.first_byte()
+        await peer.send(FORGED)
+        await peer.until_closed()
+
+    receiver.plays(early, polite)
+    assert answered(await post(body=b"x" * (8 << 20))).status == 299
+    assert answered(await post()).status == 200
+    assert receiver.connections == 2
+
+
 async def test_names_at_one_address_share_no_connection(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
@@ -133,6 +228,19 @@ async def test_an_idle_connection_makes_room_for_another_host(
     await until(lambda: receiver.open == 0)
     assert (receiver.connections, other.connections, other.open) == (2, 2, 1)
     await other.stop()
+
+
+async def test_many_receivers_of_a_host_stay_within_the_bounds(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    transport = make_transport(limits=Limits(connections_max=4, per_host_max=3))
+    url = f"http://127.0.0.1:{receiver.port}/"
+    names = [f"acme.r{number}" for number in range(12)]
+    for _ in range(3):
+        for outcome in await asyncio.gather(*(post_to(transport, url, receiver=name) for name in names)):
+            answered(outcome)
+        assert receiver.open <= 4
+    assert len(receiver.requests) == 36
 
 
 async def test_many_requests_over_few_connections_all_come_through(

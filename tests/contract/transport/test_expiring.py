@@ -1,6 +1,7 @@
 """Exchanges whose time is over: in turns, each its own, and never the next one on the same connection."""
 
 import asyncio
+import socket
 from unittest.mock import Mock
 
 from angarium.delivery.http1 import Connection, Exchange
@@ -32,7 +33,9 @@ async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
 
 async def test_who_was_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:
     connection = Connection(Mock(), asyncio.get_running_loop())
+    ours, theirs = socket.socketpair()
     wire = Mock(**{"is_closing.return_value": False, "get_write_buffer_size.return_value": 0})
+    wire.get_extra_info = {"socket": ours}.get
     connection.connection_made(wire)
     first = started(connection)
     connection.write()
@@ -47,3 +50,5 @@ async def test_who_was_answered_before_its_turn_to_expire_does_not_end_the_next(
     assert isinstance(outcome, Failure)
     assert outcome.kind is FailureKind.TIMEOUT
     assert wire.abort.called
+    ours.close()
+    theirs.close()

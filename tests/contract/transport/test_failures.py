@@ -8,6 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from angarium.delivery import guard
 from angarium.delivery.guard import Guard
 from angarium.delivery.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
@@ -187,12 +188,13 @@ async def test_a_kept_connection_that_died_is_replaced_once_and_the_lease_asked_
 
 
 async def test_a_kept_connection_is_replaced_as_well_where_the_name_had_to_be_asked_for_again(
-    make_transport: MakeTransport, receiver: Receiver
+    make_transport: MakeTransport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(peer: Peer) -> None:
         await peer.answer()
         await peer.request()
 
+    monkeypatch.setattr(guard, "KEPT_MIN_S", 0.0)
     receiver.plays(dies, polite)
     transport = make_transport(resolver=Names(valid_s=0.0, hook=["127.0.0.1"]))
     for _ in range(2):
@@ -250,7 +252,7 @@ async def test_what_the_guard_refuses_is_never_connected_to(
 ) -> None:
     names = Names(inside=["127.0.0.1"], mixed=["127.0.0.1", "10.0.0.1"])
     lease = Lease(True)
-    for guard, url, why in (
+    for refusing, url, why in (
         (Guard(allow_http=True, resolver=names), f"http://127.0.0.1:{receiver.port}/", "loopback"),
         (Guard(allow_http=True, resolver=names), f"http://inside:{receiver.port}/", "loopback"),
         (Guard(allow_http=False), f"http://127.0.0.1:{receiver.port}/", "https"),
@@ -260,7 +262,7 @@ async def test_what_the_guard_refuses_is_never_connected_to(
             "private",
         ),
     ):
-        failure = failed(await post_to(make_transport(guard), url, may_start=lease))
+        failure = failed(await post_to(make_transport(refusing), url, may_start=lease))
         assert failure.kind is FailureKind.BLOCKED
         assert why in failure.detail
     assert (receiver.connections, lease.asked) == (0, 0)

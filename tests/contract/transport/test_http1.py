@@ -111,6 +111,60 @@ async def test_who_gives_up_in_line_leaves_its_turn_to_the_next(
     assert receiver.connections == 1
 
 
+async def test_an_idle_connection_makes_room_for_another_receiver_of_the_host_the_oldest_first(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    transport = make_transport(limits=Limits(per_host_max=3))
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for name in ("acme.one", "acme.two", "acme.three", "acme.one", "acme.four"):
+        answered(await post_to(transport, url, receiver=name))
+    await until(lambda: receiver.open == 3)
+    assert receiver.connections == 4
+    for name in ("acme.one", "acme.three", "acme.four"):
+        answered(await post_to(transport, url, receiver=name))
+    assert receiver.connections == 4
+    answered(await post_to(transport, url, receiver="acme.two"))
+    assert receiver.connections == 5
+
+
+async def test_who_rests_with_all_connections_of_a_host_makes_room_for_others_at_once(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    transport = make_transport(limits=Limits(per_host_max=4))
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for outcome in await asyncio.gather(*(post_to(transport, url, receiver="acme.wide") for _ in range(4))):
+        answered(outcome)
+    assert receiver.open == 4
+    for name in ("acme.one", "acme.two", "acme.wide"):
+        answered(await post_to(transport, url, receiver=name))
+    await until(lambda: receiver.open == 4)
+    assert receiver.connections == 6
+
+
+async def test_receivers_that_wait_for_a_host_get_their_turns_in_order(
+    make_transport: MakeTransport, receiver: Receiver, stay: asyncio.Event
+) -> None:
+    async def slow(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await stay.wait()
+            await peer.send(OK)
+
+    receiver.plays(slow)
+    transport = make_transport(limits=Limits(per_host_max=1))
+    posting = []
+    for name in ("a", "b", "c", "c", "d", "b"):
+        url = f"http://127.0.0.1:{receiver.port}/{name}"
+        posting.append(asyncio.create_task(post_to(transport, url, receiver=f"acme.{name}")))
+        await until(lambda: len(receiver.requests) == 1)
+    stay.set()
+    for posted in posting:
+        answered(await posted)
+    order = [received.line.split()[1] for received in receiver.requests]
+    assert order == [b"/a", b"/b", b"/c", b"/c", b"/d", b"/b"]
+    assert receiver.connections == 5
+
+
 async def test_a_dead_kept_connection_is_replaced_by_a_new_one_though_others_are_kept(
     post: Post, receiver: Receiver
 ) -> None:

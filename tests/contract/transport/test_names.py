@@ -1,13 +1,16 @@
 """Names, from the question to the connection: what is believed, for how long, and at whose cost."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_network
 
+import pycares
 import pytest
 
+from angarium.delivery import guard as guard_module
 from angarium.delivery.guard import Guard
-from angarium.delivery.resolver import DnsResolver, Resolved
+from angarium.delivery.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
 from angarium.delivery.transport import FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, answered, failed, post_to
 from tests.contract.transport.dns import NameServer, Records
@@ -112,8 +115,10 @@ async def test_a_name_that_leads_elsewhere_between_check_and_connect_finds_no_ga
     make_transport: MakeTransport,
     receiver: Receiver,
     elsewhere: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each question gets another answer: here, which is allowed, then elsewhere, which is not, and so on."""
+    monkeypatch.setattr(guard_module, "KEPT_MIN_S", 0.0)
     turns = [HERE, ELSEWHERE]
     server.names["turns.example"] = Records(ttl=0)
 
@@ -132,6 +137,102 @@ async def test_a_name_that_leads_elsewhere_between_check_and_connect_finds_no_ga
         assert failure.detail.startswith(f"turns.example has the address {ELSEWHERE}, which is not public")
         assert server.asked["turns.example"] == 2 * number
     assert (len(receiver.requests), elsewhere.connections) == (3, 0)
+
+
+async def test_a_kept_connection_is_not_used_once_its_name_leads_elsewhere(
+    server: NameServer,
+    resolver: DnsResolver,
+    make_transport: MakeTransport,
+    receiver: Receiver,
+    elsewhere: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard_module, "KEPT_MIN_S", 0.0)
+    transport = make_transport(resolver=resolver)
+    url = f"http://moves.example:{receiver.port}/"
+    for address in (HERE, ELSEWHERE, HERE):
+        server.names["moves.example"] = Records(address, ttl=0)
+        answered(await post_to(transport, url))
+    assert (len(receiver.requests), len(elsewhere.requests)) == (2, 1)
+
+
+async def test_of_many_addresses_only_as_many_are_taken_as_show_that_there_are_too_many(
+    server: NameServer, resolver: DnsResolver, make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    server.names["many.example"] = Records(*(f"127.0.1.{number}" for number in range(70)))
+    assert len((await resolver.resolve("many.example")).addresses) == ADDRESSES_MAX + 1
+    failure = failed(
+        await post_to(make_transport(resolver=resolver), f"http://many.example:{receiver.port}/")
+    )
+    assert failure.kind is FailureKind.BLOCKED
+    assert receiver.connections == 0
+
+
+async def test_an_answer_that_one_datagram_does_not_hold_is_never_fetched(
+    server: NameServer, resolver: DnsResolver, make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    """Over TCP the owner of a zone could have 4,000 addresses taken apart, for each of its names."""
+    server.names["long.example"] = Records()
+    server.cut.add("long.example")
+    failure = failed(
+        await post_to(make_transport(resolver=resolver), f"http://long.example:{receiver.port}/")
+    )
+    assert failure.kind is FailureKind.RESOLVE
+    assert CUT in failure.detail
+    assert (server.connections, receiver.connections) == (0, 0)
+
+
+async def test_the_event_loop_never_waits_for_the_lock_of_the_asker(
+    resolver: DnsResolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held while an answer is taken apart."""
+    held = threading.Event()
+
+    class Busy:
+        def __init__(self, **_: object) -> None:
+            """Takes the options of the real one."""
+
+        def getaddrinfo(self, *_: object, callback: Callable[[None, int], None], **__: object) -> None:
+            assert held.wait(PATIENCE_S)
+            callback(None, pycares.errno.ARES_ENOTFOUND)
+
+        def close(self) -> None:
+            assert held.wait(PATIENCE_S)
+
+    monkeypatch.setattr(pycares, "Channel", Busy)
+    asking = [asyncio.create_task(resolver.resolve(f"{number}.example")) for number in range(3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    resolver.close()
+    held.set()  # Never reached by a loop that waits.
+    done = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(each) for each in done] == [OSError] * 3
+    with pytest.raises(OSError, match="not asked for any more"):
+        await resolver.resolve("late.example")
+
+
+async def test_what_the_operator_denies_is_never_connected_to(
+    server: NameServer,
+    resolver: DnsResolver,
+    make_transport: MakeTransport,
+    receiver: Receiver,
+    elsewhere: Receiver,
+) -> None:
+    guard = Guard(
+        allow_http=True,
+        allow_networks=[ip_network("127.0.0.0/8")],
+        deny_networks=[ip_network(f"{ELSEWHERE}/32")],
+        resolver=resolver,
+    )
+    transport = make_transport(guard)
+    server.names["there.example"] = Records(ELSEWHERE)
+    server.names["both.example"] = Records(HERE, ELSEWHERE)
+    for host in (ELSEWHERE, "there.example", "both.example"):
+        failure = failed(await post_to(transport, f"http://{host}:{receiver.port}/"))
+        assert failure.kind is FailureKind.BLOCKED
+        assert "--deny-network" in failure.detail
+    assert (receiver.connections, elsewhere.connections) == (0, 0)
+    answered(await post_to(transport, f"http://{HERE}:{receiver.port}/"))
 
 
 async def test_a_name_with_one_address_that_is_allowed_and_one_that_is_not_is_refused_whole(

@@ -12,7 +12,8 @@ from angarium.delivery.reach import default_tls
 from angarium.delivery.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
-from tests.contract.transport.receiver import Peer, Receiver
+from tests.contract.transport.receiver import Peer, Receiver, polite
+from tests.contract.waiting import until
 
 SOON_S = 0.15
 NAME = "hook.example"
@@ -78,6 +79,40 @@ async def test_a_large_request_and_answer(transport: Transport, receiver: TlsRec
     outcome = answered(await post_to(transport, f"https://{NAME}:{receiver.port}/", body=b"y" * 262144))
     assert len(outcome.body) == 60000
     assert receiver.requests[0].body == b"y" * 262144
+
+
+async def test_bytes_that_come_before_a_request_end_the_kept_connection(
+    transport: Transport, receiver: TlsReceiver
+) -> None:
+    kept: list[Peer] = []
+    rest: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.answer()
+        kept.append(peer)
+        rest.append(await peer.until_closed())
+
+    receiver.plays(script, polite)
+    answered(await post_to(transport, f"https://{NAME}:{receiver.port}/"))
+    await kept[0].push_record(b"HTTP/1.1 299 Forged\r\ncontent-length: 0\r\n\r\n")
+    assert answered(await post_to(transport, f"https://{NAME}:{receiver.port}/")).status == 200
+    await until(lambda: rest == [b""])
+    assert (receiver.connections, len(receiver.requests)) == (2, 2)
+
+
+async def test_an_answer_that_comes_before_the_request_is_written_counts_and_is_the_last(
+    transport: Transport, receiver: TlsReceiver
+) -> None:
+    async def early(peer: Peer) -> None:
+        await peer.first_byte()
+        await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+        await peer.until_closed()
+
+    receiver.plays(early, polite)
+    url = f"https://{NAME}:{receiver.port}/"
+    assert answered(await post_to(transport, url, body=b"x" * (8 << 20))).status == 413
+    assert answered(await post_to(transport, url)).status == 200
+    assert receiver.connections == 2
 
 
 async def refused(transport: Transport, receiver: Receiver, name: str = NAME) -> None:

@@ -8,7 +8,7 @@ from tests.sim.receivers import Manner
 from tests.sim.stage import R, Stage, old, staged
 
 
-def _put_again(stage: Stage) -> None:
+def put_again(stage: Stage) -> None:
     """By our own tools, which leave nothing of what was there before."""
 
     async def put_again(js: JetStream) -> None:
@@ -27,11 +27,54 @@ def put_again_at_once() -> None:
         stage.owner()
         stage.publish(*old(5))
         stage.wait(3.0)
-        _put_again(stage)
+        release = stage.hold_reads(stage.run.names.receivers)
+        put_again(stage)
+        release()
         stage.wait(2.0)
         stage.publish("new")
         stage.settle()
         stage.expect(stage.delivered() == {6}, f"only the new event is wanted, not {stage.delivered()}")
+
+
+def put_again_twice() -> None:
+    """The second time while what waited before the first is being read: what lay between is nobody's."""
+    with staged() as stage:
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        stage.publish(*old(5))
+        stage.wait(3.0)
+        release = stage.hold_reads(stage.run.names.deliveries)
+        put_again(stage)
+        stage.wait(1.5)
+        stage.publish("between")
+        stage.wait(0.2)
+        put_again(stage)
+        stage.wait(1.5)
+        stage.publish("new")
+        stage.wait(0.1)
+        release()
+        stage.settle()
+        stage.expect(stage.delivered() == {7}, f"only the new event is wanted, not {stage.delivered()}")
+
+
+def put_again_before_it_was_known() -> None:
+    """A name is put, gets an event and is put again, and the node hears of all that afterwards."""
+    with staged() as stage:
+        stage.node()
+        stage.owner()
+        stage.wait(3.0)
+        release = stage.hold_reads(stage.run.names.receivers)
+        stage.put()
+        stage.publish("between")
+        stage.wait(0.2)
+        put_again(stage)
+        stage.wait(0.1)
+        release()
+        stage.wait(2.0)
+        stage.publish("new")
+        stage.settle()
+        stage.expect(stage.delivered() == {2}, f"only the new event is wanted, not {stage.delivered()}")
 
 
 def forgotten_by_a_lagging_replica() -> None:

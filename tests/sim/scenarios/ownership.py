@@ -42,6 +42,29 @@ def first_heartbeat_slept_through() -> None:
         stage.settle()
 
 
+def renewal_whose_answer_is_read_late() -> None:
+    """A node is stopped while the answer to a renewal is on its way, and no other renewal gets through."""
+    with staged(Plan(receivers=(R,), ttl_s=2.0)) as stage:
+        stage.put(rate={"limit": 20, "burst": 1})
+        first = stage.node()
+        stage.owner()
+        stage.publish(*old(60))
+        began_at = stage.world.now
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            if not message.subject.startswith("$KV.angarium_nodes.") or stage.world.now > began_at + 6.0:
+                deal()
+            elif not first.frozen and not slept:
+                deal()
+                slept.append(True)
+                first.freeze()
+                stage.world.after(0.7, first.wake)
+
+        slept: list[bool] = []
+        stage.gate(judge)
+        stage.settle()
+
+
 def late_snapshot_of_a_sleeper() -> None:
     """A node sleeps while its snapshots are on their way, which arrive after its successor's."""
     with staged(Plan(snapshot_every_s=1.0)) as stage:
@@ -118,6 +141,25 @@ def burial_owed_at_a_takeover() -> None:
         stage.wait(2.0)
         first.kill()
         stage.node()
+        stage.settle()
+
+
+def journal_ages_out() -> None:
+    """Nobody is there for longer than the journal keeps anything; the next owner has the snapshots alone."""
+    with staged(Plan(snapshot_every_s=1.0)) as stage:
+        stage.put(dedup_window=16)
+        for events in (old(20), ["old19", "new"]):
+            first = stage.node()
+            stage.owner()
+            stage.publish(*events)
+            stage.settle()
+            stage.wait(2.5)
+            first.kill()
+            journal = stage.run.server.streams[stage.run.names.journal]
+            for sequence in list(journal.store.messages):
+                journal.remove(sequence)
+        stage.node()
+        stage.publish("new", "newer")
         stage.settle()
 
 

@@ -1,6 +1,10 @@
 """How many attempts may start, whoever dies between."""
 
+from collections.abc import Callable
+
 from streams.jetstream import JetStream
+from streams.wire import Message
+from tests.sim.plan import Plan
 from tests.sim.process import Process
 from tests.sim.stage import old, staged
 
@@ -15,6 +19,33 @@ def ping_before_a_crash() -> None:
         stage.at_start(1, Process.kill)
         stage.world.after(2.0, stage.run.start_node)
         stage.ask("ping")
+        stage.settle()
+
+
+def start_long_after_its_record() -> None:
+    """The record of a slow receiver's attempt takes minutes, and the node dies when the attempt starts."""
+    with staged(Plan(ttl_s=5.0)) as stage:
+        stage.put(rate={"limit": 4, "per": "minute", "burst": 1})
+        first = stage.run.start_node()
+        first.skew_s = 0.0
+        stage.owner()
+        held: list[Callable[[], None]] = []
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            if ".journal." in message.subject and b'"started"' in message.data and len(held) < 300:
+                held.append(deal)
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.publish("one", "two")
+        stage.until(lambda: bool(held))
+        stage.at_start(1, Process.kill)
+        stage.wait(370.0)
+        stage.gate(lambda message, deal: deal())
+        held[-1]()
+        stage.until(lambda: not first.alive)
+        stage.run.start_node().skew_s = 0.0
         stage.settle()
 
 
@@ -52,4 +83,25 @@ def burst_before_a_crash() -> None:
         stage.publish(*old(10))
         stage.until(lambda: not stage.run.processes)
         stage.node()
+        stage.settle()
+
+
+def ping_beside_a_queue() -> None:
+    """A ping takes the only token; by the time it is on record, a token later has come for what waits."""
+    with staged() as stage:
+        stage.put(rate={"limit": 10, "per": "second", "burst": 1})
+        stage.node()
+        stage.owner()
+        stage.wait(5.0)
+
+        def judge(message: Message, deal: Callable[[], None]) -> None:
+            if ".journal." in message.subject and b'"pinged"' in message.data:
+                stage.world.after(0.3, deal)
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.demand("ping")
+        stage.wait(0.02)
+        stage.publish(*old(30))
         stage.settle()

@@ -10,7 +10,7 @@ from streams.wire import Message
 from tests.sim.server import consumer_config, refusals, stream_config
 from tests.sim.server.consumer import Consumer
 from tests.sim.server.refusals import Refusal, Refused
-from tests.sim.server.store import Stored, header_block
+from tests.sim.server.store import Store, Stored, header_block
 from tests.sim.server.stream import Stream
 from tests.sim.server.subjects import overlap
 from tests.sim.server.timing import rfc3339
@@ -127,15 +127,21 @@ class Api:
 
     def _stream_info(self, name: str, body: Body) -> Answer:
         stream = self._stream(name)
-        answer = self._described(stream) | {"total": 0, "offset": 0, "limit": 0}
-        if counts := stream.store.counts(body.get("subjects_filter", "")):
+        store = self._told(stream)
+        answer = self._described(stream, store) | {"total": 0, "offset": 0, "limit": 0}
+        if counts := store.counts(body.get("subjects_filter", "")):
             offset = body.get("offset", 0)
             answer |= {"total": len(counts), "offset": offset, "limit": SUBJECTS_MAX}
             answer["state"]["subjects"] = dict(list(counts.items())[offset : offset + SUBJECTS_MAX])
         return answer
 
-    def _described(self, stream: Stream) -> Answer:
-        store = stream.store
+    def _told(self, stream: Stream) -> Store:
+        """What the leader knows that answers: by chance one that was deposed."""
+        deposed = stream.deposed
+        return deposed if deposed and self._server.happens(self._server.faults.deposed) else stream.store
+
+    def _described(self, stream: Stream, store: Store | None = None) -> Answer:
+        store = store or stream.store
         first = store.messages.get(store.first)
         state = {
             "messages": len(store.messages),
@@ -152,7 +158,7 @@ class Api:
             "config": stream.config,
             "created": rfc3339(stream.created_ns),
             "state": state,
-            "cluster": {"leader": "memory"},
+            "cluster": stream.told_by(store),
             "ts": rfc3339(self._server.timing.wall_ns()),
         }
 
@@ -188,7 +194,7 @@ class Api:
     # Messages, from the leader.
 
     def _message(self, name: str, body: Body) -> Answer:
-        store = self._stream(name).store
+        store = self._told(self._stream(name))
         match {name: value for name, value in body.items() if value}:
             case {"last_by_subj": pattern, **rest} if not rest:
                 message = store.last_of(pattern)

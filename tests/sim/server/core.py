@@ -135,13 +135,14 @@ class FakeServer:
 
     def _conflict(self, headers: Headers) -> refusals.Refusal | None:
         """By chance, a cluster still has another message with the same claim in process."""
-        if drafts.LAST in headers and self._happens(self.faults.conflict):
+        if drafts.LAST in headers and self.happens(self.faults.conflict):
             return refusals.CONFLICT
-        if drafts.MESSAGE_ID in headers and self._happens(self.faults.conflict):
+        if drafts.MESSAGE_ID in headers and self.happens(self.faults.conflict):
             return refusals.ID_IN_PROCESS
         return None
 
-    def _happens(self, chance: float) -> bool:
+    def happens(self, chance: float) -> bool:
+        """Whether something happens that is as probable as that."""
         return chance > 0 and self.timing.chance.random() < chance
 
     def _jetstream(self, message: Message) -> bool:
@@ -190,7 +191,7 @@ class FakeServer:
 
     def _answer_direct_get(self, stream: Stream, request: bytes, reply: str) -> None:
         store = stream.store
-        if self._happens(self.faults.lag):
+        if self.happens(self.faults.lag):
             store = stream.replicas.one(self.timing.chance, self.faults.lag_changes)
         for headers, data in direct_get(stream.name, store, request):
             self.send(reply, data, headers)
@@ -216,7 +217,7 @@ class FakeServer:
         """It is there again, as its disk has it."""
         self.running = True
         for stream in self.streams.values():
-            stream.restart(self._happens(self.faults.forgetful))
+            stream.restart(self.happens(self.faults.forgetful))
 
     def lose_leader(self, stream: Stream) -> None:
         """The stream and its consumers answer nobody until `find_leader`; replicas can still be read."""

@@ -21,6 +21,8 @@ def direct_get(stream: str, store: Store, request: bytes) -> Iterator[Part]:
         return
     if not wanted:
         yield status(408, "Empty Request"), b""
+    elif "multi_last" in wanted:
+        yield from _last_of_each(stream, store, wanted["multi_last"])
     elif "batch" in wanted:
         yield from _page(stream, store, wanted)
     elif message := _one(store, wanted):
@@ -53,6 +55,21 @@ def _page(stream: str, store: Store, wanted: dict[str, Any]) -> Iterator[Part]:
         if 0 < wanted.get("max_bytes", 0) <= sent_bytes:
             break
     yield (status(204, "EOB") | _place(pending, before) if before else status(404, "Message Not Found")), b""
+
+
+def _last_of_each(stream: str, store: Store, patterns: list[str]) -> Iterator[Part]:
+    """The newest message of each subject in the order of the stream; the status says how far that goes."""
+    subjects = {subject for pattern in patterns for subject in store.counts(pattern)}
+    sequences = sorted(store.last_sequence_of(subject) for subject in subjects)
+    before = 0
+    for left, sequence in zip(reversed(range(len(sequences))), sequences, strict=True):
+        message = store.messages[sequence]
+        yield _headers(stream, message) | _place(left, before), message.data
+        before = sequence
+    if not before:
+        yield status(404, "No Results"), b""
+        return
+    yield status(204, "EOB") | _place(0, before) | {"Nats-UpTo-Sequence": str(store.last)}, b""
 
 
 def _headers(stream: str, message: Stored) -> Headers:

@@ -25,13 +25,17 @@ from tests.sim.server.drafts import (
     Staged,
 )
 from tests.sim.server.refusals import Refusal
-from tests.sim.server.replica import Replicas
+from tests.sim.server.replica import Replica, Replicas
 from tests.sim.server.store import Headers, Store, Stored, header_block, size_of
 from tests.sim.server.stream_config import SECOND, ttl_s
 from tests.sim.server.subjects import Transform, covers, overlap, transform
 from tests.sim.server.timing import Alarm, Timing
 
 Answer = dict[str, Any]
+
+HEARTBEAT_S = 1.0
+LOST_QUORUM_S = 10.0
+"""So long a leader believes in a replica that it does not hear of."""
 
 
 class Stream:
@@ -43,6 +47,8 @@ class Stream:
         self.replicas = Replicas(self.store)
         self.consumers: dict[str, Consumer] = {}
         self.has_leader = True
+        self.deposed: Store | None = None
+        self._deposed_at = 0.0
         self._ids: dict[str, tuple[int, int]] = {}
         self._last_id = ""
         self._mortal: list[tuple[int, int]] = []
@@ -279,6 +285,25 @@ class Stream:
             self._expiry.set(self.timing.now() + (min(times) - self.timing.wall_ns()) / 1e9)
 
     # Failing.
+
+    def depose(self) -> None:
+        """The stream has another leader, and the old one does not know it yet."""
+        self.deposed, self._deposed_at = Replica(self.store).store, self.timing.now()
+
+    def find_out(self) -> None:
+        """The leader that was deposed knows it."""
+        self.deposed = None
+
+    def told_by(self, store: Store) -> Answer:
+        """Who leads and when it heard of its replicas last, by the leader that has this store."""
+        if self.config["num_replicas"] <= 1:
+            return {"leader": "memory"}
+        now = self.timing.now()
+        heard_s = 1e-4 + min(now % HEARTBEAT_S, max(0.0, self.timing.wall_ns() - store.last_ns) / 1e9)
+        if store is self.deposed:
+            heard_s += now - self._deposed_at
+        replica = {"current": heard_s < LOST_QUORUM_S, "active": round(heard_s * 1e9)}
+        return {"leader": "memory", "replicas": [{"name": name, **replica} for name in ("one", "two")]}
 
     def restart(self, forgetful: bool) -> None:
         """The server is started again: what is on disk comes back, the rest does not."""

@@ -1,0 +1,34 @@
+"""What an actor records when an operator accepts that the deliveries lost their tail.
+
+Everything beyond the last position that is known to be the same is read again, and numbers go on above all
+that were ever given: also those that an owner gave who vanished, and whose facts are lost. Whether there was
+one is not asked: a clean claim may hide an unclean one before it.
+"""
+
+from actors.bucket import Bucket
+from actors.facts import Repaired
+from actors.state import State
+
+UNRECORDED_MAX = 512
+"""Numbers that one owner may have given and not recorded: 256 that are settled, 256 that are open."""
+
+
+def repair(state: State, *, position: int, gap: int, at: float, epoch: int) -> Repaired | None:
+    """The fact that brings the actor back to `position`; None where it never got anything.
+
+    `gap` numbers are left out.
+    """
+    known = {each.position for each in state.open} | {each.position for each in state.burials}
+    dropped = {each for each in known if each > position}
+    untouched = state.frontier.position <= position and not dropped
+    if untouched and not (state.opened or state.frontier.sequence):
+        return None
+    return Repaired(
+        receiver=state.receiver,
+        at=at,
+        position=position,
+        next_sequence=state.frontier.sequence + gap + 1,
+        dropped=tuple(sorted(dropped)),
+        # Tokens may have been taken for what is lost, and on no record.
+        bucket=Bucket(0.0, at, epoch) if state.bucket else None,
+    )

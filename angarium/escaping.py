@@ -1,0 +1,18 @@
+"""How texts from outside are shown: what would move a cursor, or turn the writing round, is escaped."""
+
+import json
+
+
+def visible(text: str) -> str:
+    """The text with its control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible_json(text: str) -> str:
+    """The same for JSON in one line, which means what it meant before."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _unit(c) for c in text)
+
+
+def _unit(c: str) -> str:
+    r"""A character as `\uXXXX`; two of them beyond 16 bits."""
+    return "\\u007f" if c == "\x7f" else json.dumps(c)[1:-1]

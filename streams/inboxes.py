@@ -1,0 +1,35 @@
+"""Which reply subjects a node answers: inboxes, and nothing else.
+
+A request names the subject that its answer goes to, and NATS asks for no permission to name it. A node that
+published there whatever it was, with its own permissions, would write into the journal, the configurations or
+the API of JetStream for anybody who may ask it anything.
+"""
+
+import logging
+
+log = logging.getLogger(__name__)
+
+USUAL = "_INBOX"
+"""What the inboxes of NATS clients begin with, unless they are told otherwise."""
+
+IMPORTED = "_R_"
+"""What the server puts in the place of a reply subject of another account; no client can name such a one."""
+
+
+class Inboxes:
+    """The inboxes that are answered: the usual ones, those of other accounts, and those of `prefixes`."""
+
+    def __init__(self, *prefixes: str) -> None:
+        self._beginnings = tuple(f"{prefix}." for prefix in (USUAL, IMPORTED, *prefixes))
+        self._told = False
+
+    def includes(self, reply: str) -> bool:
+        """Tells whether a request with this reply subject is answered; logs the first one that is not."""
+        if not reply:
+            return False
+        if reply.startswith(self._beginnings):
+            return True
+        if not self._told:
+            self._told = True
+            log.warning("reply.refused", extra={"reply": reply})
+        return False

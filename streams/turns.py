@@ -1,0 +1,50 @@
+"""Turns for those who wait for one of a bounded number of places, the earliest due first."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from heapq import heappop, heappush
+from itertools import count
+
+LOADS_MAX = 32
+"""Snapshots that all shards of a node read at a time. More of them would only wait in the server, and other
+requests, heartbeats among them, behind them."""
+
+
+class Turns:
+    """So many places as there are, taken for as long as `turn` is held."""
+
+    def __init__(self, places: int = LOADS_MAX) -> None:
+        self._free = places
+        self._order = count()
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    @asynccontextmanager
+    async def turn(self, due: float) -> AsyncIterator[None]:
+        """Hold a place; where none is free, whoever was due first gets the next one."""
+        await self._take(due)
+        try:
+            yield
+        finally:
+            self._give()
+
+    async def _take(self, due: float) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        future = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (due, next(self._order), future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._give()  # The place came in the same moment.
+            raise
+
+    def _give(self) -> None:
+        while self._waiting:
+            future = heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1

@@ -1,0 +1,126 @@
+"""What is believed of a leader's answers, and what the server says that this rests on."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from streams.answers import StoredMessage
+from streams.errors import Unavailable
+from streams.jetstream import JetStream
+from streams.leadership import ensure_none, info_since, is_last, message_at
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.installation import install, publish, shard
+
+RECEIVER, OTHER = "acme.billing", "acme.other"
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+class Deposed(JetStream):
+    """Its leader knows nothing beyond `end`."""
+
+    end = 1 << 60
+
+    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        message = await super().next_message(stream, subject, sequence)
+        return message if message is not None and message.sequence <= self.end else None
+
+
+@pytest.fixture
+async def deposed(server: Server, names: Names) -> AsyncIterator[Deposed]:
+    wire = await server.connect("deposed")
+    js = Deposed(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+def subject_of(names: Names, receiver: str) -> str:
+    return names.delivery(shard(receiver), receiver)
+
+
+async def test_the_newest_of_each_subject_comes_with_the_end(js: JetStream, names: Names) -> None:
+    for receiver in (RECEIVER, OTHER, RECEIVER, OTHER):
+        await publish(js, names, receiver)
+    ours, others = subject_of(names, RECEIVER), subject_of(names, OTHER)
+    page = await js.last_of(names.deliveries, [ours])
+    assert ([each.sequence for each in page.messages], page.up_to) == ([3], 4)
+    page = await js.last_of(names.deliveries, [others, ours])
+    assert ([each.sequence for each in page.messages], page.up_to) == ([3, 4], 4)
+    page = await js.last_of(names.deliveries, [subject_of(names, "acme.nobody")])
+    assert (page.messages, page.up_to) == ([], 0)
+
+
+async def test_nothing_up_to_a_position_is_proved_by_one_answer(js: JetStream, names: Names) -> None:
+    for receiver in (RECEIVER, OTHER, RECEIVER, OTHER):
+        await publish(js, names, receiver)
+    stream, ours = names.deliveries, subject_of(names, RECEIVER)
+    await ensure_none(js, stream, ours, 3, 4)
+    await ensure_none(js, stream, ours, 1, 2)
+    await ensure_none(js, stream, subject_of(names, "acme.nobody"), 0, 4)
+    with pytest.raises(Unavailable, match="does not know the message at 3"):
+        await ensure_none(js, stream, ours, 2, 4)
+    with pytest.raises(Unavailable, match="ends at 4, and 5 was there"):
+        await ensure_none(js, stream, ours, 3, 5)
+
+
+async def test_nothing_in_a_stream_that_was_emptied(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    await js.purge(names.deliveries, 4)
+    await ensure_none(js, names.deliveries, subject_of(names, RECEIVER), 0, 3)
+    assert await message_at(js, names.deliveries, 2) is None
+
+
+async def test_a_message_is_gone_where_something_behind_it_is_not(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    await js.delete(names.deliveries, 2)
+    assert await message_at(js, names.deliveries, 2) is None
+    found = await message_at(js, names.deliveries, 3)
+    assert found is not None
+    assert found.sequence == 3
+
+
+async def test_only_the_newest_message_can_be_written_after(js: JetStream, names: Names) -> None:
+    key = f"$KV.{names.actors.removeprefix('KV_')}.0.acme.billing"
+    assert await is_last(js, names.proof(0), key, 0)
+    for _ in range(2):
+        await js.publish(key, b"{}")
+    newest = await js.last_message(names.actors, key)
+    assert newest is not None
+    assert await is_last(js, names.proof(0), key, newest.sequence)
+    assert await is_last(js, names.proof(0), key, newest.sequence)
+    assert not await is_last(js, names.proof(0), key, newest.sequence - 1)
+    assert not await is_last(js, names.proof(0), key, 0)
+
+
+async def test_one_server_is_believed_at_once(js: JetStream, names: Names) -> None:
+    await publish(js, names, RECEIVER)
+    info = await info_since(js, names.deliveries, 0.0)
+    assert (info.last, info.heard_s) == (1, 0.0)
+
+
+async def test_a_deposed_leaders_silence_is_no_answer(js: JetStream, names: Names, deposed: Deposed) -> None:
+    for _ in range(2):
+        await publish(js, names, RECEIVER)
+    deposed.end = 1
+    with pytest.raises(Unavailable):
+        await ensure_none(deposed, names.deliveries, subject_of(names, RECEIVER), 1, 2)
+
+
+async def test_a_leader_that_has_the_message_after_all_is_heard(
+    js: JetStream, names: Names, deposed: Deposed
+) -> None:
+    """The first answer was that of a leader that was deposed; the next leader has one, up to the place."""
+    for receiver in (RECEIVER, OTHER, RECEIVER):
+        await publish(js, names, receiver)
+    ours = subject_of(names, RECEIVER)
+    with pytest.raises(Unavailable, match="does not know the message at 1"):
+        await ensure_none(deposed, names.deliveries, ours, 0, 2)
+    await ensure_none(deposed, names.deliveries, ours, 1, 2)

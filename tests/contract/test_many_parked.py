@@ -1,0 +1,196 @@
+"""Very many parked receivers: stored, found again, and brought back while everything else goes on."""
+
+import asyncio
+import gc
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Struct, field
+
+from actors.ids import stable_hash
+from actors.outcome import Answered, Outcome
+from actors.ports import Attempt
+from actors.state import State
+from angarium.app import COLLECT_AFTER, member
+from angarium.node import Node
+from angarium.settings import Settings
+from streams import topology
+from streams.answers import Stored
+from streams.checkpoint import Checkpoint
+from streams.claim import Claim, claim, release
+from streams.clock import SystemTime
+from streams.connection import ConnectOptions, connect
+from streams.embedded import EmbeddedServer
+from streams.jetstream import JetStream
+from streams.parked import ParkedList
+from streams.partitions import shard_of
+from streams.recovery import Recovery, recover
+from streams.repeat import stream_info
+from streams.setup import setup
+from streams.snapshots import Snapshots
+from streams.topology import Names
+from tests.contract.installation import install
+from tests.contract.shards import own
+from tests.contract.waiting import until
+
+URL = "https://example.com/a"
+AT_ONCE = 500
+READY_S = 20.0
+DUE = 500
+"""So many wake at once; the others in ten minutes at the earliest."""
+
+
+async def test_more_than_one_message_holds_are_stored_and_found(js: JetStream, prefix: str) -> None:
+    """13,000 with the longest names: 2 MB, where a message takes 1 MiB."""
+    names = await install(js, prefix)
+    claimed = await own(js, names, "a")
+    listed = ParkedList()
+    listed.update(State(receiver=f"t{n:063}.{n:064}", parked=True) for n in range(13_000))
+    checkpoint = Checkpoint(sequence=claimed.sequence, parked_parts=listed.as_of(claimed.sequence))
+    assert await Snapshots(js, names, claimed).write([], [], claimed.sequence, checkpoint, listed)
+    recovery = await recover(js, names, await own(js, names, "b"), "b")
+    assert isinstance(recovery, Recovery)
+    assert len(recovery.parked) == 13_000
+    assert recovery.parked == listed.receivers()
+
+
+class Sender:
+    """Every receiver takes everything. `sent` says when each got its last event."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, float] = {}
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        self.sent[attempt.receiver] = time.monotonic()
+        return Answered(status=200, latency_ms=1.0)
+
+
+class Crowd(Struct):
+    """An installation whose last owner has left so many parked receivers behind."""
+
+    url: str
+    js: JetStream
+    names: Names
+    shards: int
+    receivers: dict[int, list[str]] = field(default_factory=dict)
+
+    def draw(self, count: int) -> None:
+        chance = random.Random(1)
+        share = count // self.shards
+        self.receivers = {shard: [] for shard in range(self.shards)}
+        while any(len(each) < share for each in self.receivers.values()):
+            tenant, name = f"t{chance.randrange(1000)}", f"receiver-{chance.getrandbits(48):012x}"
+            of = self.receivers[shard_of(tenant, name, self.shards)]
+            if len(of) < share:
+                of.append(f"{tenant}.{name}")
+
+    async def park(self) -> None:
+        body = msgspec.json.encode({"url": URL})
+        everybody = [receiver for each in self.receivers.values() for receiver in each]
+        for start in range(0, len(everybody), AT_ONCE):
+            some = everybody[start : start + AT_ONCE]
+            await asyncio.gather(*(self.js.publish(self.names.receiver(each), body) for each in some))
+        created = {name: (await stream_info(self.js, name)).created for name in self.names.streams}
+        for shard, receivers in self.receivers.items():
+            claimed = await claim(
+                self.js, self.names, shard, "old", SystemTime(), may_claim=lambda owner: True
+            )
+            assert isinstance(claimed, Claim)
+            states = [self._state(each, number) for number, each in enumerate(receivers)]
+            listed, at = ParkedList(), claimed.sequence
+            listed.update(states)
+            checkpoint = Checkpoint(sequence=at, parked_parts=listed.as_of(at), created=created)
+            assert await Snapshots(self.js, self.names, claimed).write(states, [], at, checkpoint, listed)
+            assert await release(self.js, self.names, claimed, "old")
+
+    def _state(self, receiver: str, number: int) -> State:
+        """The last ones of each shard are due."""
+        share = len(self.receivers[0])
+        due = number >= share - DUE // self.shards
+        backoff_until = 0.0 if due else time.time() + 600 + number
+        return State(
+            receiver=receiver, parked=True, opened=True, target=stable_hash(URL), backoff_until=backoff_until
+        )
+
+    async def publish(self, receivers: list[str]) -> None:
+        for receiver in receivers:
+            assert isinstance(await self.js.publish(self.names.publish_to(receiver), b"{}"), Stored)
+
+
+@pytest.fixture
+def collecting_as_a_node() -> Iterator[None]:
+    """The garbage collector looks as seldom as it does in a node: else it takes seconds."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *before[1:])
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.fixture
+async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Crowd]:
+    shards, count = request.param
+    async with EmbeddedServer(tmp_path, port=0) as server:
+        wire = await connect(ConnectOptions(servers=(server.url,), name="test"))
+        js = JetStream(wire)
+        await js.start()
+        await setup(js, topology.Settings(shards=shards, max_bytes=1 << 30))
+        crowd = Crowd(server.url, js, Names(), shards)
+        crowd.draw(count)
+        await crowd.park()
+        yield crowd
+        await js.stop()
+        await wire.close()
+
+
+def away(node: Node) -> int:
+    return sum(len(shard.host.away) for shard in node.owned.values())
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("collecting_as_a_node")
+@pytest.mark.parametrize("crowd", [(64, 100_000), (1, 100_000)], indirect=True)
+async def test_a_takeover_keeps_its_lease_and_goes_on_delivering(
+    crowd: Crowd, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    sender, wire = Sender(), await connect(ConnectOptions(servers=(crowd.url,), name="node"))
+    due = [each[-1] for each in crowd.receivers.values()][:20]
+    late = [each[-DUE // crowd.shards - n] for each in crowd.receivers.values() for n in range(1, 21)][-20:]
+    await crowd.publish(due)
+    settings = Settings(node="new", shards=crowd.shards, drain_s=1.0)
+    async with member(wire, settings, SystemTime(), sender) as node:
+        began_at = time.monotonic()
+        async with asyncio.timeout(READY_S):
+            await node.until_ready()
+        ready_s = time.monotonic() - began_at
+        async with asyncio.timeout(READY_S - ready_s):
+            await until(lambda: all(each in sender.sent for each in due))
+        due_s, left = time.monotonic() - began_at, away(node)
+        assert left > 0
+        hosts = [node.host_of(each) for each in late]
+        assert all(host and each in host.away for host, each in zip(hosts, late, strict=True))
+        await crowd.publish(late)
+        published_at = time.monotonic()
+        await until(
+            lambda: not any(host and each in host.away for host, each in zip(hosts, late, strict=True))
+        )
+        late_s = time.monotonic() - published_at
+        assert away(node) > 0
+        while away(node):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        back_s = time.monotonic() - began_at
+        lapses = [each.message for each in caplog.records if each.message.startswith(("lease", "shard.e"))]
+        assert not lapses
+        assert node.around.members.lease.valid()
+    with capsys.disabled():
+        print(f"\n{crowd.shards} shards: ready after {ready_s:.1f} s, all back after {back_s:.0f} s")
+        print(f"the due ones were served after {due_s:.1f} s, with {left} still away")
+        print(f"{len(late)} who got an event were back within {late_s:.2f} s")
+    await wire.close()

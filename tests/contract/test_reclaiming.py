@@ -1,0 +1,60 @@
+"""A journal that goes on from memory: only over the flush that memory knows to be the last of its own."""
+
+import pytest
+
+from streams.envelope import encode_flush
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.topology import Names
+from tests.contract.conftest import Server
+from tests.contract.faults import misbehaving, request_lost
+from tests.contract.installation import install
+from tests.contract.shards import SHARD, Clocks, Listening, blank, own, repeated
+from tests.contract.waiting import until
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def begin(js: JetStream, names: Names) -> tuple[Journal, Listening]:
+    listening = Listening()
+    claimed = await own(js, names, "a")
+    journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=86400.0)
+    journal.start()
+    return journal, listening
+
+
+async def goes_on(journal: Journal, js: JetStream, names: Names) -> bool:
+    await journal.suspend()
+    resumed = await own(js, names, "a", resumes=journal._claim.epoch)
+    went_on = journal.reclaim(resumed)
+    await journal.stop()
+    return went_on
+
+
+async def test_not_where_the_journal_lost_a_flush(js: JetStream, names: Names) -> None:
+    """Its last one is ours and an older one: what memory takes for recorded is on no record."""
+    journal, listening = await begin(js, names)
+    for count in (1, 2):
+        journal.add(repeated(count), blank(), urgent=True)
+        await listening.has(count)
+    assert await js.delete(names.journal, journal.sequence)
+    assert not await goes_on(journal, js, names)
+
+
+async def test_not_over_a_flush_that_memory_does_not_know(
+    js: JetStream, names: Names, server: Server
+) -> None:
+    """One is under way and undecided; the journal ends with neither that one nor the one before it."""
+    async with misbehaving(server) as faulty:
+        journal, _ = await begin(faulty, names)
+        faulty.faults[names.journal_of(SHARD)] += [request_lost] * 100
+        journal.add(repeated(1), blank(), urgent=True)
+        await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 3)
+        alien = encode_flush(
+            node="a", epoch=journal._claim.epoch, flush=7, floor=0, at=0.0, unclean=None, facts=[]
+        )  # fmt: skip
+        await js.publish(names.journal_of(SHARD), alien)
+        assert not await goes_on(journal, js, names)

@@ -1,0 +1,320 @@
+"""The repair of a shard: who may, what is found, and that nobody runs the shard before it is complete."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from actors.facts import Fact, Parked, Refused, Repaired
+from actors.ids import UNKNOWN
+from streams import claim as claiming
+from streams import journal
+from streams.answers import StreamInfo
+from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.claim import Lost, claim, release
+from streams.envelope import decode_flush
+from streams.errors import RepairError, StreamRemade
+from streams.history import History, last_same, read_history
+from streams.jetstream import JetStream
+from streams.leadership import info_since
+from streams.recovery import recover
+from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
+from streams.repeat import stream_info
+from streams.snapshots import Snapshots
+from streams.tails import UNKNOWN as UNMARKED
+from streams.tails import Mark, Marks, Restart, read_refusal
+from streams.topology import Names
+from tests.contract.installation import install, publish
+from tests.contract.shards import RECEIVER, SHARD, Clocks, anybody, own
+from tests.contract.test_recovery import Shard as Recording
+from tests.contract.test_recovery import delivered, remake
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
+    return await accepted(js, names, await examine(js, names, SHARD))
+
+
+async def accepted(js: JetStream, names: Names, agreed: Damage) -> tuple[Damage, int]:
+    dead = frozenset({"b"})
+    return await accept_loss(js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(dead), agreed=agreed)
+
+
+async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
+    """A shard has delivered ten events and was released; the stream is another one, and as long again."""
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    claimed = await own(js, names, "a")
+    shard = Recording(js, names, claimed)
+    await shard.record(*(delivered(position, position) for position in range(1, 11)), *more)
+    await shard.snapshot()
+    await shard.stop()
+    await release(js, names, claimed, "a")
+    await remake(js, names, names.deliveries)
+    for _ in range(12):
+        await publish(js, names, RECEIVER)
+
+
+async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Names) -> None:
+    await grown_again(js, names)
+    with pytest.raises(StreamRemade, match="what was read at 10 was stored at"):
+        await own(js, names, "b")
+    damage = await examine(js, names, SHARD)
+    [gap] = damage.gaps
+    assert (gap.stream, gap.kept.position, gap.known.position) == (names.deliveries, 0, 10)
+    found, count = await repaired(js, names)
+    assert (found.gaps, count) == (damage.gaps, 1)
+    assert await read_refusal(js, names, SHARD) is None
+    last = await js.last_message(names.journal, names.journal_of(SHARD))
+    assert last is not None
+    flush = decode_flush(last.data, "the journal")
+    [fact] = flush.facts
+    assert isinstance(fact, Repaired)
+    assert (fact.receiver, fact.position, fact.next_sequence) == (RECEIVER, 0, 523)
+    assert (flush.floor, flush.marks.deliveries.position) == (0, 0)
+
+    claimed = await own(js, names, "b")
+    assert claimed.clean
+    recovery = await recover(js, names, claimed, "b")
+    assert not isinstance(recovery, Lost)
+    state = await Snapshots(js, names, claimed).load(RECEIVER)
+    assert state is not None
+    assert (state.frontier.position, state.frontier.sequence) == (0, 522)
+
+
+async def test_brings_back_the_record_of_all_names_that_nobody_knows(js: JetStream, names: Names) -> None:
+    await grown_again(js, names, Refused(receiver=UNKNOWN, at=1.0, position=10, reason="unknown_receiver"))
+    _, count = await repaired(js, names)
+    assert count == 2
+    state = await Snapshots(js, names, await own(js, names, "b")).load(UNKNOWN)
+    assert state is not None
+    assert (state.frontier.position, state.burials) == (0, ())
+
+
+async def test_takes_streams_that_were_made_anew_for_the_right_ones(js: JetStream, names: Names) -> None:
+    claimed = await own(js, names, "a")
+    created = dict.fromkeys(names.streams, "2026-01-01T00:00:00Z")
+    await Snapshots(js, names, claimed).write(
+        [], [], claimed.sequence, Checkpoint(sequence=claimed.sequence, created=created)
+    )
+    await release(js, names, claimed, "a")
+    assert (await examine(js, names, SHARD)).remade == names.streams
+    await repaired(js, names)
+    assert (await examine(js, names, SHARD)).nothing
+    checkpoint = await read_checkpoint(js, names, SHARD)
+    assert checkpoint is not None
+    assert set(checkpoint.created) == set(names.streams)
+
+
+async def test_reads_streams_that_were_made_anew_from_their_beginning(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older Angarium recorded no marks, so only the time at which the stream was created tells."""
+    created = {name: (await stream_info(js, name)).created for name in names.streams}
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    with monkeypatch.context() as older:
+        for module in (journal, claiming):
+            unmarked = partial(_unmarked, module.encode_flush)
+            older.setattr(module, "encode_flush", unmarked)
+        claimed = await own(js, names, "a")
+        shard = Recording(js, names, claimed)
+        await shard.record(*(delivered(position, position) for position in range(1, 11)))
+        sequence = shard._journal.sequence
+        listed = shard.listed.as_of(sequence)
+        await shard.snapshot(Checkpoint(sequence=sequence, floor=10, created=created, parked_parts=listed))
+        await shard.stop()
+        await release(js, names, claimed, "a")
+    await remake(js, names, names.deliveries)
+    await remake(js, names, names.events)
+    for _ in range(12):
+        await publish(js, names, RECEIVER)
+    with pytest.raises(StreamRemade, match="was made anew"):
+        await own(js, names, "b")
+    damage = await examine(js, names, SHARD)
+    assert [(gap.stream, gap.kept.position) for gap in damage.gaps] == [
+        (names.deliveries, 0), (names.events, 0),
+    ]  # fmt: skip
+    await repaired(js, names)
+    claimed = await own(js, names, "b")
+    assert not isinstance(await recover(js, names, claimed, "b"), Lost)
+    state = await Snapshots(js, names, claimed).load(RECEIVER)
+    assert state is not None
+    assert (claimed.floor, state.frontier.position) == (0, 0)
+    assert claimed.marks.source(1) > 1_000_000_000
+
+
+def _unmarked(encode: Callable[..., bytes], **flush: Any) -> bytes:
+    return encode(**{**flush, "marks": UNMARKED})
+
+
+async def test_accepts_no_more_than_was_agreed_to(js: JetStream, names: Names) -> None:
+    """It grew while the operator was asked: another stream, or more of this one."""
+    await grown_again(js, names)
+    damage = await examine(js, names, SHARD)
+    [gap] = damage.gaps
+    before = await js.last_message(names.journal, names.journal_of(SHARD))
+    further = replace(gap, known=Mark(position=9))
+    for agreed in (replace(damage, gaps=()), replace(damage, gaps=(further,))):
+        with pytest.raises(RepairError, match="more was lost than was agreed to"):
+            await accepted(js, names, agreed)
+    assert await js.last_message(names.journal, names.journal_of(SHARD)) == before
+    found, _ = await accepted(js, names, damage)
+    assert found.gaps == damage.gaps
+
+
+async def test_is_not_for_a_shard_that_somebody_owns(js: JetStream, names: Names) -> None:
+    await own(js, names, "a")
+    with pytest.raises(RepairError, match="a holds it"):
+        await repaired(js, names)
+
+
+async def test_that_was_cut_off_keeps_everybody_out(js: JetStream, names: Names) -> None:
+    """It has claimed the shard, which nothing refused before, and the next thing is its death."""
+    await js.publish(names.journal_of(SHARD), b"no flush", {})
+    with pytest.raises(Exception, match="not written by Angarium"):
+        await repaired(js, names)
+    info = await js.stream_info(names.journal)
+    assert info is not None
+    assert info.messages == 1
+
+
+async def test_events_go_on_under_sources_above_all_others(js: JetStream, names: Names) -> None:
+    claimed = await own(js, names, "a")
+    await release(js, names, claimed, "a")
+    refused = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
+    assert not isinstance(refused, Lost)
+    marks = Marks(events=Mark(position=9, stored_at=1.5))
+    await Snapshots(js, names, refused).write([], [], 0, Checkpoint(marks=marks))
+    await js.purge(names.journal, refused.sequence + 1)
+    await release(js, names, refused, "a")
+    damage, count = await repaired(js, names)
+    assert ([gap.stream for gap in damage.gaps], count) == ([names.events], 0)
+    restarts = (await own(js, names, "b")).marks.restarts
+    assert restarts == (Restart(above=0, offset=1_000_000_009),)
+
+
+def test_sources_rise_over_every_loss() -> None:
+    marks = Marks(restarts=(Restart(above=10, offset=100), Restart(above=20, offset=1000)))
+    assert [marks.source(position) for position in (1, 10, 11, 20, 21)] == [1, 10, 111, 120, 1021]
+
+
+def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
+    marks = Marks(restarts=(Restart(above=10, offset=5_000_000_000),))
+    gap = Gap(stream="events", kept=Mark(position=4), known=Mark(position=9))
+    assert _restarts(marks, gap) == (Restart(above=4, offset=6_000_000_009),)
+
+
+async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
+    js: JetStream, names: Names
+) -> None:
+    """The journal up to the repair is not read again: the checkpoint has to say it."""
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    claimed = await own(js, names, "a")
+    shard = Recording(js, names, claimed)
+    await shard.record(*(delivered(position, position) for position in range(1, 11)))
+    sequence = shard._journal.sequence
+    listed = shard.listed.as_of(sequence)
+    await shard.snapshot(Checkpoint(sequence=sequence, floor=10, needed=11, parked_parts=listed))
+    await shard.record(Parked(receiver="acme.other", at=1.0, waiting_since=1.0))
+    await shard.stop()
+    await release(js, names, claimed, "a")
+    await remake(js, names, names.deliveries)
+    await publish(js, names, RECEIVER)
+    await repaired(js, names)
+    checkpoint = await read_checkpoint(js, names, SHARD)
+    assert checkpoint is not None
+    assert checkpoint.needed == 1
+    recovery = await recover(js, names, await own(js, names, "b"), "b")
+    assert not isinstance(recovery, Lost)
+    assert "acme.other" in recovery.parked
+
+
+class TestTheLastThatIsTheSame:
+    async def test_is_found_among_all_that_were_known(self, js: JetStream, names: Names) -> None:
+        for _ in range(9):
+            await publish(js, names, RECEIVER)
+        marks = []
+        for position in (2, 4, 5, 7):
+            message = await js.message(names.deliveries, position)
+            assert message is not None
+            marks.append(Mark(position=position, stored_at=message.stored_at + (position > 5)))
+        for known, expected in ((marks, 5), (marks[:1], 2), (marks[3:], 0), ([], 0)):
+            assert (await last_same(js, names.deliveries, known)).position == expected
+        await js.purge(names.deliveries, 7)
+        assert await last_same(js, names.deliveries, marks) == Mark(position=6)
+
+    async def test_is_not_looked_for_beyond_an_earlier_loss_that_was_accepted(
+        self, js: JetStream, names: Names
+    ) -> None:
+        """Positions were given twice: what the first of them was proves nothing of the second."""
+        for _ in range(12):
+            await publish(js, names, RECEIVER)
+        times = {}
+        for position in range(1, 13):
+            message = await js.message(names.deliveries, position)
+            assert message is not None
+            times[position] = message.stored_at
+        history = History()
+        for position in range(1, 10):
+            again = 7.0 if position > 2 else times[position]
+            history.add(Marks(deliveries=Mark(position=position, stored_at=again)))
+        for position in (2, 10, 11, 12):
+            now = 8.0 if position > 11 else times[position]
+            history.add(Marks(deliveries=Mark(position=position, stored_at=now)))
+        assert (await last_same(js, names.deliveries, history.deliveries)).position == 11
+
+    async def test_is_asked_of_the_whole_journal(self, js: JetStream, names: Names) -> None:
+        shard = Recording(js, names, await own(js, names, "a"))
+        await shard.record(delivered(1, 1), delivered(2, 2))
+        await shard.stop()
+        history = await read_history(js, names, SHARD)
+        assert {each.position for each in history.deliveries} == {0, 1, 2}
+
+
+async def test_a_holder_without_a_sign_of_life_is_dead(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.repair.TTL_S", 0.0)
+    assert await dead_holders(js, names, [SHARD]) == frozenset()
+    await own(js, names, "a")
+    assert await dead_holders(js, names, [SHARD]) == {"a"}
+
+
+async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that was deposed tells an end that is too low; the last unclean claim is lowered to it."""
+    await release(js, names, await own(js, names, "a"), "a")
+    asked: list[str] = []
+
+    async def noted(js: JetStream, stream: str, since: float) -> StreamInfo:
+        asked.append(stream)
+        return await info_since(js, stream, since)
+
+    monkeypatch.setattr("streams.claim.info_since", noted)
+    await repaired(js, names)
+    assert asked == [names.deliveries]
+
+
+async def test_no_position_beyond_the_end_that_is_left_is_kept(js: JetStream, names: Names) -> None:
+    """What is forgotten up to there later on would take new events with it."""
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    await own(js, names, "a")
+    await own(js, names, "b")  # Not cleanly: up to 10 something may have been posted.
+    await remake(js, names, names.deliveries)
+    for _ in range(4):
+        await publish(js, names, RECEIVER)
+    await repaired(js, names)
+    claimed = await own(js, names, "c")
+    assert claimed.position == 4
+    assert claimed.unclean is not None
+    assert claimed.unclean.position == 4

@@ -1,0 +1,194 @@
+"""Whether a stream still has what was read from it, on the server in memory and on the real one."""
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from streams.answers import StreamInfo
+from streams.delivered import delivered
+from streams.envelope import Flush, decode_flush
+from streams.errors import StreamRemade
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.tails import Loss, Mark, Marks, Refusal, compare, lift, lost, read_refusal, refuse
+from streams.topology import Names, shard_consumer
+from tests.contract.installation import install, publish, shard
+from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, blank, own, repeated
+from tests.contract.waiting import Seen, until
+
+WHO = Refusal(node="a", at=1.5, stream="")
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
+    message = await js.message(names.deliveries, position)
+    assert message is not None
+    return Mark(position=position, stored_at=message.stored_at)
+
+
+async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
+    claimed = await own(js, names, "a")
+    journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=3600.0)
+    journal.start()
+    return journal
+
+
+async def last_flush(js: JetStream, names: Names) -> Flush:
+    message = await js.last_message(names.journal, names.journal_of(SHARD))
+    assert message is not None
+    return decode_flush(message.data, "the journal")
+
+
+async def remake(js: JetStream, names: Names, count: int) -> None:
+    """Another stream takes the place of the deliveries, and has so many messages."""
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.request(f"$JS.API.STREAM.DELETE.{names.deliveries}", b"")
+    await js.stream_create(info.config)
+    for _ in range(count):
+        await publish(js, names, RECEIVER)
+
+
+async def test_a_message_has_one_time_whoever_tells_it(js: JetStream, names: Names) -> None:
+    """The stream's state, the leader, and the reply subject of what is handed out."""
+    await js.consumer_create(names.deliveries, shard_consumer(names, shard(RECEIVER)))
+    seen, inbox = Seen(), js.wire.new_inbox()
+    await js.wire.subscribe(inbox, seen)
+    for position in range(1, 8):
+        await publish(js, names, RECEIVER)
+        info, mark = await js.stream_info(names.deliveries), await mark_at(js, names, position)
+        assert info is not None
+        assert (info.last, info.last_at) == (mark.position, mark.stored_at)
+        request = b'{"batch": 1, "expires": 1000000000, "group": "owner"}'
+        puller = f"$JS.API.CONSUMER.MSG.NEXT.{names.deliveries}.{names.shard_consumer(shard(RECEIVER))}"
+        if position == 1:
+            await js.wire.publish(puller, request, inbox)
+            await until(lambda: bool(seen.messages))
+            told = delivered(seen.messages[0].reply)
+            assert (told.sequence, told.stored_at) == (mark.position, mark.stored_at)
+
+
+async def test_what_is_there_is_not_lost(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    assert await lost(js, names.deliveries, Mark()) is None
+    assert await lost(js, names.deliveries, await mark_at(js, names, 2)) is None
+    assert await lost(js, names.deliveries, Mark(position=3)) is None
+
+
+async def test_what_was_purged_is_not_lost(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    mark = await mark_at(js, names, 2)
+    await js.purge(names.deliveries, 3)
+    assert await lost(js, names.deliveries, mark) is None
+    await js.purge(names.deliveries, 4)
+    assert await lost(js, names.deliveries, mark) is None
+
+
+async def test_what_was_deleted_by_hand_is_not_lost(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    mark = await mark_at(js, names, 2)
+    await js.delete(names.deliveries, 2)
+    assert await lost(js, names.deliveries, mark) is None
+
+
+async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:
+    loss = await lost(js, names.deliveries, Mark(position=4, stored_at=1.5))
+    assert loss is not None
+    assert "it ends at 0, but the message at 4 was read from it" in loss.why
+
+
+async def test_an_end_that_a_deposed_leader_tells(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does not have may be there all the same; no majority follows it since it was asked."""
+    await publish(js, names, RECEIVER)
+    told = await js.stream_info(names.deliveries)
+    assert told is not None
+    answers = [replace(told, last=0, heard_s=heard_s) for heard_s in (60.0, math.inf)]
+    ask = js.stream_info
+
+    async def stream_info(stream: str) -> StreamInfo | None:
+        return answers.pop() if answers else await ask(stream)
+
+    monkeypatch.setattr(js, "stream_info", stream_info)
+    assert await lost(js, names.deliveries, Mark(position=1)) is None
+    assert not answers
+
+
+async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> None:
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    mark = await mark_at(js, names, 2)
+    await remake(js, names, 5)
+    loss = await lost(js, names.deliveries, mark)
+    assert loss is not None
+    assert (loss.stream, loss.mark) == (names.deliveries, mark)
+    assert "what was read at 2 was stored at" in loss.why
+
+
+class TestTheMarksOfAShard:
+    async def test_are_in_every_flush_and_never_fall(self, js: JetStream, names: Names) -> None:
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        for position, expected in ((7, 7), (5, 7), (9, 9)):
+            listening.known = Marks(deliveries=Mark(position=position, stored_at=position + 0.5))
+            journal.add(repeated(journal.index + 1), blank(), urgent=True)
+            await listening.has(journal.index)
+            flush = await last_flush(js, names)
+            assert flush.marks == journal.marks
+            assert flush.marks.deliveries == Mark(position=expected, stored_at=expected + 0.5)
+        await journal.stop()
+
+    async def test_are_worth_a_flush_of_their_own(self, js: JetStream, names: Names) -> None:
+        listening = Listening()
+        journal = await begun(js, names, listening)
+        listening.known = Marks(events=Mark(position=3, stored_at=1.5))
+        journal.marks_rose()
+        await until(lambda: bool(listening.sequences))
+        flush = await last_flush(js, names)
+        assert (flush.facts, flush.marks.events.position) == ((), 3)
+        await journal.stop()
+
+
+class TestTheRecord:
+    async def test_refuses_until_the_message_is_there(self, js: JetStream, names: Names) -> None:
+        """Whatever the marks of the journal say: who found it knew more."""
+        claimed = await own(js, names, "a")
+        loss = Loss(names.deliveries, Mark(position=1), "it is gone")
+        assert await refuse(js, names, SHARD, claimed.epoch, loss, WHO)
+        recorded = await read_refusal(js, names, SHARD)
+        assert recorded is not None
+        assert (recorded.node, recorded.stream, recorded.mark) == ("a", names.deliveries, loss.mark)
+        with pytest.raises(StreamRemade, match="it ends at 0"):
+            await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
+        await publish(js, names, RECEIVER)
+        await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
+        assert await read_refusal(js, names, SHARD) is None
+
+    async def test_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
+        claimed = await own(js, names, "a")
+        marks = Marks(events=Mark(position=9, stored_at=1.5))
+        with pytest.raises(StreamRemade, match=names.events):
+            await compare(js, names, SHARD, claimed.epoch, marks, WHO)
+        recorded = await read_refusal(js, names, SHARD)
+        assert recorded is not None
+        assert (recorded.stream, recorded.mark) == (names.events, marks.events)
+
+    async def test_is_the_owners_alone(self, js: JetStream, names: Names) -> None:
+        """A process back from the dead knows the stream as it was, not that the loss was accepted."""
+        before = await own(js, names, "a")
+        claimed = await own(js, names, "b")
+        loss = Loss(names.deliveries, Mark(position=1), "it is gone")
+        assert not await refuse(js, names, SHARD, before.epoch, loss, WHO)
+        assert await read_refusal(js, names, SHARD) is None
+        assert await refuse(js, names, SHARD, claimed.epoch, loss, WHO)
+        assert not await lift(js, names, SHARD, before.epoch)
+        assert await read_refusal(js, names, SHARD) is not None

@@ -1,0 +1,108 @@
+"""nats-server with the permissions of `deploy/`, and clients that are its users."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from streams import nats_binary
+from tests.e2e.commands import PATIENCE_S
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+USERS = ("node", "operator", "inspector", "acme")
+STEP_S = 60.0
+
+
+class User:
+    """A connection, and what the server refused it."""
+
+    def __init__(self) -> None:
+        self.client = Client()
+        self.refusals: asyncio.Queue[str] = asyncio.Queue()
+
+    async def note(self, error: Exception) -> None:
+        """Keep what the server says."""
+        self.refusals.put_nowait(str(error))
+
+    async def ask(self, subject: str, body: object = b"") -> bytes:
+        """The answer; raises where nobody listens or nothing was allowed."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return (await self.client.request(subject, data, timeout=STEP_S)).data
+
+    async def ask_all(self, subject: str, answers: int) -> list[Msg]:
+        """So many answers to one request."""
+        inbox = self.client.new_inbox()
+        heard = await self.client.subscribe(inbox)
+        await self.client.publish(subject, b"", reply=inbox)
+        return [await heard.next_msg(timeout=STEP_S) for _ in range(answers)]
+
+    async def is_refused(self, subject: str) -> bool:
+        """Publishes and waits for the refusal, which is all that the server says of a publish."""
+        await self.client.publish(subject, b"")
+        async with asyncio.timeout(STEP_S):
+            return f'publish to "{subject.lower()}"' in (await self.refusals.get()).lower()
+
+    async def may_not_hear(self, subject: str) -> bool:
+        """Subscribes and waits for the refusal."""
+        await self.client.subscribe(subject)
+        async with asyncio.timeout(STEP_S):
+            return f'subscription to "{subject.lower()}"' in (await self.refusals.get()).lower()
+
+
+class Server:
+    """Made by `serving`. `address` is `127.0.0.1:…`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def url(self, user: str) -> str:
+        """What one of the users connects to."""
+        return f"nats://{user}:secret-{user}@{self.address}"
+
+    @contextlib.asynccontextmanager
+    async def user(self, name: str) -> AsyncIterator[User]:
+        """A connection as one of the users."""
+        user = User()
+        await user.client.connect(self.url(name), error_cb=user.note)
+        try:
+            yield user
+        finally:
+            await user.client.close()
+
+
+@contextlib.contextmanager
+def serving(directory: Path) -> Iterator[Server]:
+    """A server with the permissions as they lie in `deploy/`."""
+    (directory / "ports").mkdir()
+    shutil.copy(DEPLOY / "nats-permissions.conf", directory)
+    (directory / "nats-server.conf").write_text(
+        f'listen: "127.0.0.1:-1"\nports_file_dir: "{directory}/ports"\n'
+        f'jetstream {{ store_dir: "{directory}" }}\ninclude nats-permissions.conf\n'
+    )
+    server = subprocess.Popen(
+        (nats_binary.find(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
+        env={**os.environ, **{f"ANGARIUM_{user.upper()}_PASSWORD": f"secret-{user}" for user in USERS}},
+    )
+    try:
+        yield Server(address_told_in(directory / "ports"))
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def address_told_in(ports: Path) -> str:
+    """Where a server serves, once it has told so in its ports file."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if told := "".join(file.read_text() for file in ports.glob("*.ports")):
+            return str(json.loads(told)["nats"][0].removeprefix("nats://"))
+        time.sleep(0.01)
+    raise AssertionError("the server does not serve")

@@ -1,0 +1,252 @@
+"""What each user of `deploy/nats-permissions.conf` may do, and what it tries in vain, replies included.
+
+A real node runs under these permissions, so that they are enough, and answers, so that it could be abused.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.errors import NoRespondersError
+
+from tests.contract.waiting import until_true
+from tests.e2e.commands import PATIENCE_S, Running, Terminal, line_with
+from tests.e2e.nats_cli import NatsCli, needs_nats_cli
+from tests.e2e.sink import Reply, Sink
+from tests.edge.roles import Server, User, serving
+
+RECEIVER = "acme.billing"
+ECHO = "whose number is 4111-1111"
+
+STREAMS = (
+    "ANGARIUM_EVENTS", "ANGARIUM_DELIVERIES", "ANGARIUM_JOURNAL", "ANGARIUM_DEAD", "KV_angarium_receivers",
+    "KV_angarium_actors",
+)  # fmt: skip
+
+FORGED = {
+    "angarium.events.acme.forged": ("ANGARIUM_EVENTS", "angarium.events.*.acme.forged"),
+    "angarium.deliver.acme.forged": ("ANGARIUM_DELIVERIES", "angarium.deliver.*.acme.forged"),
+    "angarium.journal.99": ("ANGARIUM_JOURNAL", "angarium.journal.99"),
+    "angarium.dead.acme.forged": ("ANGARIUM_DEAD", "angarium.dead.acme.forged"),
+    "$KV.angarium_receivers.acme.forged": ("KV_angarium_receivers", "$KV.angarium_receivers.acme.forged"),
+    "$KV.angarium_actors.0.acme.forged": ("KV_angarium_actors", "$KV.angarium_actors.0.acme.forged"),
+    "$KV.angarium_nodes.forged": ("KV_angarium_nodes", "$KV.angarium_nodes.forged"),
+}
+"""A subject of each kind that is stored and used by nobody: the stream and the subject of its storage."""
+
+STEERING = ("$JS.API.STREAM.PURGE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.DELETE.ANGARIUM_JOURNAL")
+HIDDEN = (
+    "$JS.API.STREAM.MSG.GET.KV_angarium_receivers", "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES",
+    "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", "$JS.API.STREAM.MSG.GET.ANGARIUM_DEAD",
+    "$JS.API.DIRECT.GET.KV_angarium_receivers", "$JS.API.DIRECT.GET.ANGARIUM_DELIVERIES",
+    "$JS.API.CONSUMER.CREATE.KV_angarium_receivers.spy", "$JS.API.STREAM.SNAPSHOT.KV_angarium_receivers",
+)  # fmt: skip
+"""Ways to what only operators and nodes may read."""
+VERBS = ("inspect", "ping", "pause", "resume", "skip", "forget")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With an installation, a node and a receiver, all under these permissions."""
+    directory = tmp_path_factory.mktemp("roles")
+    with serving(directory) as server:
+        operator = Terminal(directory, server.url("operator"))
+        operator.done("setup")
+        operator.done("publish", "acme.nobody", "{}")
+        with Terminal(directory, server.url("node")).start(
+            "node", "--allow-http", "--allow-network", "127.0.0.0/8", "--log-level", "info"
+        ) as node:
+            line_with(node.stderr, "node.ready")
+            yield server
+            stop(node)
+
+
+def stop(node: Running) -> None:
+    """End it; all that it was refused is in its log."""
+    node.terminate()
+    _, log = node.communicate(timeout=PATIENCE_S)
+    assert node.returncode == 0
+    assert "permissions violation" not in log
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[Sink]:
+    """A receiver that repeats in its answers what it was sent."""
+    async with Sink() as sink:
+        sink.manners[RECEIVER] = lambda _: Reply(status=200, body=ECHO.encode())
+        yield sink
+
+
+# ---- what they are for
+
+
+async def test_each_does_its_work(server: Server, sink: Sink, tmp_path: Path) -> None:
+    operator = Terminal(tmp_path, server.url("operator"))
+    inspector = Terminal(tmp_path, server.url("inspector"))
+    await asyncio.to_thread(operator.done, "receiver", "put", RECEIVER, "--url", sink.url(RECEIVER))
+    async with server.user("acme") as acme:
+        stored = json.loads(await acme.ask(f"angarium.deliver.{RECEIVER}", b"{}"))
+        assert stored["stream"] == "ANGARIUM_DELIVERIES"
+        stored = json.loads(await acme.ask("angarium.events.acme.order", b"{}"))
+        assert stored["stream"] == "ANGARIUM_EVENTS"
+
+    async def delivered() -> bool:
+        shown = await asyncio.to_thread(operator.json, "inspect", RECEIVER)
+        return bool(shown["counters"]["delivered"] == 2)
+
+    await until_true(delivered)
+    for arguments in (("receiver", "pause"), ("receiver", "ping"), ("receiver", "resume")):
+        await asyncio.to_thread(operator.done, *arguments, RECEIVER)
+    assert ECHO in await asyncio.to_thread(operator.done, "inspect", RECEIVER)
+    seen = await asyncio.to_thread(inspector.done, "inspect", RECEIVER)
+    assert "delivered 2" in seen
+    assert "last_response         200" in seen
+    assert ECHO not in seen
+
+
+@pytest.mark.parametrize("name", ["inspector", "operator"])
+async def test_who_looks_on_finds_the_nodes(server: Server, name: str) -> None:
+    async with server.user(name) as user:
+        for verb, kind in (("PING", "ping"), ("INFO", "info"), ("STATS", "stats")):
+            for tail in ("", ".angarium"):
+                (answer,) = await user.ask_all(f"$SRV.{verb}{tail}", 1)
+                assert json.loads(answer.data)["type"] == f"io.nats.micro.v1.{kind}_response"
+
+
+async def test_an_inspector_hears_all_nodes_and_not_only_the_first(server: Server) -> None:
+    async with server.user("inspector") as inspector, server.user("node") as other:
+
+        async def answer(request: Any) -> None:
+            await other.client.publish(request.reply, b"other")
+
+        await other.client.subscribe("$SRV.PING", cb=answer)
+        await other.client.flush()
+        answers = await inspector.ask_all("$SRV.PING", 2)
+        assert b"other" in [message.data for message in answers]
+
+
+@needs_nats_cli
+@pytest.mark.parametrize("name", ["inspector", "operator"])
+async def test_the_nats_cli_lists_the_nodes(server: Server, name: str, tmp_path: Path) -> None:
+    cli = NatsCli(server.url(name), tmp_path)
+    assert "angarium" in await cli("micro", "ls")
+    assert "ANGARIUM_JOURNAL" in await cli("stream", "info", "ANGARIUM_JOURNAL")
+
+
+async def test_an_inspector_sees_what_happened(server: Server) -> None:
+    async with server.user("inspector") as inspector:
+        shown = json.loads(await inspector.ask("angarium.ctl.status.acme.nobody"))
+        assert shown["error"]["code"] == "unknown_receiver"
+        for stream in STREAMS:
+            assert b'"state"' in await inspector.ask(f"$JS.API.STREAM.INFO.{stream}")
+        owner = {"last_by_subj": "$KV.angarium_actors.0._owner"}
+        for subject, body in (
+            ("STREAM.MSG.GET.ANGARIUM_JOURNAL", {"seq": 1}),
+            ("STREAM.MSG.GET.KV_angarium_actors", owner),
+        ):
+            assert b'"message"' in await inspector.ask(f"$JS.API.{subject}", body)
+        assert b'"facts"' in await inspector.ask("$JS.API.DIRECT.GET.ANGARIUM_JOURNAL.angarium.journal.0")
+
+
+# ---- what they try in vain
+
+
+async def test_an_inspector_changes_nothing_and_sees_no_body(server: Server) -> None:
+    async with server.user("inspector") as inspector:
+        for subject in (*FORGED, *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), "_INBOX.x", "any"):
+            assert await inspector.is_refused(subject), subject
+        for operation in (*STEERING, *HIDDEN):
+            with pytest.raises(NoRespondersError):
+                await inspector.ask(operation, {"seq": 1})
+        for subject in ("angarium.>", "$KV.>", "$JS.>", "_R_.>", ">"):
+            assert await inspector.may_not_hear(subject), subject
+    await untouched(server)
+
+
+async def test_a_producer_publishes_for_its_tenant_and_for_nobody_else(server: Server) -> None:
+    others = (
+        "angarium.deliver.other.billing",
+        "angarium.events.other.order",
+        f"angarium.deliver.1.{RECEIVER}",
+    )
+    own = ("angarium.deliver.acme.forged", "angarium.events.acme.forged")
+    async with server.user("acme") as acme:
+        for subject in (
+            *(forged for forged in FORGED if forged not in own), *others, *STEERING, *HIDDEN,
+            *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in (*VERBS, "status")), "$SRV.PING", "$JS.API.INFO",
+            "_INBOX.x",
+        ):  # fmt: skip
+            assert await acme.is_refused(subject), subject
+        for subject in ("angarium.>", "$KV.>", "$JS.>", "$SRV.>", "_R_.>", ">"):
+            assert await acme.may_not_hear(subject), subject
+    await untouched(server)
+
+
+async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> None:
+    async with server.user("node") as node:
+        for subject in (
+            "$JS.API.STREAM.DELETE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.CREATE.OTHER",
+            "$JS.API.STREAM.UPDATE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.PURGE.ANGARIUM_DEAD",
+            "$JS.API.STREAM.MSG.DELETE.ANGARIUM_JOURNAL", "angarium.events.acme.order", "any",
+            f"angarium.ctl.inspect.{RECEIVER}",
+        ):  # fmt: skip
+            assert await node.is_refused(subject), subject
+        for subject in ("angarium.deliver.>", "angarium.events.>", ">"):
+            assert await node.may_not_hear(subject), subject
+
+
+async def test_an_operator_owns_nothing(server: Server) -> None:
+    async with server.user("operator") as operator:
+        for subject in (
+            "$KV.angarium_actors.0._owner", "$KV.angarium_nodes.forged", "angarium.journal.0",
+            "angarium.dead.acme.billing", "_INBOX.x",
+        ):  # fmt: skip
+            assert await operator.is_refused(subject), subject
+
+
+@pytest.mark.parametrize("asked", ["angarium.ctl.status.acme.nobody", "$SRV.PING", "$SRV.STATS.angarium",
+                                   "$JS.API.INFO", "$JS.API.STREAM.INFO.ANGARIUM_JOURNAL",
+                                   "$JS.API.DIRECT.GET.ANGARIUM_JOURNAL.angarium.journal.0"])  # fmt: skip
+async def test_no_answer_to_an_inspector_goes_where_it_should_not(server: Server, asked: str) -> None:
+    async with server.user("inspector") as inspector:
+        await ask_with_forged_replies(inspector, asked)
+    await untouched(server)
+
+
+@pytest.mark.parametrize("asked", ["angarium.deliver.acme.billing", "angarium.events.acme.order"])
+async def test_no_acknowledgement_to_a_producer_goes_where_it_should_not(server: Server, asked: str) -> None:
+    async with server.user("acme") as acme:
+        await ask_with_forged_replies(acme, asked, own="acme")
+    await untouched(server)
+
+
+@pytest.mark.parametrize("asked", [f"angarium.ctl.inspect.{RECEIVER}", "$SRV.PING", "$SRV.STATS.angarium"])
+async def test_a_node_answers_inboxes_alone_whoever_asks(server: Server, asked: str) -> None:
+    """The operator is in the node's own account, where nothing but the node itself holds this."""
+    async with server.user("operator") as operator:
+        await ask_with_forged_replies(operator, asked)
+    await untouched(server)
+
+
+async def ask_with_forged_replies(user: User, asked: str, own: str = "") -> None:
+    """Ask for answers to go to all that is stored and all that steers; return when they would have gone."""
+    for reply in (*FORGED, *STEERING):
+        if not own or f".{own}." not in reply:
+            await user.client.publish(asked, b"", reply=reply)
+    await user.ask(asked)
+
+
+async def untouched(server: Server) -> None:
+    """Nothing was forged, and every stream is there and holds what it held."""
+    async with server.user("operator") as operator:
+        for subject, (stream, stored) in FORGED.items():
+            asked = f"$JS.API.STREAM.MSG.GET.{stream}"
+            answer = json.loads(await operator.ask(asked, {"last_by_subj": stored}))
+            assert "message" not in answer, subject
+        for stream in STREAMS:
+            assert b'"state"' in await operator.ask(f"$JS.API.STREAM.INFO.{stream}"), stream
+        deliveries = json.loads(await operator.ask("$JS.API.STREAM.INFO.ANGARIUM_DELIVERIES"))["state"]
+        assert deliveries["first_seq"] == 1

@@ -1,0 +1,94 @@
+"""What a terminal shows: no more columns than it has, and no colours where they are not wanted."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LETTERS = """
+from angarium.console import letters, output
+row = {
+    "letter": 123456, "receiver": "acme.a-receiver-with-a-long-name", "number": 7,
+    "reason": "unknown_receiver", "at": "2026-01-31T12:00:00.123Z", "attempts": 5, "status": 503,
+    "type": "order.created",
+    "id": "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", "bytes": 1024,
+}
+"""
+NARROW = "output.say_table(letters.NARROW, [letters.narrow(row)] * 2, cut=letters.CUT)"
+WIDE = "output.say_table(letters.HEADINGS, [list(row.values())] * 2, wide=True)"
+COLOURED = """
+import click
+from angarium.console import output
+from angarium.console.progress import progress
+output.say(click.style("ok", fg="green"))
+output.say_table(("a", "b"), [(1, 2)])
+with progress("reading") as tell:
+    tell(1, 2)
+"""
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def seen(program: str, **environment: str) -> str:
+    """What a terminal of 80 columns is sent."""
+    ours, theirs = pty.openpty()
+    usual = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "COLUMNS": "80", "TERM": "xterm-256color"}
+    sent = bytearray()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=usual | environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ):
+        os.close(theirs)
+        # Where nobody writes to a terminal any more, reading from it is an error on Linux.
+        with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):
+            while data := screen.read(4096):
+                sent += data
+    return sent.decode().replace("\r\n", "\n")
+
+
+def test_letters_fit_80_columns_with_their_ids_cut() -> None:
+    lines = ESCAPE.sub("", seen(LETTERS + NARROW)).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == [
+        "123456", "acme.a-receiv…", "unknown_receiver", "2026-01-31", "12:00:00Z", "503", "0190f5a…"
+    ]  # fmt: skip
+    assert [lines[0].index(name) for name in ("reason", "at", "id")] == [
+        lines[1].index(text) for text in ("unknown_receiver", "2026", "0190")
+    ]
+
+
+def test_letters_are_shown_in_full_where_there_is_room() -> None:
+    assert "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d" in seen(LETTERS + NARROW, COLUMNS="140")
+
+
+def test_wide_cuts_nothing() -> None:
+    lines = ESCAPE.sub("", seen(LETTERS + WIDE)).splitlines()
+    assert len(lines) == 3
+    assert "acme.a-receiver-with-a-long-name" in lines[1]
+    assert "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d  1024" in lines[1]
+
+
+def test_a_terminal_is_given_colours() -> None:
+    assert "\x1b[32mok" in seen(COLOURED)
+    assert "\x1b[1ma" in seen(COLOURED)
+
+
+def test_no_color_takes_colours_and_bold_letters_out() -> None:
+    sent = seen(COLOURED, NO_COLOR="1")
+    assert not COLOUR.search(sent)
+    assert "reading" in sent
+
+
+def test_an_empty_no_color_counts_as_none() -> None:
+    assert "\x1b[32mok" in seen(COLOURED, NO_COLOR="")
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_dumb_terminal_gets_nothing_but_lines(term: str) -> None:
+    assert seen(COLOURED, TERM=term) == "ok\na  b\n1  2\n"

@@ -1,0 +1,119 @@
+"""What is seen after a stream lost its tail: the checkers know what was lost, and are asked no more."""
+
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from actors.ports import Attempt
+from streams.errors import RepairError
+from streams.jetstream import JetStream
+from streams.repair import accept_loss, dead_holders, examine, free_or_of
+from tests.sim.process import Process
+from tests.sim.run import ProcessTime, Telling
+from tests.sim.server.store import Stored
+from tests.sim.stage import Stage
+
+
+class Post(Struct, frozen=True):
+    """An attempt that was made after the loss."""
+
+    receiver: str
+    sequence: int | None
+    position: int
+    id: str
+
+
+class Aftermath:
+    """Takes the place of the checkers of a stage. `posts` are the attempts since then."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.posts: list[Post] = []
+        self.errors: list[str] = []
+        checkers = stage.checkers
+        for name in ("stored", "acked", "ended", "taken", "purged", "token_taken"):
+            setattr(checkers, name, lambda *_: None)
+        checkers.started = self._started  # type: ignore[method-assign]
+        checkers.fanout.acked = lambda *_: None  # type: ignore[method-assign]
+        stage.world.fail = self._failed  # type: ignore[method-assign]
+
+    def _failed(self, reason: str, cause: BaseException | None = None) -> None:
+        self.errors.append(reason)
+
+    def _started(self, process: Process, attempt: Attempt) -> None:
+        event = attempt.event
+        self.posts.append(Post(attempt.receiver, attempt.sequence, event.position, event.id))
+
+    def lose_tail(self, stream: str, kept: int) -> list[Stored]:
+        """The stream ends at `kept`, as if nothing had ever followed; returns what it had."""
+        lost_from = self.stage.run.server.streams[stream]
+        store = lost_from.store
+        before = list(store.messages.values())
+        for sequence in [each for each in store.messages if each > kept]:
+            store.remove(sequence)
+        store.last, store.first = kept, min(store.first, kept + 1)
+        lost_from.replicas = Telling(lost_from, self.stage.checkers)
+        return before
+
+    def bring_back(self, stream: str, messages: list[Stored]) -> None:
+        """The stream is again as it was."""
+        restored = self.stage.run.server.streams[stream]
+        self.lose_tail(stream, 0)
+        for message in messages:
+            restored.store.add(message)
+        restored.replicas = Telling(restored, self.stage.checkers)
+
+    def repair(self, dies_at: int = 0) -> bool:
+        """An operator accepts the loss; the command dies when it sends so many messages. Whether it ended."""
+        stage, sent, ended = self.stage, 0, False
+
+        async def main(process: Process) -> None:
+            nonlocal ended
+            wire = await stage.run.network.connect(process)
+            js = JetStream(wire)
+            await js.start()
+            agreed = await examine(js, stage.run.names, 0)
+            publish = wire.publish
+
+            async def counted(*args: Any, **more: Any) -> None:
+                nonlocal sent
+                sent += 1
+                if sent == dies_at:
+                    process.kill()
+                await publish(*args, **more)
+
+            wire.publish = counted  # type: ignore[method-assign]
+            names = stage.run.names
+            may_claim = free_or_of(await dead_holders(js, names, [0]))
+            with suppress(RepairError):  # It was done before, and somebody owns the shard.
+                await accept_loss(
+                    js, names, 0, process.name, ProcessTime(process), may_claim=may_claim, agreed=agreed
+                )
+                ended = True
+            await js.stop()
+            await wire.close()
+
+        process = stage.world.spawn(f"repair-{dies_at}", main)
+        stage.until(lambda: not process.alive)
+        return ended
+
+    @property
+    def refused(self) -> str:
+        """Why shard 0 is refused, by what is on record; nothing where it is not."""
+        record = self.stage.run.server.streams[self.stage.run.names.actors].store.last_of(
+            self.stage.run.names.refusal(0)
+        )
+        return record.data.decode() if record is not None else ""
+
+    @property
+    def owned(self) -> bool:
+        return any(
+            0 in node.owned and not node.owned[0].ended.is_set()
+            for node in self.stage.checkers.nodes.values()
+        )
+
+    def expect_refused(self, stream: str) -> None:
+        """The shard is refused for that stream, on record, and nobody owns it."""
+        self.stage.expect(f'"{stream}"' in self.refused, f"not refused: {self.refused!r}, {self.errors}")
+        self.stage.expect(not self.owned, "a refused shard is owned")

@@ -1,0 +1,117 @@
+"""Events for names that nobody knows, and for some that somebody knows after all."""
+
+from streams.wire import Message
+from tests.sim.plan import Plan
+from tests.sim.receivers import Manner
+from tests.sim.stage import Deal, R, Stage, staged
+
+S = "acme.r1"
+"""The name that nobody knows."""
+
+BOTH = Plan(receivers=(R, S))
+
+
+def _turned_away(stage: Stage) -> bool:
+    return bool(stage.checkers.ledger(S).numbering(S).refused)
+
+
+def refusal_is_lost() -> None:
+    """An owner turns an event away, and dies with the record of that; for the next one the name is known."""
+    with staged(BOTH) as stage:
+        first = stage.node()
+        owner = stage.owner()
+        stage.lose_facts(b'"turned_away"', owner)
+        stage.publish("one", receiver=S)
+        stage.wait(2.0)
+        stage.put(S)
+        first.kill()
+        stage.node()
+        stage.owner()
+        stage.publish("two", receiver=S)
+        stage.settle()
+        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
+
+
+def burial_is_lost() -> None:
+    """An owner turns an event away on record, and dies before it is buried; meanwhile the name is put."""
+    with staged(BOTH) as stage:
+        first = stage.node()
+        stage.owner()
+
+        def judge(message: Message, deal: Deal) -> None:
+            if not (message.subject.startswith("angarium.dead.") and first.alive):
+                deal()
+
+        stage.gate(judge)
+        stage.publish("one", receiver=S)
+        stage.until(lambda: _turned_away(stage))
+        stage.put(S)
+        first.kill()
+        stage.node()
+        stage.owner()
+        stage.publish("two", receiver=S)
+        stage.settle()
+        stage.expect(stage.delivered(S) == {2}, f"only the second is wanted, not {stage.delivered(S)}")
+
+
+def put_before_the_refusal_is_on_record() -> None:
+    """The record is late; the name is put, paused, and gets its first event; then the owner dies."""
+    with staged(BOTH) as stage:
+        first = stage.node()
+        stage.owner()
+        late: list[Deal] = []
+
+        def judge(message: Message, deal: Deal) -> None:
+            journal = ".journal." in message.subject
+            if journal and (late or b'"turned_away"' in message.data):
+                late.append(deal)
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.publish("one", receiver=S)
+        stage.until(lambda: bool(late))
+        stage.put(S, paused=True)
+        stage.publish("two", receiver=S)
+        stage.wait(0.5)
+        stage.gate(lambda _, deal: deal())
+        late[0]()
+        stage.until(lambda: _turned_away(stage))
+        stage.wait(5.0)
+        first.kill()
+        stage.node()
+        stage.owner()
+        stage.put(S)
+        stage.settle()
+        stage.expect(stage.delivered(S) == {2}, f"only the second is wanted, not {stage.delivered(S)}")
+
+
+def behind_one_that_is_slow() -> None:
+    """A known receiver's event is held, and its owner dies: it must come again, whatever was turned away."""
+    with staged(BOTH) as stage:
+        stage.put()
+        first = stage.node()
+        stage.owner()
+        stage.receiver_is(Manner.HANGS)
+        stage.publish("one")
+        stage.publish("two", receiver=S)
+        stage.wait(1.0)
+        first.kill()
+        stage.receivers_are_good()
+        stage.node()
+        stage.settle()
+        stage.expect(stage.delivered(R) == {1}, f"it must be delivered, not only {stage.delivered(R)}")
+
+
+def put_unheard() -> None:
+    """A name is put just before its first event, and the node has not heard of it."""
+    with staged(BOTH) as stage:
+        stage.node()
+        stage.owner()
+        stage.let_replicas_stand(stage.run.names.receivers)
+        stage.put(S)
+        stage.publish("one", receiver=S)
+        stage.wait(1.0)
+        stage.let_replicas_go_on(stage.run.names.receivers)
+        stage.settle()
+        stage.expect(stage.delivered(S) == {1}, f"it must be delivered, not {stage.delivered(S)}")

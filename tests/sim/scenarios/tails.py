@@ -1,0 +1,298 @@
+"""Streams that lose what was not synced when the power went, and that producers fill up again at once."""
+
+from functools import partial
+
+from streams.jetstream import JetStream
+from streams.purge import purge_deliveries, purge_events
+from streams.repair import examine
+from streams.repeat import stream_info
+from tests.sim.aftermath import Aftermath
+from tests.sim.plan import Plan
+from tests.sim.stage import Stage, old, staged
+
+BEFORE, KEPT = 60, 25
+CHECKPOINT_S = 12.0
+"""After so long a checkpoint says what was delivered."""
+EVER = 4e9
+"""An instant that lies in the future."""
+AGAIN_S = 40.0
+"""Longer than a node waits before it tries a refused shard again."""
+
+
+def _lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -> Aftermath:
+    """All of `BEFORE` are delivered; then the stream loses its tail, and gets as many and more at once."""
+    stage.put()
+    first = stage.node()
+    stage.owner()
+    publish = stage.announce if stream == stage.run.names.events else stage.publish
+    publish(*old(BEFORE))
+    stage.until(lambda: len(stage.delivered()) == BEFORE)
+    stage.wait(CHECKPOINT_S if purged else 3.0)
+    if node_dies:
+        first.kill()
+        stage.wait(0.1)
+    aftermath = Aftermath(stage)
+    stage.run.network.restart_server(0.5)
+    aftermath.lose_tail(stream, KEPT)
+    stage.wait(0.5)
+    publish(*[f"new{number}" for number in range(BEFORE)])
+    if purged:
+        stage.do(partial(_purge, stage))
+    if node_dies:
+        stage.node()
+    stage.wait(AGAIN_S)
+    return aftermath
+
+
+def _deliveries_lose_their_tail(*, node_dies: bool) -> None:
+    with staged(Plan(ttl_s=2.0)) as stage:
+        aftermath = _lose(stage, stage.run.names.deliveries, node_dies=node_dies)
+        aftermath.expect_refused(stage.run.names.deliveries)
+
+
+def _events_lose_their_tail(*, node_dies: bool) -> None:
+    with staged(Plan(ttl_s=2.0)) as stage:
+        aftermath = _lose(stage, stage.run.names.events, node_dies=node_dies)
+        aftermath.expect_refused(stage.run.names.events)
+
+
+def deliveries_lose_their_tail_under_a_node() -> None:
+    """The server comes back without its last messages, and is filled again before the node has read on."""
+    _deliveries_lose_their_tail(node_dies=False)
+
+
+def deliveries_lose_their_tail_between_nodes() -> None:
+    """The node dies with the server; the next one finds a stream that is longer than the old one was."""
+    _deliveries_lose_their_tail(node_dies=True)
+
+
+def events_lose_their_tail_under_a_node() -> None:
+    _events_lose_their_tail(node_dies=False)
+
+
+def events_lose_their_tail_between_nodes() -> None:
+    _events_lose_their_tail(node_dies=True)
+
+
+def events_lose_their_tail_at_once() -> None:
+    """Nobody of this shard gets the events, so no fact of it says that they were routed."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put(events=[])
+        first = stage.node()
+        stage.owner()
+        stage.announce(*old(BEFORE))
+        stage.wait(1.5)
+        first.kill()
+        aftermath = Aftermath(stage)
+        aftermath.lose_tail(stage.run.names.events, KEPT)
+        stage.announce(*[f"new{number}" for number in range(BEFORE)])
+        stage.node()
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(stage.run.names.events)
+
+
+def the_right_stream_is_brought_back() -> None:
+    """Somebody restored the wrong backup, and then the right one: nobody has to say anything."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        stage.node()
+        stage.owner()
+        stage.publish(*old(BEFORE))
+        stage.until(lambda: len(stage.delivered()) == BEFORE)
+        aftermath = Aftermath(stage)
+        deliveries = stage.run.names.deliveries
+        stage.run.network.restart_server(0.5)
+        messages = aftermath.lose_tail(deliveries, KEPT)
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(deliveries)
+        aftermath.bring_back(deliveries, messages)
+        stage.wait(AGAIN_S)
+        stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
+        stage.publish("new")
+        stage.wait(5.0)
+        stage.expect([each.id for each in aftermath.posts] == ["new"], f"posted: {aftermath.posts}")
+
+
+def a_message_is_deleted_by_hand() -> None:
+    """The last message is deleted, and its place is taken by none: that is no loss of a tail."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        first = stage.node()
+        stage.owner()
+        stage.publish(*old(3))
+        stage.until(lambda: len(stage.delivered()) == 3)
+        stage.do(partial(_delete, stage.run.names.deliveries, 3))
+        first.kill()
+        stage.node()
+        stage.owner()
+        stage.publish("new")
+        stage.settle()
+
+
+def _purged(stream: str) -> None:
+    """The owner of shard 0 purges, before anybody looked at the stream again, and after it was refused."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        name = getattr(stage.run.names, stream)
+        aftermath = _lose(stage, name, node_dies=True, purged=True)
+        aftermath.expect_refused(name)
+        stage.do(partial(_purge, stage))
+        stage.wait(AGAIN_S)
+        first = stage.run.server.streams[name].store.first
+        stage.expect(first <= KEPT + 1, f"new events were purged, the first is {first}")
+        aftermath.expect_refused(name)
+
+
+def deliveries_are_purged_without_their_tail() -> None:
+    """The checkpoint says that they were delivered, and means others."""
+    _purged("deliveries")
+
+
+def events_are_purged_without_their_tail() -> None:
+    """The consumer's ack floor says that they were routed, and means others."""
+    _purged("events")
+
+
+async def _purge(stage: Stage, js: JetStream) -> None:
+    names = stage.run.names
+    for stream, purge in ((names.deliveries, purge_deliveries), (names.events, purge_events)):
+        info = await stream_info(js, stream)
+        await purge(js, names, 1, info, EVER, info.last)
+
+
+def the_place_of_a_lost_message_is_purged() -> None:
+    """By age, say, or by hand: it does not make the stream the right one."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        deliveries = stage.run.names.deliveries
+        aftermath = _lose(stage, deliveries, node_dies=True)
+        aftermath.expect_refused(deliveries)
+        stage.do(partial(_purge_place, deliveries))
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(deliveries)
+        stage.do(partial(_find_missing, stage))
+        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.node()
+        stage.wait(AGAIN_S)
+        stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
+
+
+async def _purge_place(stream: str, js: JetStream) -> None:
+    await js.purge(stream, BEFORE + 1)
+
+
+async def _find_missing(stage: Stage, js: JetStream) -> None:
+    damage = await examine(js, stage.run.names, 0)
+    stage.expect(damage.missing and not damage.nothing, f"nothing to repair: {damage}")
+
+
+async def _delete(stream: str, sequence: int, js: JetStream) -> None:
+    await js.delete(stream, sequence)
+
+
+# ---- an operator accepts the loss
+
+
+def _accept(stage: Stage, aftermath: Aftermath, numbers: dict[int, str]) -> None:
+    """Whatever was published after the loss is delivered, and no number names two events."""
+    new = {f"new{number}" for number in range(BEFORE)}
+    stage.wait(AGAIN_S + 20.0)
+    stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
+    missing = new - {each.id for each in aftermath.posts}
+    stage.expect(not missing, f"never attempted: {sorted(missing)}")
+    for post in aftermath.posts:
+        if post.sequence is not None:
+            named = numbers.setdefault(post.sequence, post.id)
+            stage.expect(named == post.id, f"number {post.sequence} names {named} and {post.id}")
+
+
+def _numbers(stage: Stage) -> dict[int, str]:
+    """Which event was given which number until now."""
+    named = stage.checkers._named.items()
+    return {sequence: stage.checkers.deliveries.event(position).id for (_, sequence), position in named}
+
+
+def _accepted(stream: str, *, node_dies: bool, dies_at: tuple[int, ...] = ()) -> None:
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        stage.put("acme.r1", events=[])
+        name = getattr(stage.run.names, stream)
+        aftermath = _lose(stage, name, node_dies=node_dies)
+        aftermath.expect_refused(name)
+        numbers = _numbers(stage)
+        ended = False
+        for number in (*dies_at, 0):
+            ended = ended or aftermath.repair(number)
+            stage.wait(12.0)
+        stage.expect(ended, "the repair did not end")
+        _accept(stage, aftermath, numbers)
+
+
+def lost_deliveries_are_accepted() -> None:
+    """Actors go back to what is left, and get what came since, under numbers above all others."""
+    _accepted("deliveries", node_dies=False)
+    _accepted("deliveries", node_dies=True)
+
+
+def lost_events_are_accepted() -> None:
+    """Positions are given again, and sources are not."""
+    _accepted("events", node_dies=False)
+    _accepted("events", node_dies=True)
+
+
+def repair_is_cut_off() -> None:
+    """Anywhere, and then it is run again."""
+    for first in range(4, 60, 8):
+        _accepted("deliveries", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
+        _accepted("events", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
+
+
+def lost_after_somebody_else_had_it() -> None:
+    """The owner after the one that vanished took nothing up, and released the shard in order."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        first = stage.node()
+        owner = stage.owner()
+        stage.publish(*old(20))
+        stage.until(lambda: len(stage.delivered()) == 20)
+        stage.wait(8.0)
+        stage.lose_facts(b'"delivered"', owner)
+        stage.publish(*[f"lost{number}" for number in range(20)])
+        stage.wait(0.8)
+        first.kill()
+        numbers = _numbers(stage)
+        stage.expect(len(numbers) > KEPT, f"nothing was posted unrecorded: {numbers}")
+        stage.put(paused=True)
+        second = stage.node()
+        stage.owner()
+        stage.wait(12.0)
+        stage.stop(second)
+        aftermath = Aftermath(stage)
+        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
+        stage.publish(*[f"new{number}" for number in range(BEFORE)])
+        stage.put()
+        stage.expect(aftermath.repair(), "the repair did not end")
+        stage.node()
+        _accept(stage, aftermath, numbers)
+
+
+def lost_with_what_was_posted() -> None:
+    """An owner vanished with attempts that are on no record, and the events that they were of are lost."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        stage.put()
+        first = stage.node()
+        owner = stage.owner()
+        stage.publish(*old(KEPT + 5))
+        stage.until(lambda: len(stage.delivered()) == KEPT + 5)
+        stage.lose_facts(b'"delivered"', owner)
+        stage.publish(*[f"lost{number}" for number in range(20)])
+        stage.wait(0.8)
+        first.kill()
+        numbers = _numbers(stage)
+        stage.expect(len(numbers) > KEPT + 10, f"nothing was posted unrecorded: {numbers}")
+        aftermath = Aftermath(stage)
+        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
+        stage.publish(*[f"new{number}" for number in range(BEFORE)])
+        stage.node()
+        stage.wait(5.0)
+        stage.expect(aftermath.repair(), "the repair did not end")
+        _accept(stage, aftermath, numbers)

@@ -1,0 +1,104 @@
+"""The rules by which a lost tail of a stream is known, each taken out by itself; see `tests.sim.mutants`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from actors.facts import Repaired
+from actors.state import State
+from streams import claim, purge, reader, repair, tails
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.repair import _Repair
+from streams.tails import Loss, Mark, Marks
+from tests.sim.mutant import Mutant
+from tests.sim.scenarios import tails as losses
+
+_lost, _look = tails.lost, tails._look
+_bring_back = _Repair._bring_back
+
+
+async def _believe(*_: Any) -> None:
+    """Nothing is compared."""
+
+
+def _unseen_in(ending: str) -> Callable[[JetStream, str, Mark], Awaitable[Loss | None]]:
+    async def lost(js: JetStream, stream: str, mark: Mark) -> Loss | None:
+        return None if stream.endswith(ending) else await _lost(js, stream, mark)
+
+    return lost
+
+
+async def _look_at_the_end(js: JetStream, stream: str, mark: Mark, since: float) -> tails._Look:
+    return await _look(js, stream, replace(mark, stored_at=0.0), since)
+
+
+async def _as_recorded(*_: Any) -> int:
+    """Whatever the records say was of this stream."""
+    return purge._ANYWHERE
+
+
+async def _is_gone_for_good(*_: Any) -> bool:
+    """What was purged cannot be missed."""
+    return True
+
+
+def _source_as_position(marks: Marks, position: int) -> int:
+    return position
+
+
+async def _read_from_the_ack_floor(repairing: _Repair, position: int) -> None:
+    """The consumer remembers acks of events that were lost."""
+
+
+async def _without_a_gap_where_clean(
+    repairing: _Repair, states: dict[str, State], position: int, gap: int
+) -> list[Repaired]:
+    return await _bring_back(repairing, states, position, 0 if repairing._claim.clean else gap)
+
+
+TAIL_MUTANTS = (
+    Mutant("tail-unseen-at-the-claim", "marks are compared at each claim",
+           ((claim, "compare", _believe),),
+           losses.deliveries_lose_their_tail_between_nodes),
+    Mutant("tail-unseen-by-the-inbox", "the inbox compares before it begins, and after each gap",
+           ((reader, "lost", _unseen_in("_DELIVERIES")),),
+           losses.deliveries_lose_their_tail_under_a_node),
+    Mutant("tail-unseen-by-the-router", "the router compares before it begins, and after each gap",
+           ((reader, "lost", _unseen_in("_EVENTS")),),
+           losses.events_lose_their_tail_under_a_node),
+    Mutant("tail-known-by-position", "a message is known by its time, not by its position alone",
+           ((tails, "_look", _look_at_the_end),),
+           losses.deliveries_lose_their_tail_between_nodes),
+    Mutant("marks-with-facts-alone", "a risen mark of the events alone is worth a flush",
+           ((Journal, "marks_rose", lambda journal: None),),
+           losses.events_lose_their_tail_at_once),
+    Mutant("sources-given-again", "sources go on above all that were ever given",
+           ((Marks, "source", _source_as_position),),
+           losses.lost_events_are_accepted),
+    Mutant("routed-from-the-old-floor", "after an accepted loss the router goes on behind what is left",
+           ((_Repair, "_route_from", _read_from_the_ack_floor),),
+           losses.lost_events_are_accepted),
+    Mutant("actors-not-brought-back", "actors go back to what is left of the stream",
+           ((repair, "repair", lambda state, **_: None),),
+           losses.lost_deliveries_are_accepted),
+    Mutant("numbers-from-the-record", "numbers go on above what was given and not recorded",
+           ((repair, "UNRECORDED_MAX", 0),),
+           losses.lost_with_what_was_posted),
+    Mutant("gap-after-unclean-claims-alone", "a clean claim may hide an unclean one",
+           ((_Repair, "_bring_back", _without_a_gap_where_clean),),
+           losses.lost_after_somebody_else_had_it),
+    Mutant("refusal-unlifted", "a refusal ends where the message is there again",
+           ((tails, "lift", _believe),),
+           losses.the_right_stream_is_brought_back),
+    Mutant("deliveries-purged-by-an-old-checkpoint", "nothing is purged by records of a tail that is lost",
+           ((purge, "_same_end", _as_recorded),),
+           losses.deliveries_are_purged_without_their_tail),
+    Mutant("events-purged-by-an-old-ack-floor", "nothing is purged by records of a tail that is lost",
+           ((purge, "_same_end", _as_recorded),),
+           losses.events_are_purged_without_their_tail),
+    Mutant("refusal-lifted-by-a-purge", "a refusal does not end because the place was purged",
+           ((tails, "_is_there", _is_gone_for_good),),
+           losses.the_place_of_a_lost_message_is_purged),
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""What `angarium receiver list` shows of a URL that somebody put wrongly."""
+
+import json
+
+import pytest
+
+from angarium.console.configuring import _row
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hush@ex℀mple.com/",
+        "https://host:hush/",
+        "https://user:hu/hush@example.com/",
+        "https://user:hush@example.com/",
+        "https://example.com/?token=hush",
+    ],
+)
+def test_a_password_in_a_url_is_not_listed(url: str) -> None:
+    row = _row("acme.billing", json.dumps({"url": url}).encode())
+    assert "hush" not in str(row)
+
+
+def test_a_url_that_can_be_delivered_to_is_listed() -> None:
+    row = _row("acme.billing", b'{"url": "https://example.com/hook"}')
+    assert (row["url"], row["problem"]) == ("https://example.com/hook", None)

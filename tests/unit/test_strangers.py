@@ -1,0 +1,264 @@
+"""Names that nobody knows: turned away together, behind the known, and each of their events buried once."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from actors import facts as f
+from actors import strangers
+from actors.facts import Burial
+from actors.ids import UNKNOWN
+from actors.ports import Invalid
+from actors.strangers import LEFT_BEHIND_S, PAUSE_S, STUCK_S
+from tests.unit.machine import policy
+from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
+
+NOBODY = "acme.nobody"
+
+
+def names(count: int) -> list[str]:
+    return [f"acme.x{number}" for number in range(count)]
+
+
+def flood(world: ShardWorld, count: int) -> None:
+    """An event for each of so many names."""
+    for name in names(count):
+        world.publish(receiver=name)
+
+
+async def all_buried(world: ShardWorld, count: int) -> None:
+    await world.until(lambda: len(world.graveyard.buried) >= count)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    assert len({each.position for each in world.graveyard.buried}) == len(world.graveyard.buried) == count
+
+
+@in_virtual_time
+async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_turn() -> None:
+    world = ShardWorld()
+    flood(world, 2000)
+    await all_buried(world, 2000)
+    assert set(world.host.shells) == {UNKNOWN}
+    assert set(world.host.take_changed()) == {UNKNOWN}
+    assert world.snapshots.loads == 1
+    assert world.policies.asked < 100
+    assert len(world.journal.of(f.TurnedAway)) < 100
+    assert {(each.receiver, each.reason) for each in world.graveyard.buried} == {
+        (name, "unknown_receiver") for name in names(2000)
+    }
+    assert world.tally.dead_letters == {"unknown_receiver": 2000}
+
+
+@in_virtual_time
+async def test_a_few_at_a_time_are_worth_few_flushes() -> None:
+    world = ShardWorld()
+    for name in names(100):
+        world.publish(receiver=name)
+        await world.pass_time(0.1)
+    await all_buried(world, 100)
+    assert len(world.journal.of(f.TurnedAway)) <= 10 / PAUSE_S + 2
+
+
+@in_virtual_time
+async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() -> None:
+    world = ShardWorld()
+    sizes: list[tuple[int, int]] = []
+
+    async def bury(receiver: str, burials: Sequence[Burial]) -> None:
+        waiting = world.host.shells[UNKNOWN].state.burials
+        sizes.append((len(waiting), sum(len(each.receiver) for each in waiting)))
+        await world.pass_time(0.5)
+
+    world.graveyard.bury = bury  # type: ignore[method-assign]
+    for number in range(300):
+        world.publish(receiver=f"acme.{'y' * 500}{number}")
+    await world.until(lambda: world.host.bindings.bound == 0)
+    assert max(number for number, _ in sizes) <= 128
+    assert max(length for _, length in sizes) <= strangers.NAMES_LENGTH_MAX
+
+
+@in_virtual_time
+async def test_known_receivers_go_before_them() -> None:
+    """Nobody is turned away above an event that is still held for an actor."""
+    world = strict()
+    world.sender.latency_s = 1.0
+    world.publish()
+    flood(world, 10)
+    await world.pass_time(0.9)
+    assert world.journal.of(f.TurnedAway) == []
+    await all_buried(world, 10)
+    assert world.journal.of(f.TurnedAway, f.Delivered)[0].receiver == RECEIVER
+
+
+@pytest.mark.parametrize("fact", [f.TurnedAway, f.Buried])
+@in_virtual_time
+async def test_a_crash_loses_none_and_repeats_none_on_record(fact: type[f.Fact]) -> None:
+    """Before it is confirmed nothing was done; after it the burial is owed, whoever owns the shard."""
+    world = ShardWorld()
+    world.journal.hold_at = fact
+    flood(world, 5)
+    await world.pass_time(3)
+    assert len(world.graveyard.buried) == (0 if fact is f.TurnedAway else 5)
+    world.graveyard.buried.clear()  # Burying again is harmless: the message id is the same.
+    world.crash()
+    await all_buried(world, 5)
+    assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [5]
+
+
+@in_virtual_time
+async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
+    world = strict()
+    world.sender.latency_s = 1.5
+    world.publish()
+    world.publish(receiver=NOBODY)
+    await world.pass_time(0.5)
+    world.put(policy(), NOBODY)
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: len(world.sender.made) == 3)
+    assert sorted(world.sender.positions) == [1, 2, 3]
+    assert [each.sequence for each in world.sender.made if each.receiver == NOBODY] == [1, 2]
+    assert world.graveyard.buried == []
+
+
+@in_virtual_time
+async def test_many_events_that_wait_are_read_again_and_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their bodies are not kept, and more come while they are read."""
+    monkeypatch.setattr(strangers, "BODIES_MAX", 2000)
+    world = strict()
+    world.sender.latency_s = 1.9
+    world.publish()
+    for _ in range(80):
+        world.publish(receiver=NOBODY)
+    world.put(policy(), NOBODY)
+    await world.pass_time(1.0)
+    world.sender.latency_s = 0.001
+    for _ in range(20):
+        world.publish(receiver=NOBODY)
+        await world.pass_time(0.003)
+    await world.until(lambda: sum(each.receiver == NOBODY for each in world.sender.made) == 100)
+    mine = [each for each in world.sender.made if each.receiver == NOBODY]
+    assert [each.event.position for each in mine] == list(range(2, 102))
+    assert [each.sequence for each in mine] == list(range(1, 101))
+
+
+@in_virtual_time
+async def test_whoever_was_turned_away_is_not_delivered_once_the_name_is_put() -> None:
+    """Not even where the burial was confirmed and nothing else, and the receiver reads from the stream."""
+    world = strict()
+    for _ in range(20):
+        world.publish(receiver=NOBODY)
+    await all_buried(world, 20)
+    world.put(policy(paused=True), NOBODY)
+    for _ in range(200):
+        world.publish(receiver=NOBODY)
+    await world.until(lambda: NOBODY in world.host.parked)
+    world.crash()
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 200)
+    assert world.sender.positions == list(range(21, 221))
+
+
+@in_virtual_time
+async def test_nor_where_its_configuration_was_invalid_at_first() -> None:
+    world = ShardWorld()
+    for _ in range(20):
+        world.publish(receiver=NOBODY)
+    await all_buried(world, 20)
+    world.policies.leader[NOBODY] = Invalid(problems=("url: missing",))
+    for _ in range(5):
+        world.publish(receiver=NOBODY)
+    await world.until(lambda: NOBODY in world.host.parked and world.host.bindings.bound == 0)
+    world.crash()
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 5)
+    assert world.sender.positions == list(range(21, 26))
+
+
+@in_virtual_time
+async def test_what_comes_again_after_a_reset_is_recognised() -> None:
+    world = ShardWorld()
+    world.journal.hold_at = f.TurnedAway
+    flood(world, 5)
+    await world.pass_time(0.5)
+    world.hand_out_again()
+    await world.pass_time(2)
+    world.journal.let_go()
+    await all_buried(world, 5)
+    assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [5]
+
+
+@in_virtual_time
+async def test_whoever_has_a_snapshot_is_no_stranger() -> None:
+    """Its configuration was wiped out together with every trace of its removal."""
+    world = strict()
+    world.publish(3)
+    await world.until_settled(3)
+    world.crash(snapshots=True)
+    world.policies.known.clear()
+    world.policies.leader.clear()
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.Removed)))
+    assert world.journal.of(f.Removed)[0].next_sequence == 5
+    assert world.journal.of(f.TurnedAway) == []
+
+
+@in_virtual_time
+async def test_where_nothing_can_be_buried_others_have_half_of_the_shard() -> None:
+    world = ShardWorld(policy(), unacked_max=400)
+
+    async def never(receiver: str, burials: Sequence[Burial]) -> None:
+        await world.pass_time(1e9)
+
+    world.graveyard.bury = never  # type: ignore[method-assign]
+    flood(world, 390)
+    await world.pass_time(STUCK_S / 2)
+    assert world.journal.of(f.TurnedAway)[-1].discarded is False
+    await world.pass_time(2 * STUCK_S)
+    discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
+    assert discarded
+    assert world.host.bindings.bound <= 200
+    world.publish(receiver=RECEIVER)
+    await world.until(lambda: len(world.sender.made) == 1, within_s=1.0)
+    assert world.host.shells[RECEIVER].state.parked is False
+    assert world.tally.dead_letters["discarded"] == sum(len(each.events) for each in discarded)
+
+
+@in_virtual_time
+async def test_where_nothing_can_be_buried_a_few_do_not_hold_the_floor() -> None:
+    """Else a takeover would read again all that came since."""
+    world = ShardWorld(policy(), unacked_max=400)
+
+    async def never(receiver: str, burials: Sequence[Burial]) -> None:
+        await world.pass_time(1e9)
+
+    world.graveyard.bury = never  # type: ignore[method-assign]
+    flood(world, 150)
+    await world.pass_time(LEFT_BEHIND_S / 2)
+    for _ in range(30):
+        world.publish(10)
+        await world.pass_time(0.5)
+    assert world.journal.floor < 150
+    assert not any(each.discarded for each in world.journal.of(f.TurnedAway))
+    flood(world, 1)
+    await world.pass_time(LEFT_BEHIND_S)
+    world.publish()
+    await world.pass_time(2.0)
+    assert world.journal.floor == 450
+    discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
+    assert [len(each.events) for each in discarded] == [22]
+    assert world.tally.dead_letters["discarded"] == 22
+
+
+@in_virtual_time
+async def test_what_comes_again_before_the_record_is_read_is_recognised() -> None:
+    world = ShardWorld()
+    world.publish(2, receiver="acme.nobody")
+    await world.until(lambda: len(world.graveyard.buried) == 2)
+    await world.pass_time(1)
+    world.journal.floor = 0
+    world.crash(snapshots=True)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    await world.pass_time(5)
+    assert [each.position for each in world.graveyard.buried] == [1, 2]
+    assert len(world.journal.of(f.TurnedAway)) == 1
