@@ -103,6 +103,7 @@ class NatsWire:
             self.closed = True
             with suppress(AssertionError):  # nats-py's word for a client that never began to connect.
                 await self._client.close()
+            self._client.abandon()
             raise ConnectError(_cannot_connect(self._options, _reason(failure))) from failure
         self._opened = True
 
@@ -202,6 +203,7 @@ class NatsWire:
                 for subscription in list(self._subscriptions):
                     await subscription.move_to(self._client)
             except Exception as error:
+                self._client.abandon()
                 why = _cannot_connect(self._options, _reason(error))
                 log.log(logging.DEBUG if why == said else logging.WARNING, why)
                 said = why

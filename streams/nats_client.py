@@ -74,6 +74,12 @@ class NatsClient(Client):
         super()._remove_sub(sid, max_msgs)
         self._handlers.pop(sid, None)
 
+    def abandon(self) -> None:
+        """Leave the server at once. Cut off while it closes, nats-py takes an open connection for closed."""
+        for writer in (getattr(self._transport, name, None) for name in ("_io_writer", "_bare_io_writer")):
+            if writer is not None:
+                writer.transport.abort()
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         """What nats-py's parser has read."""
         self.hand_over(sid, subject, reply, headers, data)

@@ -1,13 +1,16 @@
 """The real connection when things go wrong: servers that die and come back, and those never there."""
 
 import asyncio
+import gc
 import os
 import re
 import socket
+import ssl
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import Mock
 
 import nkeys  # type: ignore[import-untyped]
@@ -382,26 +385,44 @@ async def serve(config: Path, port: int) -> Process:
     return process
 
 
+class _Certificates(NamedTuple):
+    """The files of a server on 127.0.0.1 and of its authority."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+    def for_server(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def _certificates(place: Path) -> _Certificates:
+    authority = trustme.CA()
+    files = _Certificates(place / "cert.pem", place / "key.pem", place / "ca.pem")
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(files.certificate)
+    issued.private_key_pem.write_to_path(files.key)
+    authority.cert_pem.write_to_path(files.ca)
+    return files
+
+
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
     """A server that wants TLS and a user: its address without either, and the file of its authority."""
-    authority = trustme.CA()
-    certificate, key, ca = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
-    issued = authority.issue_cert("127.0.0.1")
-    issued.cert_chain_pems[0].write_to_path(certificate)
-    issued.private_key_pem.write_to_path(key)
-    authority.cert_pem.write_to_path(ca)
+    files = _certificates(tmp_path)
     port = free_port()
     config = tmp_path / "nats.conf"
     config.write_text(
         f"""
         listen: "127.0.0.1:{port}"
-        tls {{ cert_file: "{certificate}", key_file: "{key}" }}
+        tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}
         authorization {{ user: "us", password: "secret" }}
         """
     )
     process = await serve(config, port)
-    yield f"127.0.0.1:{port}", ca
+    yield f"127.0.0.1:{port}", files.ca
     process.kill()
     await process.wait()
 
@@ -419,6 +440,28 @@ class TestAGuardedServer:
             with pytest.raises(ConnectError, match="refused who we are; check the credentials") as error:
                 await connect(ConnectOptions(servers=(f"tls://{user}{place}",), tls_ca=str(ca)))
             assert "wrong" not in str(error.value)
+
+    async def test_is_left_at_once_also_where_it_does_not_hang_up(self, tmp_path: Path) -> None:
+        files = _certificates(tmp_path)
+        ended = asyncio.Event()
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"version":"2.12.0","tls_required":true,"max_payload":1024}\r\n')
+            await writer.start_tls(files.for_server())
+            await reader.readuntil(b"PING\r\n")
+            writer.transport.pause_reading()  # What says goodbye over TLS waits for the other's.
+            writer.write(b"-ERR 'Authorization Violation'\r\n")
+            await ended.wait()
+            writer.transport.abort()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(ConnectError, match="refused who we are"):
+            await connect(ConnectOptions(servers=(f"tls://us:wrong@{place}",), tls_ca=str(files.ca)))
+        gc.collect()  # Which tells of connections that are still open, and pytest fails for it.
+        ended.set()
+        server.close()
+        await server.wait_closed()
 
     async def test_is_not_trusted_without_its_authority(self, guarded: tuple[str, Path]) -> None:
         place, _ = guarded
