@@ -10,7 +10,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from unittest.mock import Mock
 
 import nkeys  # type: ignore[import-untyped]
@@ -449,10 +449,11 @@ class TestAGuardedServer:
             writer.write(b'INFO {"version":"2.12.0","tls_required":true,"max_payload":1024}\r\n')
             await writer.start_tls(files.for_server())
             await reader.readuntil(b"PING\r\n")
-            writer.transport.pause_reading()  # What says goodbye over TLS waits for the other's.
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()  # What says goodbye over TLS waits for the other's.
             writer.write(b"-ERR 'Authorization Violation'\r\n")
             await ended.wait()
-            writer.transport.abort()
+            transport.abort()
 
         server = await asyncio.start_server(refuse, "127.0.0.1", 0)
         place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
