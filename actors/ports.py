@@ -9,11 +9,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from actors.event import Event
-from actors.facts import Burial, Fact
-from actors.outcome import Outcome
+from actors.machine.event import Event
+from actors.machine.facts import Burial, Fact
+from actors.machine.outcome import Outcome
+from actors.machine.state import State
 from actors.policy import Policy
-from actors.state import State
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):

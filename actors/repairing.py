@@ -5,9 +5,9 @@ that were ever given: also those that an owner gave who vanished, and whose fact
 one is not asked: a clean claim may hide an unclean one before it.
 """
 
-from actors.bucket import Bucket
-from actors.facts import Repaired
-from actors.state import State
+from actors.machine.bucket import Bucket
+from actors.machine.facts import Repaired
+from actors.machine.state import State
 
 UNRECORDED_MAX = 512
 """Numbers that one owner may have given and not recorded: 256 that are settled, 256 that are open."""

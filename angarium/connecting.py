@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from angarium.settings import Settings
-from streams.connection import ConnectOptions, connect
-from streams.jetstream import JetStream
-from streams.topology import Settings as Installation
+from streams.installation.topology import Settings as Installation
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
 
 
 def connect_options(settings: Settings) -> ConnectOptions:

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from actors.errors import InvalidName
 from actors.ids import split_receiver
-from streams.inboxes import Inboxes
-from streams.topology import Names
-from streams.wire import Message, Subscription, Wire
+from streams.installation.topology import Names
+from streams.nats.inboxes import Inboxes
+from streams.nats.wire import Message, Subscription, Wire
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """A producer as anybody would write one, on nats-py alone: the demo publishes with it.
 
 Nothing of ours stands between it and JetStream, so what the demo shows holds for any client. Angarium itself
-publishes by `streams.jetstream`, for the reasons given there.
+publishes by `streams.nats.jetstream`, for the reasons given there.
 """
 
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import nats
 import nats.errors
 from nats.js import JetStreamContext
 
-from streams.errors import Unavailable
+from streams.nats.errors import Unavailable
 
 
 class Producer:

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from streams.answers import StreamInfo
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.envelope import decode_flush
-from streams.jetstream import JetStream
-from streams.repeat import stream_info, until_answered
-from streams.tails import Marks, lost, read_refusal
-from streams.topology import Names
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.envelope import decode_flush
+from streams.journal.tails import Marks, lost, read_refusal
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
 
 ASKED_AT_ONCE = 32
 JOURNAL_SHARE = 0.5

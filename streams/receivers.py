@@ -19,13 +19,13 @@ from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
-from actors.routing import Subscriptions
-from streams.answers import Answer, Refused, StoredMessage, Unanswered
-from streams.errors import ApiError, Unavailable
-from streams.follow import Follower
-from streams.jetstream import JetStream
-from streams.messages import receiver_problem
-from streams.topology import Names
+from actors.subscriptions import Subscriptions
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.follow import Follower
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import receiver_problem
 
 log = logging.getLogger(__name__)
 

@@ -14,27 +14,24 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from actors.facts import Repaired
 from actors.ids import UNKNOWN
-from actors.receiver import evolve
+from actors.machine.decide import evolve
+from actors.machine.facts import Repaired
+from actors.machine.state import State
 from actors.repairing import UNRECORDED_MAX, repair
-from actors.state import State
-from streams import members
-from streams.answers import Forbidden
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.claim import Claim, Lost, Owner, claim, read_owner, release
 from streams.clock import Timekeeper
-from streams.envelope import encode_fact, encode_flush, message_id
-from streams.errors import ApiError, NotPermitted, RepairError
-from streams.fence import EXPECTED, Appended, append
-from streams.history import History, last_same, read_history
-from streams.jetstream import CONSUMER_NOT_FOUND, JetStream
-from streams.lease import MARGIN_S
-from streams.members import Member
-from streams.recovery import LOADS_AT_ONCE, Recovery, recover
-from streams.repeat import stream_info, until_answered
-from streams.snapshots import Snapshots
-from streams.tails import (
+from streams.fleet import members
+from streams.fleet.lease import MARGIN_S
+from streams.fleet.members import Member
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.claim import Claim, Lost, Owner, claim, read_owner, release
+from streams.journal.envelope import encode_fact, encode_flush, message_id
+from streams.journal.fence import EXPECTED, Appended, append
+from streams.journal.history import History, last_same, read_history
+from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
+from streams.journal.snapshots import Snapshots
+from streams.journal.tails import (
     Loss,
     Mark,
     Marks,
@@ -47,7 +44,10 @@ from streams.tails import (
     read_refusal,
     refuse,
 )
-from streams.topology import Names
+from streams.nats.answers import Forbidden
+from streams.nats.errors import ApiError, NotPermitted, RepairError
+from streams.nats.jetstream import CONSUMER_NOT_FOUND, JetStream
+from streams.nats.retry import stream_info, until_answered
 from streams.versions import read_versioned
 
 FACTS_MAX = 64

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct, field
 
 from streams.control import Tally
-from streams.inboxes import Inboxes
-from streams.wire import Message, Subscription, Wire
+from streams.nats.inboxes import Inboxes
+from streams.nats.wire import Message, Subscription, Wire
 
 DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"
 

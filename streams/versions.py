@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import NewerVersion
-from streams.errors import NotOurs
+from streams.nats.errors import NotOurs
 
 T = TypeVar("T")
 

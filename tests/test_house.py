@@ -9,6 +9,7 @@ import io
 import re
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,11 +24,47 @@ FILE_MAX = 500
 FUNCTION_MAX = 70
 LINE_MAX = 110
 
-ASYNCIO_ROOMS = frozenset({
-    "host", "shard", "shell", "ping", "alarm", "appetite", "memory", "skipping", "strangers",
-    "discarding",
+FILES_MAX = 14
+"""In a folder, `__init__.py` aside; the commands are one a file, however many there are."""
+UNBOUNDED = frozenset({"angarium/cli"})
+
+FLOORS: dict[str, tuple[str, ...]] = {
+    "actors": (
+        "errors",
+        "ids policy",
+        "machine",
+        "ports counters retention repairing status subscriptions",
+        "runtime",
+    ),
+    "streams": (
+        "nats",
+        "clock defects versions",
+        "installation",
+        "journal",
+        "reading",
+        "dead_letters",
+        "routing fleet",
+        "control producer purge receivers server",
+        "repair service",
+    ),
+    "angarium": (
+        "escaping quantities sparing http_server package_check",
+        "logs settings",
+        "connecting terminal",
+        "delivery",
+        "node",
+        "operations local",
+        "demo bench",
+        "cli",
+        "__main__",
+    ),
+}
+"""The rooms of each package, from the ground up: a room knows those on the floors below its own."""
+
+AWAITING = frozenset({
+    "host", "shell", "ping", "alarm", "flow_control", "memory", "skipping", "strangers", "discarding",
 })  # fmt: skip
-"""The modules of `actors` that await. Every other one is pure; a new one too, unless it is listed here."""
+"""The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "home"})
 """The modules of `actors` that only say what somebody else awaits: Protocols, as pure as the rest."""
 PURE_IMPORTS = frozenset({
@@ -104,7 +141,27 @@ def arrows_point_down(module: Module) -> Iterator[str]:
 
 
 def in_room(path: tuple[str, ...]) -> bool:
-    return path[0] == "actors" and len(path) > 1 and path[1] in ASYNCIO_ROOMS
+    return path[:2] == ("actors", "runtime") and len(path) > 2 and path[2] in AWAITING
+
+
+def floors_hold(module: Module) -> Iterator[str]:
+    """Within a package, a room imports from the floors below it."""
+    if module.path[0] not in FLOORS or module.path[1] == "__init__":
+        return
+    floor = floor_of(module.path)
+    if floor is None:
+        yield "stands on no floor; give it one in FLOORS"
+        return
+    for path in imports(module):
+        if path[0] == module.path[0] and len(path) > 1 and path[1] != module.path[1]:
+            other = floor_of(path)
+            if other is not None and other >= floor:
+                yield f"imports {'.'.join(path)}, which does not lie below it"
+
+
+def floor_of(path: tuple[str, ...]) -> int | None:
+    floors = enumerate(FLOORS[path[0]])
+    return next((number for number, rooms in floors if path[1] in rooms.split()), None)
 
 
 def only_streams_knows_nats(module: Module) -> Iterator[str]:
@@ -122,7 +179,7 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
         if path[0] not in allowed:
             yield f"imports {path[0]}"
         if in_room(path) and not room:
-            yield f"imports {'.'.join(path[:2])}, which awaits"
+            yield f"imports {'.'.join(path[:3])}, which awaits"
     for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLOCKS_AND_IO:
@@ -157,7 +214,7 @@ def names_say_something(module: Module) -> Iterator[str]:
     for name in module.path:
         if SHAPELESS_NAMES.match(name):
             yield f"{name} is no subject"
-        if name in sys.stdlib_module_names and name != "__main__":
+        if name in sys.stdlib_module_names - {"__main__", "mailbox"}:
             yield f"{name} is a module of the standard library"
 
 
@@ -205,6 +262,7 @@ def annotations_are_real(module: Module) -> Iterator[str]:
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     arrows_point_down,
+    floors_hold,
     only_streams_knows_nats,
     the_core_is_pure,
     files_are_short,
@@ -225,43 +283,53 @@ def test_the_house_keeps(rule: Callable[[Module], Iterator[str]]) -> None:
 
 
 BREACHES = [
-    (arrows_point_down, "actors.state", "import streams"),
-    (arrows_point_down, "actors.host", "from angarium import settings"),
-    (arrows_point_down, "actors.state", "from . import ids"),
-    (arrows_point_down, "streams.inbox", "from actors import host"),
-    (arrows_point_down, "streams.inbox", "from actors.shell import Shell"),
-    (arrows_point_down, "streams.inbox", "def f():\n    import angarium.app"),
-    (arrows_point_down, "angarium.delivery.http1", "from streams.wire import Wire"),
+    (arrows_point_down, "actors.machine.state", "import streams"),
+    (arrows_point_down, "actors.runtime.host", "from angarium import settings"),
+    (arrows_point_down, "actors.machine.state", "from . import ids"),
+    (arrows_point_down, "streams.reading.inbox", "from actors.runtime import host"),
+    (arrows_point_down, "streams.reading.inbox", "from actors.runtime.shell import Shell"),
+    (arrows_point_down, "streams.reading.inbox", "def f():\n    import angarium.node.app"),
+    (arrows_point_down, "angarium.delivery.http1", "from streams.nats.wire import Wire"),
     (arrows_point_down, "angarium.delivery.http1", "from angarium import settings"),
-    (arrows_point_down, "angarium.delivery.http1", "import angarium.app"),
-    (arrows_point_down, "angarium.app", "from tests.sim import world"),
+    (arrows_point_down, "angarium.delivery.http1", "import angarium.node.app"),
+    (arrows_point_down, "angarium.node.app", "from tests.sim import world"),
+    (floors_hold, "actors.machine.state", "from actors.runtime.host import Host"),
+    (floors_hold, "actors.machine.state", "from actors import status"),
+    (floors_hold, "streams.nats.wire", "import streams.installation.topology"),
+    (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
+    (floors_hold, "angarium.operations.publish", "from angarium.cli import options"),
+    (floors_hold, "angarium.anything_new", ""),
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
-    (only_streams_knows_nats, "actors.host", "import nats"),
-    (the_core_is_pure, "actors.state", "import asyncio"),
+    (only_streams_knows_nats, "actors.runtime.host", "import nats"),
+    (the_core_is_pure, "actors.machine.state", "import asyncio"),
     (the_core_is_pure, "actors.anything_new", "import time"),
-    (the_core_is_pure, "actors.state", "from logging import getLogger"),
-    (the_core_is_pure, "actors.host", "import random"),
-    (the_core_is_pure, "actors.state", "from actors.shell import Shell"),
-    (the_core_is_pure, "actors.state", "from datetime import datetime\nx = datetime.now()"),
-    (the_core_is_pure, "actors.state", "x = open('state')"),
-    (the_core_is_pure, "actors.state", "async def f(): ..."),
-    (files_are_short, "actors.state", "x = 1\n" * 501),
-    (functions_are_short, "actors.state", "async def f():\n" + "    x = 1\n" * 70),
-    (lines_are_short, "actors.state", "x = '" + "y" * 105 + "'"),
-    (names_say_something, "angarium.console.utils", ""),
+    (the_core_is_pure, "actors.machine.state", "from logging import getLogger"),
+    (the_core_is_pure, "actors.runtime.host", "import random"),
+    (the_core_is_pure, "actors.machine.state", "from actors.runtime.shell import Shell"),
+    (the_core_is_pure, "actors.machine.state", "from datetime import datetime\nx = datetime.now()"),
+    (the_core_is_pure, "actors.machine.state", "x = open('state')"),
+    (the_core_is_pure, "actors.machine.state", "async def f(): ..."),
+    (files_are_short, "actors.machine.state", "x = 1\n" * 501),
+    (functions_are_short, "actors.machine.state", "async def f():\n" + "    x = 1\n" * 70),
+    (lines_are_short, "actors.machine.state", "x = '" + "y" * 105 + "'"),
+    (names_say_something, "angarium.cli.utils", ""),
     (names_say_something, "streams.common.pull", ""),
     (names_say_something, "streams.queue", ""),
-    (modules_introduce_themselves, "actors.state", "x = 1"),
-    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept Exception:\n    pass"),
-    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept (OSError, BaseException):\n    ..."),
+    (modules_introduce_themselves, "actors.machine.state", "x = 1"),
+    (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,
-        "streams.pull",
+        "streams.reading.pull",
+        "try:\n    f()\nexcept (OSError, BaseException):\n    ...",
+    ),
+    (
+        nothing_is_swallowed,
+        "streams.reading.pull",
         "for x in y:\n    try:\n        f()\n    except:\n        continue",
     ),
-    (nothing_is_swallowed, "streams.pull", "with contextlib.suppress(Exception):\n    f()"),
-    (nothing_is_left_for_later, "streams.pull", "x = 1  # TODO later"),
-    (annotations_are_real, "actors.state", "from __future__ import annotations"),
+    (nothing_is_swallowed, "streams.reading.pull", "with contextlib.suppress(Exception):\n    f()"),
+    (nothing_is_left_for_later, "streams.reading.pull", "x = 1  # TODO later"),
+    (annotations_are_real, "actors.machine.state", "from __future__ import annotations"),
 ]
 
 
@@ -270,18 +338,42 @@ def test_a_breach_is_found(rule: Callable[[Module], Iterator[str]], name: str, s
     assert len(list(rule(Module(name, source)))) >= 1
 
 
+def test_no_folder_has_too_many_files() -> None:
+    folders = Counter(
+        str(path.parent.relative_to(ROOT))
+        for package in OURS
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "__init__.py"
+    )
+    assert {folder for folder, count in folders.items() if count > FILES_MAX} <= UNBOUNDED
+
+
 def test_every_rule_has_its_breach() -> None:
     assert {rule for rule, _, _ in BREACHES} == set(RULES)
 
 
 ALLOWED = [
-    (arrows_point_down, "streams.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
+    (arrows_point_down, "streams.reading.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
     (arrows_point_down, "angarium.delivery.sender", "from angarium import __version__"),
-    (arrows_point_down, "angarium.app", "import streams.wire\nfrom angarium.delivery import http1"),
+    (arrows_point_down, "angarium.node.app", "import streams.nats.wire\nfrom angarium.delivery import http1"),
+    (
+        floors_hold,
+        "streams.journal.claim",
+        "from streams.nats import wire\nfrom streams.journal import fence",
+    ),
+    (
+        floors_hold,
+        "angarium.cli.node",
+        "from angarium import __version__\nfrom streams.nats import wire",
+    ),
     (the_core_is_pure, "actors.ports", "class Sender(Protocol):\n    async def send(self) -> None: ..."),
-    (the_core_is_pure, "actors.shell", "import asyncio\nasync def f(clock):\n    return clock.now()"),
-    (nothing_is_swallowed, "streams.pull", "try:\n    f()\nexcept Exception:\n    log.exception('f')"),
-    (nothing_is_left_for_later, "streams.pull", "x = 'TODO'"),
+    (the_core_is_pure, "actors.runtime.shell", "import asyncio\nasync def f(clock):\n    return clock.now()"),
+    (
+        nothing_is_swallowed,
+        "streams.reading.pull",
+        "try:\n    f()\nexcept Exception:\n    log.exception('f')",
+    ),
+    (nothing_is_left_for_later, "streams.reading.pull", "x = 'TODO'"),
 ]
 
 

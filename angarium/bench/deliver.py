@@ -19,8 +19,8 @@ from angarium.bench.publishing import body, stored, together
 from angarium.bench.sampling import PYTHON, Samples, recorded
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
-from angarium.local_node import LocalNode
-from streams.topology import Names
+from angarium.node.child import LocalNode
+from streams.installation.topology import Names
 
 LOOK_S = 0.05
 STALLED_S = 30.0

@@ -20,15 +20,15 @@ from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import usage
-from angarium.local_node import LocalNode
-from streams.answers import StoredMessage
-from streams.fanout import copy_headers, published_event
-from streams.lanes import SENDERS
-from streams.messages import SOURCE
-from streams.partitions import partition_of
-from streams.protocol import publish_answer
-from streams.topology import Names
-from streams.wire import Message
+from angarium.node.child import LocalNode
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.protocol import publish_answer
+from streams.nats.wire import Message
+from streams.reading.messages import SOURCE
+from streams.routing.fanout import copy_headers, published_event
+from streams.routing.lanes import SENDERS
 
 TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"

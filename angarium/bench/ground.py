@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from angarium.bench.sink_process import SinkProcess, running_sink
 from angarium.connecting import installation, open_jetstream
-from angarium.local_node import LocalNode
+from angarium.node.child import LocalNode
 from angarium.settings import Settings
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.setup import setup
+from streams.installation.setup import setup
+from streams.nats.jetstream import JetStream
+from streams.server.embedded import EmbeddedServer
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 """Signs for all receivers of a bench."""

@@ -19,10 +19,10 @@ from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import ASIDE, Report
 from angarium.bench.usage import usage
-from angarium.local_node import LocalNode
-from streams.answers import ConsumerInfo
-from streams.partitions import partition_of, shard_of
-from streams.topology import Names
+from angarium.node.child import LocalNode
+from streams.installation.partitions import partition_of, shard_of
+from streams.installation.topology import Names
+from streams.nats.answers import ConsumerInfo
 
 NOWHERE = "http://127.0.0.1:1/"
 """Nobody listens there: connections are refused."""

@@ -13,7 +13,7 @@ from ipaddress import ip_network
 import click
 from msgspec import Struct
 
-from angarium.delivery.guard import Guard
+from angarium.delivery.connections.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.target import parse_target
 from angarium.delivery.transport import Request, Response

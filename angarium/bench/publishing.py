@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from streams.answers import Answer, Stored
+from streams.nats.answers import Answer, Stored
 
 AT_ONCE = 1000
 

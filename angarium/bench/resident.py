@@ -10,15 +10,15 @@ import sys
 from collections.abc import Sequence
 
 from actors import ports
-from actors.event import Event
-from actors.facts import Burial, Fact
-from actors.host import Host
+from actors.counters import Tally
 from actors.ids import KEY_BYTES
-from actors.numbering import Frontier
-from actors.outcome import NotSent, Outcome
+from actors.machine.event import Event
+from actors.machine.facts import Burial, Fact
+from actors.machine.numbering import Frontier
+from actors.machine.outcome import NotSent, Outcome
+from actors.machine.state import State
 from actors.policy import Policy
-from actors.state import State
-from actors.tally import Tally
+from actors.runtime.host import Host
 from angarium.bench.usage import usage
 
 POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))

@@ -26,11 +26,11 @@ PARTS = {
     "machine": ("actors/",),
     "signing": ("angarium/delivery/signing",),
     "transport": ("angarium/delivery/",),
-    "journal": ("streams/journal", "streams/envelope", "streams/fence"),
-    "ack": ("streams/acks",),
-    "routing": ("actors/routing", "streams/router", "streams/lanes", "streams/fanout", "streams/freshness"),
-    "snapshots": ("streams/snapshots", "streams/checkpoint", "angarium/shard"),
-    "pull": ("streams/pull", "streams/reader", "streams/inbox", "streams/messages", "streams/backlog"),
+    "journal": ("streams/journal/",),
+    "ack": ("streams/reading/acks",),
+    "routing": ("actors/subscriptions", "streams/routing/"),
+    "snapshots": ("streams/journal/snapshots", "streams/journal/checkpoint", "angarium/node/shard"),
+    "pull": ("streams/reading/",),
 }
 """Modules by what they do for a delivery; the longest beginning counts. All else works for its caller."""
 
@@ -98,7 +98,7 @@ def _names(frame: FrameType | None) -> Iterator[str]:
 
 @cache
 def _name(code: CodeType) -> str:
-    """`streams/pull.py:_on_answer`. Kept, since to take a path apart takes longer than all the rest."""
+    """`streams/reading/pull.py:_on_answer`. Kept: taking a path apart costs more than all the rest."""
     path = Path(code.co_filename)
     where = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-2:])
     return f"{where.as_posix()}:{code.co_name}"

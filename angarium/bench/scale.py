@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from angarium import house
+from angarium import package_check
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
 from angarium.settings import Settings
-from streams.topology import Names
+from streams.installation.topology import Names
 
 SIZE = 1000
 EVERY_S = 0.002
@@ -277,7 +277,7 @@ def _receiver(number: int) -> str:
 
 async def _actor_bytes(count: int) -> float:
     process = await asyncio.create_subprocess_exec(
-        *house.python(), "-m", "angarium.bench.resident", str(count), stdout=PIPE
+        *package_check.python(), "-m", "angarium.bench.resident", str(count), stdout=PIPE
     )
     said, _ = await process.communicate()
     return float(said)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from angarium import house
+from angarium import package_check
 from angarium.bench.sink import Report
 
 
@@ -43,7 +43,7 @@ async def running_sink() -> AsyncIterator[SinkProcess]:
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *house.python(), "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe, start_new_session=True
+        *package_check.python(), "-m", "angarium.bench.sink", stdin=pipe, stdout=pipe, start_new_session=True
     )
     orders, answers = process.stdin, process.stdout
     if orders is None or answers is None:

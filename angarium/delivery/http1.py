@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from angarium.delivery.answer import Answer
-from angarium.delivery.sockets import has_unread, has_untaken
+from angarium.delivery.connections.sockets import has_unread, has_untaken
 from angarium.delivery.transport import EARLY, Failure, FailureKind, Response, one_line
 
 LARGE = 32 * 1024

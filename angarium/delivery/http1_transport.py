@@ -11,11 +11,11 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from angarium.delivery.guard import Allowed, Guard
+from angarium.delivery.connections.bulkhead import SLOW_S, SlowLane
+from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.connections.guard import Allowed, Guard
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Limits, Pool
 from angarium.delivery.http1 import Connection
-from angarium.delivery.pool import DEFAULT_LIMITS, Key, Limits, Pool
-from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
-from angarium.delivery.slow_lane import SLOW_S, SlowLane
 from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
 
 _NO_ROOM = "no connection became free in time"

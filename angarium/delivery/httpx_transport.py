@@ -24,10 +24,10 @@ from typing import Any
 import httpcore
 
 from angarium.delivery.answer import Answer
-from angarium.delivery.guard import Guard
-from angarium.delivery.pool import DEFAULT_LIMITS, Limits
-from angarium.delivery.reach import NoAnswer, connected, default_tls, first_reached, judged
-from angarium.delivery.sockets import has_unread, has_untaken
+from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.connections.sockets import has_unread, has_untaken
 from angarium.delivery.transport import (
     EARLY,
     HEAD_MAX,

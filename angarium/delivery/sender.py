@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from actors.event import Event
-from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.event import Event
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__

@@ -16,12 +16,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.bucket import Limit
+from actors.machine.bucket import Limit
 from actors.policy import Rate
-from angarium import verification
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, Record
-from angarium.listener import Received, Reply, Reset, serve_on
+from angarium.http_server import Received, Reply, Reset, serve_on
+from angarium.local import verification
 
 HOST = "127.0.0.1"
 TENANT = "demo"

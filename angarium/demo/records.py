@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from actors.bucket import Limit
+from actors.machine.bucket import Limit
 
 
 class Published(Struct, frozen=True):

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import msgspec
 
-from angarium import payloads
 from angarium.connecting import installation, open_jetstream
+from angarium.demo import payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import Published
-from angarium.local_node import LocalNode
+from angarium.node.child import LocalNode
 from angarium.settings import Settings
-from streams.answers import Stored
-from streams.embedded import EmbeddedServer
-from streams.errors import Unavailable
+from streams.installation.setup import setup
+from streams.nats.answers import Stored
+from streams.nats.errors import Unavailable
 from streams.producer import Producer, producer
 from streams.receivers import Receivers
-from streams.setup import setup
+from streams.server.embedded import EmbeddedServer
 
 TTL_S = 2
 """After such a silence, and half a second, a node counts as dead."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from actors.bucket import Limit
+from actors.machine.bucket import Limit
 from angarium.demo.records import Arrival, Record
 
 CLOCKS_S = 0.001

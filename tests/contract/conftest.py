@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import pytest
 import pytest_asyncio
 
-from streams.answers import ConsumerInfo, StreamInfo
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.wire import Wire
+from streams.nats.answers import ConsumerInfo, StreamInfo
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from streams.server.embedded import EmbeddedServer
 from tests.contract.pulling import GROUP, MILLISECOND, Hand, MakeConsumer, Raw, TakeUp
 from tests.sim.server import FakeServer
 

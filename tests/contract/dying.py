@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from streams.answers import Answer, Page
-from streams.jetstream import JetStream
-from streams.wire import Message, Wire
+from streams.nats.answers import Answer, Page
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message, Wire
 from tests.contract.conftest import Server
 
 

@@ -4,9 +4,9 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from streams.answers import Answer, Page, Refused, StoredMessage, Unanswered
-from streams.jetstream import JetStream
-from streams.wire import Wire
+from streams.nats.answers import Answer, Page, Refused, StoredMessage, Unanswered
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from tests.contract.conftest import Server
 
 Action = Callable[[], Awaitable[object]]

@@ -1,10 +1,10 @@
 """A whole installation for a test, small enough to be made in no time."""
 
-from streams.answers import Stored
-from streams.jetstream import JetStream
-from streams.partitions import shard_of
-from streams.setup import setup
-from streams.topology import Names, Settings
+from streams.installation.partitions import shard_of
+from streams.installation.setup import setup
+from streams.installation.topology import Names, Settings
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 
 SHARDS = 4
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from streams.answers import ConsumerInfo
-from streams.delivered import delivered
-from streams.jetstream import JetStream
-from streams.pull import Puller
-from streams.wire import Message, Wire
+from streams.nats.answers import ConsumerInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message, Wire
+from streams.reading.delivered import delivered
+from streams.reading.pull import Puller
 from tests.contract.waiting import Seen, until, until_true
 
 GROUP = "owner"

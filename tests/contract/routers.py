@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from actors.numbering import Frontier, Numbered, is_repeat, number
-from streams.answers import Stored, StoredMessage
-from streams.freshness import Freshness
-from streams.jetstream import JetStream
-from streams.messages import stored_event
-from streams.partitions import partition_of
+from actors.machine.numbering import Frontier, Numbered, is_repeat, number
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.journal.tails import Loss
+from streams.nats.answers import Stored, StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
 from streams.receivers import Receivers, subscriptions_of
-from streams.router import Router, Routing, Tally
-from streams.tails import Loss
-from streams.topology import Names
+from streams.routing.freshness import Freshness
+from streams.routing.router import Router, Routing, Tally
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import SHARDS, shard

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from actors.facts import Repeated
-from actors.state import State
-from streams.claim import Claim, Lost, Owner, claim
-from streams.jetstream import JetStream
-from streams.journal import Entry
-from streams.tails import Marks
-from streams.topology import Names
+from actors.machine.facts import Repeated
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal.claim import Claim, Lost, Owner, claim
+from streams.journal.journal import Entry
+from streams.journal.tails import Marks
+from streams.nats.jetstream import JetStream
 from tests.contract.waiting import until
 
 SHARD = 2

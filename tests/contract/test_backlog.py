@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from actors.ports import Batch, Unavailable
-from streams.answers import Page
-from streams.backlog import PAGE_BYTES_MAX, Backlog
-from streams.jetstream import JetStream
-from streams.topology import Names
+from streams.installation.topology import Names
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from streams.reading.backlog import PAGE_BYTES_MAX, Backlog
 from tests.contract.installation import install, publish, shard
 from tests.contract.waiting import until
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from actors.bucket import Unclean
-from actors.facts import Claimed
-from streams.checkpoint import Checkpoint
-from streams.claim import Claim, Lost, Owner, Predecessor, claim, let_go, release
-from streams.envelope import Flush, decode_flush, encode_flush
-from streams.errors import StreamRemade
-from streams.fence import EXPECTED
-from streams.jetstream import JetStream
-from streams.snapshots import Snapshots
-from streams.tails import Mark, Marks
-from streams.topology import Names
+from actors.machine.bucket import Unclean
+from actors.machine.facts import Claimed
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import Claim, Lost, Owner, Predecessor, claim, let_go, release
+from streams.journal.envelope import Flush, decode_flush, encode_flush
+from streams.journal.fence import EXPECTED
+from streams.journal.snapshots import Snapshots
+from streams.journal.tails import Mark, Marks
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, ack_lost, after, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish

@@ -2,11 +2,11 @@
 
 import pytest
 
-from streams import jetstream
-from streams.delivered import ACK, delivered
-from streams.errors import ApiError
-from streams.jetstream import JetStream
-from streams.wire import Wire
+from streams.nats import jetstream
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from streams.reading.delivered import ACK, delivered
 from tests.contract.pulling import (
     GROUP,
     MILLISECOND,

@@ -10,12 +10,12 @@ import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from streams.control import BODY_BYTES_MAX, Control, Denied, Done, Request
-from streams.errors import Unavailable
-from streams.inboxes import Inboxes
-from streams.jetstream import JetStream
+from streams.installation.topology import Names
+from streams.nats.errors import Unavailable
+from streams.nats.inboxes import Inboxes
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from streams.service import Identity, Service
-from streams.topology import Names
-from streams.wire import Wire
 from tests.contract.waiting import Seen, until
 
 RECEIVER = "acme.billing"

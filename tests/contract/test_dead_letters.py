@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from actors.facts import Burial
-from streams.dead_letters import DeadLetters, Letter, Page, Selection
-from streams.errors import ApiError
-from streams.graveyard import Graveyard
-from streams.jetstream import JetStream
-from streams.topology import Names
+from actors.machine.facts import Burial
+from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
+from streams.installation.topology import Names
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
 from tests.contract.installation import install, publish
 
 ONE, OTHER, FOREIGN = "acme.billing", "acme.mail", "umbrella.billing"

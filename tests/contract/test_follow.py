@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from streams.answers import StoredMessage, StreamInfo
-from streams.follow import PACE_S, TURN_BYTES, TURN_MESSAGES, Follower
-from streams.jetstream import JetStream
-from streams.wire import Wire
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.follow import PACE_S, TURN_BYTES, TURN_MESSAGES, Follower
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream, Server
 from tests.contract.faults import misbehaving
 from tests.contract.waiting import until

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from streams.errors import Unavailable
-from streams.freshness import AGE_MAX_S, Freshness
+from streams.nats.errors import Unavailable
+from streams.routing.freshness import AGE_MAX_S, Freshness
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until
 

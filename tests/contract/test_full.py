@@ -6,17 +6,17 @@ from itertools import cycle
 import msgspec
 import pytest
 
-from actors.outcome import Answered, Failed, Outcome
+from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
-from angarium.app import member
+from angarium.node.app import member
 from angarium.settings import Settings
-from streams.answers import Refused, Stored
 from streams.clock import SystemTime
-from streams.graveyard import REASON
-from streams.jetstream import JetStream
-from streams.messages import ID
-from streams.topology import Names
-from streams.wire import Wire
+from streams.dead_letters.bury import REASON
+from streams.installation.topology import Names
+from streams.nats.answers import Refused, Stored
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from streams.reading.messages import ID
 from tests.contract.installation import SHARDS, install
 from tests.contract.waiting import until
 
@@ -53,7 +53,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     for interval in ("upkeep.EVERY_S", "upkeep.HURRIED_S", "upkeep.SETTLED_S", "shard.SNAPSHOT_EVERY_S"):
         monkeypatch.setattr(f"angarium.{interval}", 0.05)
     for interval in ("UNACKED_MAX_S", "SWEEP_S"):
-        monkeypatch.setattr(f"actors.host.{interval}", 0.05)
+        monkeypatch.setattr(f"actors.runtime.host.{interval}", 0.05)
     names = await install(js, prefix)
     info = await js.stream_info(names.deliveries)
     assert info is not None

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from actors.event import Event
-from streams.backlog import Backlog
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.inbox import Inbox
-from streams.jetstream import JetStream
-from streams.tails import Loss
-from streams.topology import Names, shard_consumer
+from actors.machine.event import Event
+from streams.installation.topology import Names, shard_consumer
+from streams.journal.tails import Loss
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.reading.backlog import Backlog
+from streams.reading.inbox import Inbox
+from streams.server.embedded import EmbeddedServer
 from tests.contract.conftest import Server
 from tests.contract.installation import install, publish, shard
 from tests.contract.waiting import until, until_true

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from streams.answers import Put, Refused, Stored, Unanswered
-from streams.errors import ApiError, Unavailable
-from streams.jetstream import TURN, JetStream
-from streams.wire import Wire
+from streams.nats.answers import Put, Refused, Stored, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import TURN, JetStream
+from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream, Server
 from tests.contract.waiting import Seen, until, until_true
 

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
-from actors.facts import Repeated
-from streams.answers import StoredMessage
-from streams.claim import Claim, Owner
-from streams.envelope import Flush, decode_flush, encode_flush
-from streams.errors import Unavailable
-from streams.fence import EXPECTED, MESSAGE_ID
-from streams.jetstream import JetStream
-from streams.journal import FACTS_ENOUGH, Journal
-from streams.topology import Names
+from actors.machine.facts import Repeated
+from streams.installation.topology import Names
+from streams.journal.claim import Claim, Owner
+from streams.journal.envelope import Flush, decode_flush, encode_flush
+from streams.journal.fence import EXPECTED, MESSAGE_ID
+from streams.journal.journal import FACTS_ENOUGH, Journal
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import (
     Fault,

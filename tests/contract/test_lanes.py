@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from streams import lanes
-from streams.lanes import Lanes
+from streams.routing import lanes
+from streams.routing.lanes import Lanes
 from tests.contract.waiting import PATIENCE_S, until
 
 

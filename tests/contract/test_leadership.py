@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from streams.answers import StoredMessage
-from streams.errors import Unavailable
-from streams.jetstream import JetStream
-from streams.leadership import ensure_none, info_since, is_last, message_at
-from streams.topology import Names
+from streams.installation.topology import Names
+from streams.journal.leadership import ensure_none, info_since, is_last, message_at
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.installation import install, publish, shard
 

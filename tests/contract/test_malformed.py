@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.facts import Burial
 from actors.ids import event_id
-from streams.answers import StoredMessage
-from streams.connection import ConnectOptions, connect
-from streams.fanout import published_event
-from streams.graveyard import Graveyard
-from streams.jetstream import JetStream
-from streams.malformed import bury_malformed
-from streams.partitions import partition_of
-from streams.topology import Names
+from actors.machine.facts import Burial
+from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.malformed import bury_malformed
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.routing.fanout import published_event
 from tests.contract.conftest import Server
 from tests.contract.faults import Fault, FaultyJetStream, ack_lost, after, refused, request_lost
 from tests.contract.installation import SHARDS, install, publish

@@ -13,27 +13,27 @@ import pytest
 from msgspec import Struct, field
 
 from actors.ids import stable_hash
-from actors.outcome import Answered, Outcome
+from actors.machine.outcome import Answered, Outcome
+from actors.machine.state import State
 from actors.ports import Attempt
-from actors.state import State
-from angarium.app import COLLECT_AFTER, member
-from angarium.node import Node
+from angarium.node.app import COLLECT_AFTER, member
+from angarium.node.node import Node
 from angarium.settings import Settings
-from streams import topology
-from streams.answers import Stored
-from streams.checkpoint import Checkpoint
-from streams.claim import Claim, claim, release
 from streams.clock import SystemTime
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.parked import ParkedList
-from streams.partitions import shard_of
-from streams.recovery import Recovery, recover
-from streams.repeat import stream_info
-from streams.setup import setup
-from streams.snapshots import Snapshots
-from streams.topology import Names
+from streams.installation import topology
+from streams.installation.partitions import shard_of
+from streams.installation.setup import setup
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import Claim, claim, release
+from streams.journal.parked import ParkedList
+from streams.journal.recovery import Recovery, recover
+from streams.journal.snapshots import Snapshots
+from streams.nats.answers import Stored
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.server.embedded import EmbeddedServer
 from tests.contract.installation import install
 from tests.contract.shards import own
 from tests.contract.waiting import until

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
-from streams.answers import StoredMessage
-from streams.claim import Owner
 from streams.clock import SystemTime
-from streams.errors import Unavailable
-from streams.jetstream import JetStream
-from streams.lease import MARGIN_S
-from streams.members import Member, Members
-from streams.topology import Names
+from streams.fleet.lease import MARGIN_S
+from streams.fleet.members import Member, Members
+from streams.installation.topology import Names
+from streams.journal.claim import Owner
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, after, misbehaving, request_lost
 from tests.contract.installation import install
@@ -49,7 +49,7 @@ def clocks() -> Clocks:
 
 @pytest.fixture
 async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Join]:
-    monkeypatch.setattr("streams.members.RENEWALS", TTL_S / ROUND_S)
+    monkeypatch.setattr("streams.fleet.members.RENEWALS", TTL_S / ROUND_S)
     joined: list[Members] = []
 
     async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
@@ -137,7 +137,7 @@ class TestShowing:
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And not at the next of the regular looks, which are a minute apart here."""
-        monkeypatch.setattr("streams.members.RENEWALS", 1.0 / 60)
+        monkeypatch.setattr("streams.fleet.members.RENEWALS", 1.0 / 60)
         await show(js, names, "b")
         a = Members(js, names, "a", SystemTime(), ttl_s=1.0, version="1.2.3")
         await a.start()
@@ -154,7 +154,7 @@ class TestShowing:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Though somebody counts as dead by now, if he showed no life; nobody can tell."""
-        monkeypatch.setattr("streams.members.RENEWALS", TTL_S / 60)
+        monkeypatch.setattr("streams.fleet.members.RENEWALS", TTL_S / 60)
         await show(js, names, "b")
         a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
         await a.start()
@@ -179,7 +179,7 @@ class TestShowing:
     async def test_others_are_seen_again_when_the_bucket_is_there_again(
         self, js: JetStream, names: Names, join: Join, caplog: pytest.LogCaptureFixture
     ) -> None:
-        caplog.set_level("DEBUG", "streams.members")
+        caplog.set_level("DEBUG", "streams.fleet.members")
         a = await join(js, "a")
         info = await js.stream_info(names.nodes)
         assert info is not None

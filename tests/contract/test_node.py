@@ -9,25 +9,25 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.outcome import Outcome
+from actors.machine.outcome import Outcome
+from actors.machine.state import State
 from actors.ports import Attempt
-from actors.state import State
-from angarium.app import member
-from angarium.monitor import unready
-from angarium.node import Node
+from angarium.node.app import member
+from angarium.node.monitor import unready
+from angarium.node.node import Node
+from angarium.node.shard import Shard, Surroundings, take_over
 from angarium.settings import Settings
-from angarium.shard import Shard, Surroundings, take_over
-from streams.answers import Stored, StreamInfo
-from streams.checkpoint import read_checkpoint
-from streams.claim import Claim, Lost, release
 from streams.clock import SystemTime
-from streams.envelope import encode_flush
-from streams.jetstream import JetStream
-from streams.members import Members
-from streams.snapshots import Snapshot
-from streams.survey import owners
-from streams.topology import Names
-from streams.wire import Wire
+from streams.fleet.members import Members
+from streams.fleet.status import owners
+from streams.installation.topology import Names
+from streams.journal.checkpoint import read_checkpoint
+from streams.journal.claim import Claim, Lost, release
+from streams.journal.envelope import encode_flush
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import Stored, StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from tests.contract.installation import SHARDS, install, publish
 from tests.contract.installation import shard as shard_of
 from tests.contract.shards import RECEIVER, SHARD
@@ -45,7 +45,7 @@ class NobodySends:
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation where one shard has released more deliveries than there ever were."""
-    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
     data = encode_flush(node="x", epoch=0, flush=1, floor=FLOOR, at=0.0, unclean=None, facts=[])
     assert isinstance(await js.publish(names.journal_of(SHARD), data), Stored)
@@ -75,8 +75,8 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is put into it is heard of, though its revisions begin again."""
-    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.maintenance.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     for _ in range(3):
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     others = [shard for shard in range(SHARDS) if shard != SHARD]
@@ -133,7 +133,7 @@ def count_looks(node: Node) -> list[int]:
 async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("angarium.node.REFUSED_AGAIN_S", 0.02)
+    monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.02)
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.refused)
         for _ in range(FLOOR):
@@ -200,7 +200,7 @@ async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
         await may_go_on.wait()
         return taken
 
-    monkeypatch.setattr("angarium.node.take_over", take_over_slowly)
+    monkeypatch.setattr("angarium.node.node.take_over", take_over_slowly)
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await claimed.wait()
         await stop_and_let(may_go_on, node)
@@ -219,9 +219,9 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
         await may_go_on.wait()
         return await release(js, names, claim, node)
 
-    monkeypatch.setattr("angarium.node.UNDER_WAY_S", 0.0)
-    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.shard.release", release_slowly)
+    monkeypatch.setattr("angarium.node.node.UNDER_WAY_S", 0.0)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard.release", release_slowly)
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         wants(node, [])
@@ -260,8 +260,8 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could else write no more of them, and would not say so."""
-    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
-    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
@@ -275,9 +275,9 @@ async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_rea
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The snapshot of a receiver that was removed long ago goes, before and behind one of somebody else."""
-    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.upkeep.LEFTOVERS_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.maintenance.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.maintenance.LEFTOVERS_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     gone = [names.actor(SHARD, "acme.a"), names.actor(SHARD, "acme.z")]
     strange = names.actor(SHARD, "acme.strange")
@@ -316,8 +316,8 @@ async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
             raise RuntimeError("nobody foresaw that")
         return False
 
-    monkeypatch.setattr("angarium.upkeep.EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.upkeep.is_short", is_short_or_broken)
+    monkeypatch.setattr("angarium.node.maintenance.EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.maintenance.is_short", is_short_or_broken)
     async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
     assert "upkeep.broken" in caplog.text
@@ -328,7 +328,7 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
 ) -> None:
     """Without it no shard would ever be claimed again, and the node would live on."""
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
-    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted", broken)
     async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)

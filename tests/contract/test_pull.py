@@ -2,11 +2,11 @@
 
 import pytest
 
-from streams import pull
-from streams.delivered import ACK
-from streams.jetstream import JetStream
-from streams.pull import rewind
-from streams.wire import Wire
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from streams.reading import pull
+from streams.reading.delivered import ACK
+from streams.reading.pull import rewind
 from tests.contract.conftest import Server
 from tests.contract.pulling import (
     GROUP,

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 import pytest
 
-from streams import pull
-from streams.delivered import consumer_sequence, delivered
-from streams.jetstream import JetStream
-from streams.pull import Puller
-from streams.wire import Message
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.reading import pull
+from streams.reading.delivered import consumer_sequence, delivered
+from streams.reading.pull import Puller
 from tests.contract.waiting import Seen, until
 
 

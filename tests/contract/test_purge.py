@@ -6,11 +6,15 @@ import msgspec
 import pytest
 
 from streams import purge
-from streams.checkpoint import Checkpoint
-from streams.claim import release
-from streams.jetstream import JetStream
-from streams.journal import Journal
-from streams.partitions import partition_of
+from streams.installation.partitions import partition_of
+from streams.installation.topology import GROUP, Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import release
+from streams.journal.journal import Journal
+from streams.journal.recovery import Recovery, recover
+from streams.journal.snapshots import Snapshots
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.purge import (
     Held,
     deliveries_held,
@@ -21,10 +25,6 @@ from streams.purge import (
     purge_journal,
     surplus_end,
 )
-from streams.recovery import Recovery, recover
-from streams.repeat import stream_info
-from streams.snapshots import Snapshots
-from streams.topology import GROUP, Names
 from tests.contract.installation import SHARDS, install, publish
 from tests.contract.installation import shard as shard_of
 from tests.contract.shards import Clocks, Listening, blank, own, repeated

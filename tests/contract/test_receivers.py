@@ -11,11 +11,11 @@ import pytest
 from actors.errors import InvalidName, InvalidPolicy
 from actors.policy import DOCUMENT_MAX, Policy, Rate
 from actors.ports import Absent, Invalid, Removal, Unavailable
-from streams.answers import Answer, Refused, Stored
-from streams.jetstream import JetStream
+from streams.installation.topology import HEADER_ROOM, Names
+from streams.nats.answers import Answer, Refused, Stored
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.receivers import Configuration, Receivers
-from streams.repeat import stream_info
-from streams.topology import HEADER_ROOM, Names
 from tests.contract.installation import install
 from tests.contract.waiting import until
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from streams.envelope import encode_flush
-from streams.jetstream import JetStream
-from streams.journal import Journal
-from streams.topology import Names
+from streams.installation.topology import Names
+from streams.journal.envelope import encode_flush
+from streams.journal.journal import Journal
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import misbehaving, request_lost
 from tests.contract.installation import install

@@ -5,23 +5,23 @@ from collections.abc import AsyncIterator
 import pytest
 
 from actors.errors import NewerVersion
-from actors.facts import Delivered, Fact, Parked, Unparked
 from actors.ids import UNKNOWN
-from actors.numbering import Numbered
-from actors.receiver import evolve
-from actors.state import State
-from streams import parked
-from streams.answers import Put, Stored
-from streams.checkpoint import Checkpoint
-from streams.claim import Claim, Lost
-from streams.envelope import encode_fact, encode_flush
-from streams.errors import NotOurs, StreamRemade
-from streams.jetstream import JetStream
-from streams.journal import Journal
-from streams.parked import ParkedList
-from streams.recovery import Recovery, recover
-from streams.snapshots import Snapshots
-from streams.topology import Names
+from actors.machine.decide import evolve
+from actors.machine.facts import Delivered, Fact, Parked, Unparked
+from actors.machine.numbering import Numbered
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal import parked
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import Claim, Lost
+from streams.journal.envelope import encode_fact, encode_flush
+from streams.journal.journal import Journal
+from streams.journal.parked import ParkedList
+from streams.journal.recovery import Recovery, recover
+from streams.journal.snapshots import Snapshots
+from streams.nats.answers import Put, Stored
+from streams.nats.errors import NotOurs, StreamRemade
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import install, publish
@@ -328,7 +328,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_bucket_that_was_made_anew_has_no_checkpoint(
         self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streams.recovery.CLOCK_SKEW_S", 0.0)
+        monkeypatch.setattr("streams.journal.recovery.CLOCK_SKEW_S", 0.0)
         epoch = shard.claim.epoch
         await remake(js, names, names.actors)
         for _ in range(epoch):

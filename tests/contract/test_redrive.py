@@ -11,17 +11,17 @@ from unittest.mock import ANY
 import msgspec
 import pytest
 
-from actors.facts import Burial
-from streams.answers import Answer, StoredMessage
+from actors.machine.facts import Burial
 from streams.clock import SystemTime
-from streams.dead_letters import DeadLetters, Selection
-from streams.errors import Unavailable
-from streams.graveyard import Graveyard
-from streams.jetstream import JetStream
-from streams.messages import stored_event
-from streams.redrive import Redrive, Redriven
-from streams.redrive_turn import Busy, Plan, Turn
-from streams.topology import Names
+from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.letters import DeadLetters, Selection
+from streams.dead_letters.redrive import Redrive, Redriven
+from streams.dead_letters.redrive_lock import Busy, Plan, Turn
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
 from tests.contract.conftest import Server
 from tests.contract.dying import Died, dying
 from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
@@ -312,7 +312,7 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try may be the one that filled the stream; the next command finds it."""
-    monkeypatch.setattr("streams.redrive.PATIENCE_S", 0.01)
+    monkeypatch.setattr("streams.dead_letters.redrive.PATIENCE_S", 0.01)
     await bury(js, names, ONE, 1)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])

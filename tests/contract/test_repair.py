@@ -7,25 +7,25 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actors.facts import Fact, Parked, Refused, Repaired
 from actors.ids import UNKNOWN
-from streams import claim as claiming
-from streams import journal
-from streams.answers import StreamInfo
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.claim import Lost, claim, release
-from streams.envelope import decode_flush
-from streams.errors import RepairError, StreamRemade
-from streams.history import History, last_same, read_history
-from streams.jetstream import JetStream
-from streams.leadership import info_since
-from streams.recovery import recover
+from actors.machine.facts import Fact, Parked, Refused, Repaired
+from streams.installation.topology import Names
+from streams.journal import claim as claiming
+from streams.journal import journal
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.claim import Lost, claim, release
+from streams.journal.envelope import decode_flush
+from streams.journal.history import History, last_same, read_history
+from streams.journal.leadership import info_since
+from streams.journal.recovery import recover
+from streams.journal.snapshots import Snapshots
+from streams.journal.tails import UNKNOWN as UNMARKED
+from streams.journal.tails import Mark, Marks, Restart, read_refusal
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import RepairError, StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
-from streams.repeat import stream_info
-from streams.snapshots import Snapshots
-from streams.tails import UNKNOWN as UNMARKED
-from streams.tails import Mark, Marks, Restart, read_refusal
-from streams.topology import Names
 from tests.contract.installation import install, publish
 from tests.contract.shards import RECEIVER, SHARD, Clocks, anybody, own
 from tests.contract.test_recovery import Shard as Recording
@@ -299,7 +299,7 @@ async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
         asked.append(stream)
         return await info_since(js, stream, since)
 
-    monkeypatch.setattr("streams.claim.info_since", noted)
+    monkeypatch.setattr("streams.journal.claim.info_since", noted)
     await repaired(js, names)
     assert asked == [names.deliveries]
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from actors.event import Event
-from streams import router as router_room
-from streams.connection import ConnectOptions, connect
-from streams.delivered import ACK, delivered
-from streams.embedded import EmbeddedServer
-from streams.errors import Unavailable
-from streams.fanout import published_event
-from streams.jetstream import JetStream
-from streams.partitions import partition_of
-from streams.pull import rewind
-from streams.topology import Names
+from actors.machine.event import Event
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.reading.delivered import ACK, delivered
+from streams.reading.pull import rewind
+from streams.routing import router as router_room
+from streams.routing.fanout import published_event
+from streams.server.embedded import EmbeddedServer
 from tests.contract.conftest import Server
 from tests.contract.faults import (
     Fault,

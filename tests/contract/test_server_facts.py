@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from streams.connection import ConnectOptions, connect
-from streams.wire import Message, Wire
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.wire import Message, Wire
 from tests.contract.waiting import until
 from tests.sim.server import FakeServer
 

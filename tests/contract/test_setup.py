@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from streams.answers import Refused, Stored, StreamInfo
-from streams.errors import ApiError, SetupError, Unavailable
-from streams.jetstream import JetStream
-from streams.partitions import partition_of, shard_of
-from streams.setup import check, setup
-from streams.topology import STAMP_SHARDS, STAMP_VERSION, Settings, streams
+from streams.installation.partitions import partition_of, shard_of
+from streams.installation.setup import check, setup
+from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, Settings, streams
+from streams.nats.answers import Refused, Stored, StreamInfo
+from streams.nats.errors import ApiError, SetupError, Unavailable
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 
 MIB = 1 << 20

@@ -5,17 +5,17 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from actors.bucket import Unclean
 from actors.errors import NewerVersion
-from actors.state import Counters, State
-from streams.answers import Answer, Put, Refused, Unanswered
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.claim import Owner
-from streams.errors import NotOurs, Unavailable
-from streams.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
-from streams.jetstream import JetStream
-from streams.snapshots import BATCH, Snapshot, Snapshots
-from streams.topology import Names
+from actors.machine.bucket import Unclean
+from actors.machine.state import Counters, State
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.claim import Owner
+from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
+from streams.journal.snapshots import BATCH, Snapshot, Snapshots
+from streams.nats.answers import Answer, Put, Refused, Unanswered
+from streams.nats.errors import NotOurs, Unavailable
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import install
@@ -214,7 +214,7 @@ class TestTrouble:
     async def test_that_does_not_pass_is_told(
         self, names: Names, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streams.snapshots.PATIENCE_S", 0.1)
+        monkeypatch.setattr("streams.journal.snapshots.PATIENCE_S", 0.1)
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
         with pytest.raises(Unavailable, match="lost"):

@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from actors.outcome import Answered, Outcome
+from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
-from angarium.app import member
+from angarium.node.app import member
 from angarium.settings import Settings
 from streams.clock import SystemTime
-from streams.jetstream import JetStream
-from streams.survey import remade
-from streams.topology import Names
-from streams.wire import Wire
+from streams.fleet.status import remade
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from tests.contract.installation import SHARDS, install, publish, shard
 from tests.contract.waiting import until
 
@@ -47,8 +47,8 @@ def sender() -> Sends:
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation with one receiver."""
-    monkeypatch.setattr("angarium.node.LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.shard.SNAPSHOT_EVERY_S", 0.02)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     return names
@@ -63,7 +63,7 @@ async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
 ) -> None:
     """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
-    monkeypatch.setattr("angarium.node.REFUSED_AGAIN_S", 0.05)
+    monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.05)
     subject = names.actor(SHARD, RECEIVER)
     async with member(wire, settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)

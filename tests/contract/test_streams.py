@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from streams.answers import Refused, Stored, Unanswered
-from streams.errors import ApiError
-from streams.jetstream import JetStream
-from streams.partitions import shard_of
+from streams.installation.partitions import shard_of
+from streams.nats.answers import Refused, Stored, Unanswered
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
 from tests.contract.conftest import MakeStream
 from tests.contract.waiting import until_true
 

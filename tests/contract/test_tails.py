@@ -5,14 +5,14 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from streams.answers import StreamInfo
-from streams.delivered import delivered
-from streams.envelope import Flush, decode_flush
-from streams.errors import StreamRemade
-from streams.jetstream import JetStream
-from streams.journal import Journal
-from streams.tails import Loss, Mark, Marks, Refusal, compare, lift, lost, read_refusal, refuse
-from streams.topology import Names, shard_consumer
+from streams.installation.topology import Names, shard_consumer
+from streams.journal.envelope import Flush, decode_flush
+from streams.journal.journal import Journal
+from streams.journal.tails import Loss, Mark, Marks, Refusal, compare, lift, lost, read_refusal, refuse
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.reading.delivered import delivered
 from tests.contract.installation import install, publish, shard
 from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, blank, own, repeated
 from tests.contract.waiting import Seen, until

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streams.errors import Disconnected
-from streams.wire import Wire
+from streams.nats.errors import Disconnected
+from streams.nats.wire import Wire
 from tests.contract.conftest import Server
 from tests.contract.waiting import Seen
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from streams.wire import Message
+from streams.nats.wire import Message
 
 PATIENCE_S = 60.0
 LOOK_S = 0.005

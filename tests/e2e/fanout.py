@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from streams.answers import Stored
-from streams.jetstream import JetStream
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.load import Load, configure_relaxed, slow_and_flaky
 from tests.e2e.sink import Reply

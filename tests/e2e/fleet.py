@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from streams.answers import Stored, StoredMessage
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.partitions import shard_of
+from streams.installation.partitions import shard_of
+from streams.installation.setup import setup
+from streams.installation.topology import Names, Settings
+from streams.nats.answers import Stored, StoredMessage
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
 from streams.receivers import Receivers
-from streams.setup import setup
-from streams.topology import Names, Settings
+from streams.server.embedded import EmbeddedServer
 from tests.e2e.nodes import SHORT_TTL_S, Node, owner_of_port
 from tests.e2e.ownership import Flush
 from tests.e2e.records import Arrival

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from contextlib import asynccontextmanager
 from typing import Any
 
-from streams.answers import Stored
-from streams.jetstream import JetStream
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from tests.e2e.fleet import Fleet
 from tests.e2e.records import Record, breaches, needless_repeats, repeats
 from tests.e2e.sink import Reply

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.server.embedded import EmbeddedServer
 from tests.e2e.commands import PATIENCE_S, SHARDS, Terminal, line_with
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from streams.answers import Stored
-from streams.connection import ConnectOptions, connect
-from streams.embedded import EmbeddedServer
-from streams.jetstream import JetStream
-from streams.wire import Message
+from streams.nats.answers import Stored
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.server.embedded import EmbeddedServer
 from tests.e2e.commands import Terminal
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.sink import Reply

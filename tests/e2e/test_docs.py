@@ -108,13 +108,14 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(
         "[a](page.md#here) [b](page.md#there) [c](none.md) [d](https://example.com)\n# Here\n"
-        "`streams/fence.py` `streams/none.py` `streams/fence.py::append` `streams/fence.py::none`\n"
+        "`streams/journal/fence.py` `streams/none.py` "
+        "`streams/journal/fence.py::append` `streams/journal/fence.py::none`\n"
         "`Journal._cut` `Journal.none` `Content-Type`\n"
         "mutant `rebase`, mutants `no-lease`,\n`none-such`\n"
         "| rests on | fails without it |\n| --- | --- |\n| this | `tests/conftest.py` |\n| that | nothing |\n"
     )
     assert list(Page(path).broken_links()) == ["page.md#there", "none.md"]
     assert list(Page(path).missing()) == [
-        "none-such", "streams/none.py", "streams/fence.py::none", "Journal.none",
+        "none-such", "streams/none.py", "streams/journal/fence.py::none", "Journal.none",
     ]  # fmt: skip
     assert list(Page(path).unproven()) == ["| that | nothing |"]

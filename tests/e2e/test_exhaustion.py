@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from angarium.descriptors import SPARE
+from angarium.node.descriptors import SPARE
 from tests.e2e.fleet import Fleet, open_fleet
 from tests.e2e.load import AT_ONCE, Load, publish
 from tests.e2e.nodes import HAS_PROC, LONG_TTL_S, Node, needs_proc

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import click
 import pytest
 
-from angarium.console import publishing
-from streams.answers import Stored
+from angarium.operations import publish
+from streams.nats.answers import Stored
 from tests.e2e.fleet import Fleet
 from tests.e2e.nodes import needs_proc
 
@@ -36,7 +36,7 @@ def full_disk(pid: int) -> Iterator[None]:
 async def test_what_was_acknowledged_arrives_once_there_is_room(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "TRIES", 1)
+    monkeypatch.setattr(publish, "TRIES", 1)
     await fleet.configure([RECEIVER])
     await fleet.start_ready()
     stored = 0
@@ -44,7 +44,7 @@ async def test_what_was_acknowledged_arrives_once_there_is_room(
         while isinstance(await fleet.js.publish(SUBJECT, BODY), Stored):
             stored += 1
         with pytest.raises(click.ClickException, match=r"it is stored or not: publish it again with --id 7"):
-            await publishing._publish(fleet.js, SUBJECT, BODY, {"Angarium-Id": "7"})
+            await publish._publish(fleet.js, SUBJECT, BODY, {"Angarium-Id": "7"})
     assert 0 < stored <= ROOM // len(BODY)
     await fleet.server.stop()
     await fleet.server.start()

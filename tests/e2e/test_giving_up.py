@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.answers import StoredMessage
+from streams.nats.answers import StoredMessage
 from tests.e2e.commands import Terminal
 from tests.e2e.fleet import Fleet, names
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.rendezvous import wanted
+from streams.fleet.rendezvous import wanted
 from tests.e2e.fleet import SHARDS, Fleet, open_fleet, shard
 from tests.e2e.load import RECEIVERS, mixed_load, publish
 from tests.e2e.nodes import LONG_TTL_S, needs_proc

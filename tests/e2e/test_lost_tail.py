@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streams.answers import Stored
-from streams.envelope import decode_flush
-from streams.partitions import partition_of
-from streams.tails import read_refusal
+from streams.installation.partitions import partition_of
+from streams.journal.envelope import decode_flush
+from streams.journal.tails import read_refusal
+from streams.nats.answers import Stored
 from tests.e2e.commands import Terminal
 from tests.e2e.fleet import SHARDS, Fleet, names, shard
 from tests.e2e.load import publish

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 
-from streams.answers import StoredMessage
-from streams.topology import Names
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
 from tests.e2e.fleet import Fleet
 from tests.e2e.sink import Reply
 from tests.secrecy import CREDENTIAL, SECRET, told

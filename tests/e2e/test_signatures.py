@@ -10,8 +10,8 @@ import pytest
 import standardwebhooks
 import svix
 
-from angarium import payloads
-from streams.answers import Answer, Stored, Unanswered
+from angarium.demo import payloads
+from streams.nats.answers import Answer, Stored, Unanswered
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.sink import Request
 from tests.secrecy import OTHER_SECRET, SECRET

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from streams.answers import ConsumerInfo
-from streams.wire import Message
+from streams.nats.answers import ConsumerInfo
+from streams.nats.wire import Message
 from tests.e2e.fleet import SHARDS, Fleet, names
 from tests.e2e.load import SLOW, mixed_load
 from tests.e2e.nodes import needs_proc

@@ -13,7 +13,7 @@ from pathlib import Path
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from streams import nats_binary
+from streams.server import binary
 from tests.e2e.commands import PATIENCE_S
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -88,7 +88,7 @@ def serving(directory: Path) -> Iterator[Server]:
         f'jetstream {{ store_dir: "{directory}" }}\ninclude nats-permissions.conf\n'
     )
     server = subprocess.Popen(
-        (nats_binary.find(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
+        (binary.find(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
         env={**os.environ, **{f"ANGARIUM_{user.upper()}_PASSWORD": f"secret-{user}" for user in USERS}},
     )
     try:

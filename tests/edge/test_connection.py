@@ -17,16 +17,16 @@ import nkeys  # type: ignore[import-untyped]
 import pytest
 import trustme
 
-from streams import nats_binary
-from streams.answers import Stored, Unanswered
-from streams.connection import ConnectOptions, NatsWire, connect
-from streams.embedded import EmbeddedServer
-from streams.errors import ConnectError
-from streams.follow import Follower
-from streams.jetstream import JetStream
-from streams.nats_client import NatsClient
-from streams.pull import Puller
-from streams.topology import GROUP, Names, shard_consumer
+from streams.installation.topology import GROUP, Names, shard_consumer
+from streams.nats.answers import Stored, Unanswered
+from streams.nats.client import NatsClient
+from streams.nats.connection import ConnectOptions, NatsWire, connect
+from streams.nats.errors import ConnectError
+from streams.nats.follow import Follower
+from streams.nats.jetstream import JetStream
+from streams.reading.pull import Puller
+from streams.server import binary
+from streams.server.embedded import EmbeddedServer
 from tests.contract.waiting import PATIENCE_S, Seen, until, until_true
 from tests.ports import free_port
 
@@ -374,7 +374,7 @@ class TestNoConnection:
 
 async def serve(config: Path, port: int) -> Process:
     """A server of that configuration, which listens."""
-    program = await asyncio.to_thread(nats_binary.find)
+    program = await asyncio.to_thread(binary.find)
     process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
 
     async def listens() -> bool:

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from angarium.delivery.pool import DEFAULT_LIMITS
-from angarium.descriptors import SPARE, connections_max
+from angarium.delivery.connections.pool import DEFAULT_LIMITS
+from angarium.node.descriptors import SPARE, connections_max
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
 ASK = """
 import resource, sys
-from angarium.descriptors import connections_max
+from angarium.node.descriptors import connections_max
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 print(connections_max(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """

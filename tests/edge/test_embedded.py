@@ -19,15 +19,15 @@ from pathlib import Path
 import nats
 import pytest
 
-from streams import embedded, nats_binary, watchdog
-from streams.embedded import EmbeddedServer
-from streams.errors import ServerError
+from streams.nats.errors import ServerError
+from streams.server import binary, embedded, watchdog
+from streams.server.embedded import EmbeddedServer
 from tests.ports import free_port
 
 PARENT = """
 import asyncio, sys, uvloop
 from pathlib import Path
-from streams.embedded import EmbeddedServer
+from streams.server.embedded import EmbeddedServer
 
 async def main():
     async with EmbeddedServer(Path(sys.argv[2]), port=0) as server:
@@ -277,7 +277,7 @@ async def test_a_program_that_does_not_run(tmp_path: Path, only_on_path: OnlyOnP
 
 def test_a_server_on_the_path_will_do(only_on_path: OnlyOnPath) -> None:
     program = only_on_path("echo 'nats-server: v3.0.0-preview.1'")
-    assert nats_binary.find() == program
+    assert binary.find() == program
 
 
 @pytest.mark.parametrize("script", [HANGS, IGNORES_SIGTERM])

@@ -7,8 +7,8 @@ from random import Random
 import nats.errors
 import pytest
 
-from streams.nats_client import NatsClient
-from streams.wire import Message
+from streams.nats.client import NatsClient
+from streams.nats.wire import Message
 
 HEAD = b"NATS/1.0\r\nNats-Msg-Id: e1\r\n\r\n"
 SAID = (

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from angarium import cli
-from streams import nats_binary
-from streams.answers import Forbidden, Stored
-from streams.connection import ConnectOptions, connect
-from streams.errors import ConnectError, NotPermitted
-from streams.jetstream import JetStream
-from streams.repeat import patiently
+from angarium.cli import main
+from streams.nats.answers import Forbidden, Stored
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.errors import ConnectError, NotPermitted
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+from streams.server import binary
 from tests.e2e.commands import PATIENCE_S, Terminal, line_with
 from tests.edge.roles import address_told_in
 
@@ -42,7 +42,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("nats")
     config = directory / "nats-server.conf"
     config.write_text(CONFIG.format(directory=directory))
-    server = subprocess.Popen([nats_binary.find(), "-c", config, "-l", directory / "log"])
+    server = subprocess.Popen([binary.find(), "-c", config, "-l", directory / "log"])
     yield address_told_in(directory)
     server.kill()
     server.wait()
@@ -68,7 +68,7 @@ def terminal(address: str, tmp_path: Path) -> Terminal:
 def test_a_command_says_what_is_not_permitted(
     address: str, arguments: list[str], refused: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run([*arguments, "--nats", f"nats://mute:hush@{address}"]) == cli.FAILED
+    assert main.run([*arguments, "--nats", f"nats://mute:hush@{address}"]) == main.FAILED
     error = capsys.readouterr().err
     assert refused in error
     assert REMEDY in error
@@ -76,7 +76,7 @@ def test_a_command_says_what_is_not_permitted(
 
 
 def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == cli.FAILED
+    assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.FAILED
     assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().out
 
 
@@ -85,9 +85,9 @@ def test_a_command_has_the_inbox_that_it_is_told_to_have(
 ) -> None:
     nats = ["--nats", f"nats://private:hush@{address}"]
     setup = ["setup", "--prefix", "private", "--shards", "1", "--max-bytes", "1MiB", *nats]
-    assert cli.run(setup) == cli.FAILED
+    assert main.run(setup) == main.FAILED
     assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().err
-    assert cli.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
+    assert main.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
     assert "PRIVATE_DELIVERIES" in capsys.readouterr().out
 
 

@@ -17,7 +17,7 @@ FEW_PORTS = """
 import asyncio, fcntl, socket, struct, sys
 from ipaddress import ip_network
 
-from angarium.delivery.guard import Guard
+from angarium.delivery.connections.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from angarium.delivery.target import parse_target

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.saturation import SAMPLE_S, Saturation
+from angarium.node.load import SAMPLE_S, Saturation
 
 
 @pytest.fixture

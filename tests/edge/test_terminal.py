@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LETTERS = """
-from angarium.console import letters, output
+from angarium.operations import dead_letters
+from angarium.terminal import output
 row = {
     "letter": 123456, "receiver": "acme.a-receiver-with-a-long-name", "number": 7,
     "reason": "unknown_receiver", "at": "2026-01-31T12:00:00.123Z", "attempts": 5, "status": 503,
@@ -20,12 +21,12 @@ row = {
     "id": "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", "bytes": 1024,
 }
 """
-NARROW = "output.say_table(letters.NARROW, [letters.narrow(row)] * 2, cut=letters.CUT)"
-WIDE = "output.say_table(letters.HEADINGS, [list(row.values())] * 2, wide=True)"
+NARROW = "output.say_table(dead_letters.NARROW, [dead_letters.narrow(row)] * 2, cut=dead_letters.CUT)"
+WIDE = "output.say_table(dead_letters.HEADINGS, [list(row.values())] * 2, wide=True)"
 COLOURED = """
 import click
-from angarium.console import output
-from angarium.console.progress import progress
+from angarium.terminal import output
+from angarium.terminal.progress import progress
 output.say(click.style("ok", fg="green"))
 output.say_table(("a", "b"), [(1, 2)])
 with progress("reading") as tell:

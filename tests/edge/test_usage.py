@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from angarium import __version__, cli, house
+from angarium import __version__, package_check
+from angarium.cli import main
 
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
 """What takes a while to load, and a command that does."""
@@ -71,7 +72,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(arguments) == cli.WRONG_USAGE
+    assert main.run(arguments) == main.WRONG_USAGE
     out, err = capsys.readouterr()
     assert out == ""
     assert sentence in err
@@ -93,7 +94,7 @@ def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.Capture
     ],
 )
 def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(arguments) == cli.FAILED
+    assert main.run(arguments) == main.FAILED
     out, err = capsys.readouterr()
     assert out == ""
     assert "cannot connect to NATS at nats://127.0.0.1:1" in err
@@ -105,12 +106,12 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "angarium", "--version"],
-            env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+            env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert done.returncode == cli.FAILED
+    assert done.returncode == main.FAILED
     assert done.stderr.startswith("angarium: cannot write the output (No space left on device); make room")
     assert done.stderr.count("\n") == 1
 
@@ -119,15 +120,15 @@ def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = Mock(side_effect=ValueError("no port in\nnats://me:hush-hush@a:x"))
-    monkeypatch.setattr("angarium.house.strangers", broken)
-    assert cli.run(["doctor"]) == cli.FAILED
+    monkeypatch.setattr("angarium.package_check.strangers", broken)
+    assert main.run(["doctor"]) == main.FAILED
     err = capsys.readouterr().err
     assert err.startswith("angarium: internal error (ValueError: no port in nats://…@a:x); --log-level debug")
     assert err.count("\n") == 1
 
 
 def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["doctor"]) == cli.FAILED
+    assert main.run(["doctor"]) == main.FAILED
     out, err = capsys.readouterr()
     assert "problem" in out
     assert "cannot connect to NATS" in out
@@ -136,7 +137,7 @@ def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("arguments", [["--help"], ["receiver", "put", "-h"], ["listen", "--help"]])
 def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(arguments) == 0
+    assert main.run(arguments) == 0
     assert "Usage: angarium" in capsys.readouterr().out
 
 
@@ -144,25 +145,25 @@ def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[st
 def test_a_group_alone_shows_its_help_and_fails(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(arguments) == cli.WRONG_USAGE
+    assert main.run(arguments) == main.WRONG_USAGE
     assert "Commands:" in capsys.readouterr().err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["--version"]) == 0
+    assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == f"angarium {__version__}\n"
 
 
 def test_help_imports_nothing_slow() -> None:
     program = (
         "import sys, angarium.cli\n"
-        "status = angarium.cli.run(['--help'])\n"
+        "status = angarium.cli.main.run(['--help'])\n"
         "slow = {'asyncio', 'httptools', 'httpx', 'nats', 'rich', 'streams', 'uvloop'} & sys.modules.keys()\n"
         "sys.exit(f'imported {slow}' if slow else status)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
         capture_output=True,
         text=True,
     )
@@ -175,7 +176,7 @@ def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path, package: str, command: s
     (tmp_path / package / "__init__.py").write_text("print('loading', flush=True); input()")
     process = subprocess.Popen(
         [sys.executable, "-m", "angarium", command],
-        env={"PYTHONPATH": f"{tmp_path}:{Path(cli.__file__).parents[1]}"},
+        env={"PYTHONPATH": f"{tmp_path}:{Path(main.__file__).parents[1]}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -193,7 +194,7 @@ def test_ctrl_c_while_nats_does_not_answer_is_quiet(arguments: list[str]) -> Non
     with socket.create_server(("127.0.0.1", 0)) as mute:
         process = subprocess.Popen(
             [sys.executable, "-m", "angarium", *arguments, "--nats", f"127.0.0.1:{mute.getsockname()[1]}"],
-            env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+            env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -201,7 +202,7 @@ def test_ctrl_c_while_nats_does_not_answer_is_quiet(arguments: list[str]) -> Non
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
         connection.close()
-    assert (process.returncode, out, err.strip()) == (cli.INTERRUPTED, b"", b"")
+    assert (process.returncode, out, err.strip()) == (main.INTERRUPTED, b"", b"")
 
 
 def test_packages_of_others_are_refused_before_they_are_imported(
@@ -212,11 +213,11 @@ def test_packages_of_others_are_refused_before_they_are_imported(
     program = "import sys; from angarium.cli import run; sys.exit(run(['--help']))"
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{tmp_path / 'strange'}:{Path(cli.__file__).parents[1]}"},
+        env={"PYTHONPATH": f"{tmp_path / 'strange'}:{Path(main.__file__).parents[1]}"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == cli.FAILED
+    assert done.returncode == main.FAILED
     assert "is not Angarium's; install angarium into an environment of its own" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -226,11 +227,11 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
     done = subprocess.run(
         [sys.executable, "-m", "angarium", "doctor"],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == cli.FAILED
+    assert done.returncode == main.FAILED
     assert done.stderr.startswith(f"angarium: the package streams in {tmp_path.resolve()} is not Angarium's;")
     assert done.stderr.count("\n") == 1
 
@@ -238,7 +239,7 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
 def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: Path) -> None:
     """Both are in one directory then, and Python finds the files of either."""
     for package in ("actors", "streams", "angarium"):
-        shutil.copytree(Path(cli.__file__).parents[1] / package, tmp_path / package)
+        shutil.copytree(Path(main.__file__).parents[1] / package, tmp_path / package)
     (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
     done = subprocess.run(
         [sys.executable, "-c", "import sys; from angarium.cli import run; sys.exit(run(['doctor']))"],
@@ -247,7 +248,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
         capture_output=True,
         text=True,
     )
-    assert done.returncode == cli.FAILED
+    assert done.returncode == main.FAILED
     assert done.stderr == (
         f"angarium: another package is installed over actors in {tmp_path.resolve() / 'actors'}; "
         "install angarium into an environment of its own\n"
@@ -257,7 +258,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
 def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
     """Whoever uninstalls the other package takes our files with it."""
     for package in ("streams", "angarium"):
-        shutil.copytree(Path(cli.__file__).parents[1] / package, tmp_path / package)
+        shutil.copytree(Path(main.__file__).parents[1] / package, tmp_path / package)
     done = subprocess.run(
         [sys.executable, "-S", "-c", "from angarium import house; print(house.strangers())"],
         cwd=tmp_path,
@@ -268,7 +269,7 @@ def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
 
 
 def test_our_own_packages_are_ours() -> None:
-    assert house.strangers() == []
+    assert package_check.strangers() == []
 
 
 def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(
@@ -277,8 +278,8 @@ def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(
     (tmp_path / "actors").mkdir()
     (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
-    command = [*house.python(), "-m", "angarium", "--version"]
-    environment = {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    command = [*package_check.python(), "-m", "angarium", "--version"]
+    environment = {"PYTHONPATH": str(Path(main.__file__).parents[1])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.stdout == f"angarium {__version__}\n", done.stderr
 
@@ -288,13 +289,13 @@ def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("angarium.console.inspection.run", broken)
+    monkeypatch.setattr("angarium.cli.inspection.run", broken)
 
 
 @pytest.mark.usefixtures("_broken_command")
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["inspect", "acme.x"]) == cli.FAILED
+    assert main.run(["inspect", "acme.x"]) == main.FAILED
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
     )
@@ -304,15 +305,15 @@ def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[
 def test_an_argument_that_is_no_text_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("angarium.console.inspection.run", lambda _: "\udcff".encode())
-    assert cli.run(["inspect", "acme.x"]) == cli.WRONG_USAGE
+    monkeypatch.setattr("angarium.cli.inspection.run", lambda _: "\udcff".encode())
+    assert main.run(["inspect", "acme.x"]) == main.WRONG_USAGE
     assert capsys.readouterr().err == "angarium: an argument is no text; write it in UTF-8\n"
 
 
 @pytest.mark.usefixtures("_broken_command")
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_it_shows_where_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == cli.FAILED
+    assert main.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == main.FAILED
     logged, told = capsys.readouterr().err.splitlines()
     assert "in broken" in msgspec.json.decode(logged)["traceback"]
     assert told.startswith("angarium: internal error")

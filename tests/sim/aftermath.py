@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from actors.ports import Attempt
-from streams.errors import RepairError
-from streams.jetstream import JetStream
+from streams.nats.errors import RepairError
+from streams.nats.jetstream import JetStream
 from streams.repair import accept_loss, dead_holders, examine, free_or_of
 from tests.sim.process import Process
 from tests.sim.run import ProcessTime, Telling

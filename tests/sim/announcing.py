@@ -6,7 +6,7 @@ It has a source of chance of its own, and half of the seeds do without it.
 import asyncio
 from typing import TYPE_CHECKING
 
-from streams.wire import Wire
+from streams.nats.wire import Wire
 from tests.sim.fanout import MALFORMED, PATTERNS, TYPES
 from tests.sim.process import Process
 

@@ -6,19 +6,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import discarding, facts, receiver, shell
-from actors.discarding import Passed
-from actors.facts import Burial
-from actors.host import Host
-from actors.memory import Memory
-from actors.numbering import Frontier
+from actors.machine import commands as c
+from actors.machine import decide as machine
+from actors.machine import facts
+from actors.machine.decide import next_step
+from actors.machine.facts import Burial
+from actors.machine.numbering import Frontier
+from actors.machine.state import State
 from actors.policy import Policy
-from actors.receiver import next_step
-from actors.shell import Shell
-from actors.state import State
-from streams.answers import StoredMessage
-from streams.graveyard import Graveyard
+from actors.runtime import discarding, shell
+from actors.runtime.discarding import Passed
+from actors.runtime.host import Host
+from actors.runtime.memory import Memory
+from actors.runtime.shell import Shell
+from streams.dead_letters.bury import Graveyard
+from streams.nats.answers import StoredMessage
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import backlogs
 from tests.sim.scenarios import discarding as discards
@@ -105,7 +107,7 @@ def _decide_without(kind: type, member: str) -> Any:
     def decide(state: State, policy: Policy | None, command: c.Command) -> list[facts.Fact]:
         if isinstance(command, kind):
             command = replace(command, **{member: 0})
-        return receiver.decide(state, policy, command)
+        return machine.decide(state, policy, command)
 
     return decide
 
@@ -125,7 +127,7 @@ BACKLOG_MUTANTS = [
     Mutant("buried-unstored", "a burial is repeated until it is stored",
            ((Graveyard, "_publish", _publish_once),)),
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
-           ((shell, "UNHURRIED", (*receiver.UNHURRIED, facts.Forgot)),),
+           ((shell, "UNHURRIED", (*machine.UNHURRIED, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
            ((discarding, "_read", _read_by_replica),),

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors import facts as f
 from actors.ids import UNKNOWN
-from actors.outcome import Answered, Outcome
+from actors.machine import facts as f
+from actors.machine.outcome import Answered, Outcome
+from actors.machine.state import State
 from actors.ports import Attempt
-from actors.shell import UNCONFIRMED_MAX, Shell
-from actors.state import State
-from actors.waiting import MAILBOX_BYTES_MAX, MAILBOX_MAX
-from angarium.node import Node
-from streams.checkpoint import Checkpoint
-from streams.envelope import decode_flush
-from streams.lease import MARGIN_S
-from streams.messages import event_of
-from streams.partitions import shard_of
-from streams.snapshots import Snapshot
-from streams.topology import Names
+from actors.runtime.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
+from actors.runtime.shell import UNCONFIRMED_MAX, Shell
+from angarium.node.node import Node
+from streams.fleet.lease import MARGIN_S
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.envelope import decode_flush
+from streams.journal.snapshots import Snapshot
+from streams.reading.messages import event_of
 from tests.sim.fanout import Fanout
 from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.letters import Letters

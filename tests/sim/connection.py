@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from streams.wire import Message
+from streams.nats.wire import Message
 from tests.sim.faults import Faults
 from tests.sim.server import FakeServer
 from tests.sim.server.sessions import Frame

@@ -10,7 +10,7 @@ holds for events from before, and for those that come within that second, is the
 import msgspec
 from msgspec import Struct
 
-from streams.topology import Names
+from streams.installation.topology import Names
 from tests.sim.server.store import Stored
 from tests.sim.server.subjects import covers
 from tests.sim.world import World

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from streams import backlog, claim, graveyard, recovery, snapshots
-from streams.answers import StoredMessage, StreamInfo
-from streams.jetstream import JetStream
-from streams.repeat import stream_info
-from streams.topology import Names
+from streams.dead_letters import bury
+from streams.installation.topology import Names
+from streams.journal import claim, recovery, snapshots
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.reading import backlog
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import leaders
 
@@ -44,7 +46,7 @@ LEADER_MUTANTS = [
            ((backlog, "ensure_none", _none_as_told),),
            leaders.backlog_of_a_deposed_leader),
     Mutant("gone-as-told", "a message is gone where something behind it is not",
-           ((graveyard, "message_at", _gone_as_told), (backlog, "message_at", _gone_as_told))),
+           ((bury, "message_at", _gone_as_told), (backlog, "message_at", _gone_as_told))),
     Mutant("end-as-told", "a stream is shorter than what is known by the word of a leader that leads",
            ((recovery, "info_since", _info_as_told),),
            leaders.end_of_a_deposed_leader),

@@ -7,13 +7,13 @@ which event gets which number, and why those that lie between got none.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from actors import facts as f
-from actors.event import Event
 from actors.ids import KEY_BYTES
-from actors.numbering import Numbered
-from actors.receiver import OPEN_MAX, evolve
-from actors.state import State
-from streams.envelope import Flush
+from actors.machine import facts as f
+from actors.machine.decide import OPEN_MAX, evolve
+from actors.machine.event import Event
+from actors.machine.numbering import Numbered
+from actors.machine.state import State
+from streams.journal.envelope import Flush
 
 Fail = Callable[[str], None]
 

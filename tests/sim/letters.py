@@ -6,8 +6,8 @@ buried came late. And nothing else lies there.
 
 from collections.abc import Callable
 
-from actors import facts as f
-from streams.topology import DUPLICATE_WINDOW_S
+from actors.machine import facts as f
+from streams.installation.topology import DUPLICATE_WINDOW_S
 from tests.sim.ledger import Deliveries
 from tests.sim.server.store import Stored
 

@@ -8,7 +8,7 @@ and does without others.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from streams.wire import Message
+from streams.nats.wire import Message
 from tests.sim.process import Process
 from tests.sim.server.sessions import Frame
 

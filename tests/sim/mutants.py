@@ -11,37 +11,39 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import bucket, event, facts, folding, numbering, receiver, shell
-from actors import commands as c
-from actors.bindings import Bindings
-from actors.bucket import Bucket, Limit, Unclean
-from actors.event import Event
-from actors.facts import Claimed
-from actors.host import Host
 from actors.ids import dedup_key
-from actors.memory import Known
-from actors.numbering import is_repeat
+from actors.machine import bucket, decide, event, evolve, facts, numbering
+from actors.machine import commands as c
+from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.decide import OPEN_MAX, next_step
+from actors.machine.event import Event
+from actors.machine.facts import Claimed
+from actors.machine.numbering import is_repeat
+from actors.machine.state import Open, State
 from actors.policy import Policy
-from actors.receiver import OPEN_MAX, next_step
-from actors.shell import Shell
-from actors.state import Open, State
-from angarium.shard import Shard
-from streams import claim, journal, reader, recovery
-from streams.answers import Put, StoredMessage
-from streams.backlog import Backlog
-from streams.claim import Claim, Lost, Owner
-from streams.envelope import Flush, decode_flush
-from streams.fence import Appended, Overtaken, append
-from streams.freshness import Freshness
-from streams.jetstream import JetStream
-from streams.lanes import Lanes
-from streams.lease import MARGIN_S, Lease
-from streams.members import Members
-from streams.pull import rewind
-from streams.repeat import until_answered
-from streams.router import Router
-from streams.snapshots import Snapshots
-from streams.topology import Names
+from actors.runtime import shell
+from actors.runtime.host import Host
+from actors.runtime.memory import Known
+from actors.runtime.shell import Shell
+from actors.runtime.unacked import Bindings
+from angarium.node.shard import Shard
+from streams.fleet.lease import MARGIN_S, Lease
+from streams.fleet.members import Members
+from streams.installation.topology import Names
+from streams.journal import claim, journal, recovery
+from streams.journal.claim import Claim, Lost, Owner
+from streams.journal.envelope import Flush, decode_flush
+from streams.journal.fence import Appended, Overtaken, append
+from streams.journal.snapshots import Snapshots
+from streams.nats.answers import Put, StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
+from streams.reading import reader
+from streams.reading.backlog import Backlog
+from streams.reading.pull import rewind
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import Lanes
+from streams.routing.router import Router
 from tests.sim.backlog_mutants import BACKLOG_MUTANTS
 from tests.sim.leader_mutants import LEADER_MUTANTS
 from tests.sim.mutant import Mutant
@@ -227,7 +229,7 @@ _record_fact = Shell._record
 def _record_no_acceptance(actor: Shell, fact: facts.Fact) -> None:
     """The number is known, and on no record before the first fact about the event."""
     if isinstance(fact, facts.Accepted):
-        actor.state = folding.evolve(actor.state, fact)
+        actor.state = evolve.evolve(actor.state, fact)
     else:
         _record_fact(actor, fact)
 
@@ -241,7 +243,7 @@ def _width_of_config(state: State, policy: Policy) -> int:
     return 1 if policy.order == "strict" else policy.concurrency
 
 
-_after_outcome = folding._after_outcome
+_after_outcome = evolve._after_outcome
 
 
 def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
@@ -338,7 +340,7 @@ def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
 
 
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
-    return ((shell, "UNHURRIED", (*receiver.UNHURRIED, *kinds)),)
+    return ((shell, "UNHURRIED", (*decide.UNHURRIED, *kinds)),)
 
 
 ALL = [
@@ -396,15 +398,15 @@ ALL = [
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
            ((Shell, "_record", _record_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
-           ((receiver, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+           ((decide, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
-           ((receiver, "_width", _width_of_config),), width.receiver_is_down),
+           ((decide, "_width", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
-           ((receiver, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
+           ((decide, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
-           ((receiver, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
+           ((decide, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("attempts-shared", "each event has its own attempts",
-           ((folding, "_after_outcome", _attempts_shared),)),
+           ((evolve, "_after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
            ((shell, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
@@ -446,7 +448,7 @@ ALL = [
            ((Router, "_send", _send_once),)),
     Mutant("lane-goes-on", "a lane waits for its head", ((Lanes, "_tell", _let_the_next_go),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
-           ((receiver, "is_repeat", _number_by_id_alone),),
+           ((decide, "is_repeat", _number_by_id_alone),),
            routing.routed_again_beyond_the_window),
     Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
            ((Freshness, "covers", lambda freshness, came_at: True),),

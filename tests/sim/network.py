@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from streams.wire import Message
+from streams.nats.wire import Message
 from tests.sim.connection import Connection
 from tests.sim.faults import CALM, Faults
 from tests.sim.process import Process
@@ -19,7 +19,7 @@ from tests.sim.server.stream import Stream
 from tests.sim.world import World
 
 RECONNECT_S = 0.25
-"""Between two attempts to connect, as `streams.connection` makes them."""
+"""Between two attempts to connect, as `streams.nats.connection` makes them."""
 
 DEPOSED = ("_DELIVERIES", "_JOURNAL", "_actors")
 """The streams whose old leaders are not believed: numbers, and what counts as lost, rest on these."""

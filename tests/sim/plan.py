@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from streams.parked import PART_BYTES
-from streams.snapshots import BATCH
+from streams.journal.parked import PART_BYTES
+from streams.journal.snapshots import BATCH
 from tests.sim.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world import World
 

@@ -7,7 +7,7 @@ when its token was taken. Judged at the end, since tokens come to light only whe
 
 from collections.abc import Iterator
 
-from actors.bucket import Limit
+from actors.machine.bucket import Limit
 
 EXCESS = 1e-5
 """What rounding may add up to: an instant since the epoch is exact to 2.4e-7 s, and ten come in one."""

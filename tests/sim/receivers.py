@@ -12,7 +12,7 @@ from enum import StrEnum
 from random import Random
 from typing import Protocol
 
-from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
 from tests.sim.process import EPOCH_S, Process
 from tests.sim.world import World

@@ -11,18 +11,20 @@ from functools import partial
 from typing import Protocol
 from unittest.mock import patch
 
-from actors import appetite, host, shell
-from actors.commands import Post, Step, View
+from actors.machine.commands import Post, Step, View
+from actors.machine.state import State
 from actors.policy import Policy
-from actors.state import State
-from angarium import shard, upkeep
-from angarium.app import member
+from actors.runtime import flow_control, host, shell
+from angarium.node import maintenance, shard
+from angarium.node.app import member
 from angarium.settings import Settings
-from streams import parked, purge, snapshots, topology
-from streams.jetstream import JetStream
-from streams.repeat import stream_info
-from streams.setup import setup
-from streams.topology import Names
+from streams import purge
+from streams.installation import topology
+from streams.installation.setup import setup
+from streams.installation.topology import Names
+from streams.journal import parked, snapshots
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from tests.sim.announcing import Announcing
 from tests.sim.checkers import Checkers
 from tests.sim.mishaps import Mishaps
@@ -262,11 +264,11 @@ def _tuned(plan: Plan) -> Iterator[None]:
         for owner, name, value in (
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "IDLE_S", plan.idle_s),
-            (appetite, "MUCH", plan.much),
-            (upkeep, "EVERY_S", plan.upkeep_every_s),
-            (upkeep, "HURRIED_S", plan.upkeep_every_s),
-            (upkeep, "LAG", 2),
-            (upkeep, "SETTLED_S", max(plan.upkeep_every_s, plan.faults.deposed_s)),
+            (flow_control, "MUCH", plan.much),
+            (maintenance, "EVERY_S", plan.upkeep_every_s),
+            (maintenance, "HURRIED_S", plan.upkeep_every_s),
+            (maintenance, "LAG", 2),
+            (maintenance, "SETTLED_S", max(plan.upkeep_every_s, plan.faults.deposed_s)),
             (purge, "JOURNAL_SHARE", 0.0),
             (snapshots, "BATCH", plan.batch),
             (parked, "PART_BYTES", plan.part_bytes),

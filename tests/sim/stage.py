@@ -7,10 +7,10 @@ from random import Random
 
 import msgspec
 
-from streams.answers import Stored
-from streams.errors import Unavailable
-from streams.jetstream import JetStream
-from streams.wire import Message
+from streams.nats.answers import Stored
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from tests.sim.checkers import Checkers
 from tests.sim.faults import Faults
 from tests.sim.plan import Plan

@@ -7,10 +7,10 @@ from itertools import dropwhile
 import msgspec
 
 from actors.ids import UNKNOWN
-from actors.state import State
-from streams.checkpoint import Checkpoint
-from streams.parked import Part
-from streams.topology import Names
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.parked import Part
 from tests.sim.ledger import Deliveries, ShardLedger
 from tests.sim.server.store import Stored
 

@@ -5,18 +5,18 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from actors.host import Host
-from actors.needs import Needed, Needs
-from actors.state import State
-from angarium import upkeep
+from actors.machine.state import State
+from actors.retention import Needed, Needs
+from actors.runtime.host import Host
+from angarium.node import maintenance
 from streams import purge
-from streams.answers import Put, StreamInfo
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.jetstream import JetStream
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.snapshots import Snapshots
+from streams.journal.turns import Turns
+from streams.nats.answers import Put, StreamInfo
+from streams.nats.jetstream import JetStream
 from streams.purge import Held, deliveries_held, eviction_end
-from streams.snapshots import Snapshots
-from streams.topology import Names
-from streams.turns import Turns
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import snapshots, storage
 
@@ -109,7 +109,7 @@ STORAGE_MUTANTS = [
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",
            ((purge, "deliveries_held", _held_up_to_eviction),)),
     Mutant("nobody-evicted", "producers are refused only while nothing can be freed",
-           ((upkeep, "eviction_end", _never_full),),
+           ((maintenance, "eviction_end", _never_full),),
            storage.full_of_what_nobody_takes),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),

@@ -1,8 +1,8 @@
 """Rules about names that nobody knows, each taken out by itself."""
 
-from actors.bindings import Bindings
-from actors.host import Host
-from actors.strangers import PAGE, Strangers
+from actors.runtime.host import Host
+from actors.runtime.strangers import PAGE, Strangers
+from actors.runtime.unacked import Bindings
 from streams.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import strangers

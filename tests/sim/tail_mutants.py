@@ -5,13 +5,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors.facts import Repaired
-from actors.state import State
-from streams import claim, purge, reader, repair, tails
-from streams.jetstream import JetStream
-from streams.journal import Journal
+from actors.machine.facts import Repaired
+from actors.machine.state import State
+from streams import purge, repair
+from streams.journal import claim, tails
+from streams.journal.journal import Journal
+from streams.journal.tails import Loss, Mark, Marks
+from streams.nats.jetstream import JetStream
+from streams.reading import reader
 from streams.repair import _Repair
-from streams.tails import Loss, Mark, Marks
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import tails as losses
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from streams.answers import Refused, Stored, Unanswered
-from streams.errors import Unavailable
-from streams.jetstream import JetStream
-from streams.wire import Message
+from streams.nats.answers import Refused, Stored, Unanswered
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from tests.sim.faults import CALM, Faults, draw
 from tests.sim.network import Network, SimWire
 from tests.sim.process import Process

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.facts import Missing
+from actors.machine.facts import Missing
 from tests.sim import hunt, mutants, scenarios
 from tests.sim.hunt import violation
 from tests.sim.mutant import Mutant

@@ -4,7 +4,7 @@ An attempt counts from its first byte to whatever comes back. A receiver is down
 failure in a row that came back to it, until a 2xx does, or until the journal says that it was let go.
 """
 
-from actors.outcome import Answered, Failed, Outcome
+from actors.machine.outcome import Answered, Failed, Outcome
 from actors.policy import Policy
 
 IN_A_ROW_MAX = 5

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.shell import Shell
-from streams.answers import Stored
-from streams.errors import Unavailable
-from streams.jetstream import JetStream
+from actors.runtime.shell import Shell
+from streams.nats.answers import Stored
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
 from streams.receivers import Receivers
-from streams.wire import Wire
 from tests.sim.ledger import Deliveries
 from tests.sim.process import Process
 from tests.sim.receivers import POISON

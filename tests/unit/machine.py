@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from actors import commands as c
-from actors import facts as f
-from actors.bucket import Bucket
-from actors.event import Event
-from actors.numbering import with_number
-from actors.outcome import Answered, Failed
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket
+from actors.machine.decide import decide, evolve, next_step
+from actors.machine.event import Event
+from actors.machine.numbering import with_number
+from actors.machine.outcome import Answered, Failed
+from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
-from actors.receiver import decide, evolve, next_step
-from actors.state import State, open_entry
 
 NOW = 1_700_000_000.0
 URL = "https://example.com/hook"

@@ -15,8 +15,18 @@ from random import Random
 
 from msgspec.structs import replace
 
-from actors.bucket import CLOCK_SKEW_S, GRANT_S, Bucket, Limit, Unclean, give_back, inherit, refill, take
-from actors.commands import (
+from actors.machine.bucket import (
+    CLOCK_SKEW_S,
+    GRANT_S,
+    Bucket,
+    Limit,
+    Unclean,
+    give_back,
+    inherit,
+    refill,
+    take,
+)
+from actors.machine.commands import (
     Adopt,
     Command,
     GiveUpEvents,
@@ -26,12 +36,12 @@ from actors.commands import (
     StartAttempt,
     StartPing,
 )
-from actors.event import Event
-from actors.facts import Fact, RateSet
-from actors.outcome import Answered
+from actors.machine.decide import decide, evolve, numbered
+from actors.machine.event import Event
+from actors.machine.facts import Fact, RateSet
+from actors.machine.outcome import Answered
+from actors.machine.state import State
 from actors.policy import Policy, Rate
-from actors.receiver import decide, evolve, numbered
-from actors.state import State
 
 LEASE_S = 10.0
 RULES = {

@@ -15,13 +15,13 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import facts as f
-from actors.bucket import Bucket, inherit, refill, take
-from actors.event import Event
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, inherit, refill, take
+from actors.machine.decide import UNHURRIED, decide, evolve, next_step
+from actors.machine.event import Event
+from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
-from actors.receiver import UNHURRIED, decide, evolve, next_step
-from actors.state import State, open_entry
 from tests.unit.machine import NO_ANSWER, NOW, answer, event, policy
 
 RULES = {

@@ -11,18 +11,18 @@ import selectors
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from actors.bucket import Unclean
-from actors.event import Event
-from actors.facts import Burial, Fact, TurnedAway
-from actors.host import Host
-from actors.numbering import is_repeat
-from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.counters import Tally
+from actors.machine.bucket import Unclean
+from actors.machine.decide import evolve
+from actors.machine.event import Event
+from actors.machine.facts import Burial, Fact, TurnedAway
+from actors.machine.numbering import is_repeat
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.state import State
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Unavailable
-from actors.receiver import evolve
-from actors.shell import Shell
-from actors.state import State
-from actors.tally import Tally
+from actors.runtime.host import Host
+from actors.runtime.shell import Shell
 from tests.unit.machine import NOW, answer, event, policy
 
 FLUSH_S = 0.2

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import bucket as bucket_module
-from actors.bucket import Bucket, Limit, Unclean, inherit, next_token_at, refill, take
+from actors.machine import bucket as bucket_module
+from actors.machine.bucket import Bucket, Limit, Unclean, inherit, next_token_at, refill, take
 from tests.unit.rate_world import RULES, PromiseBroken, RateWorld
 
 T0 = 1_700_000_000.0

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from actors import facts as f
-from actors.host import IDLE_S, LOADERS, TURN
-from actors.numbering import Frontier
-from actors.shell import Shell
-from actors.state import State
-from streams.turns import Turns
+from actors.machine import facts as f
+from actors.machine.numbering import Frontier
+from actors.machine.state import State
+from actors.runtime.host import IDLE_S, LOADERS, TURN
+from actors.runtime.shell import Shell
+from streams.journal.turns import Turns
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from angarium.console import configuring, output
-from angarium.console.inspection import lines
+from angarium.cli.inspection import lines
+from angarium.operations import receivers
+from angarium.terminal import output
 
 STATE: dict[str, Any] = {
     "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off", "problems": [],
@@ -87,5 +88,5 @@ def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.Captur
     ],
 )
 def test_a_configuration_with_warnings_is_in_force(members: bytes, invalid: bool, ignored: bool) -> None:
-    _, problems, warnings = configuring._shown(members)
+    _, problems, warnings = receivers._shown(members)
     assert (bool(problems), bool(warnings)) == (invalid, ignored)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from actors.discarding import forget
+from actors.runtime.discarding import forget
 from streams.control import Control, Denied, Done, Request
-from streams.topology import Names
-from streams.wire import Message
+from streams.installation.topology import Names
+from streams.nats.wire import Message
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 

@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import facts as f
-from actors.discarding import READ_MAX, forget
-from actors.host import IDLE_S, SWEEP_S
 from actors.ids import KEY_BYTES, dedup_key
-from actors.numbering import Frontier, is_repeat, number, with_number
-from actors.skipping import skip
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.numbering import Frontier, is_repeat, number, with_number
+from actors.runtime.discarding import READ_MAX, forget
+from actors.runtime.host import IDLE_S, SWEEP_S
+from actors.runtime.skipping import skip
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bucket import Unclean
 from actors.errors import NewerVersion
-from actors.facts import AnyFact, Claimed, Delivered, Parked, Repeated
-from actors.numbering import Numbered
-from streams.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
-from streams.errors import NotOurs
+from actors.machine.bucket import Unclean
+from actors.machine.facts import AnyFact, Claimed, Delivered, Parked, Repeated
+from actors.machine.numbering import Numbered
+from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
+from streams.nats.errors import NotOurs
 
 WHERE = "message 17 of ANGARIUM_JOURNAL"
 

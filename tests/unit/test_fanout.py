@@ -2,8 +2,8 @@
 
 import pytest
 
-from streams.fanout import copy_headers, published_event
-from streams.messages import event_of
+from streams.reading.messages import event_of
+from streams.routing.fanout import copy_headers, published_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 AT = 1_700_000_000.25

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.bucket import Bucket, Limit, Unclean
-from actors.facts import (
+from actors.machine.bucket import Bucket, Limit, Unclean
+from actors.machine.facts import (
     Accepted,
     AnyFact,
     AttemptFailed,
@@ -41,13 +41,13 @@ from actors.facts import (
     Unparked,
     WindowSet,
 )
-from actors.numbering import Frontier, Numbered
-from actors.state import Counters, Open, State
-from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.parked import Part
-from streams.redrive_turn import Plan
-from streams.snapshots import Snapshot
+from actors.machine.numbering import Frontier, Numbered
+from actors.machine.state import Counters, Open, State
+from streams.dead_letters.redrive_lock import Plan
+from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.journal.parked import Part
+from streams.journal.snapshots import Snapshot
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery import guard as guard_module
-from angarium.delivery.guard import (
+from angarium.delivery.connections import guard as guard_module
+from angarium.delivery.connections.guard import (
     KEPT_MAX_S,
     KEPT_MIN_S,
     LOOKUPS_MAX,
@@ -20,7 +20,7 @@ from angarium.delivery.guard import (
     Verdict,
     not_public,
 )
-from angarium.delivery.resolver import ADDRESSES_MAX, Resolved
+from angarium.delivery.connections.resolver import ADDRESSES_MAX, Resolved
 from angarium.delivery.target import parse_target
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
 

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from actors import facts as f
-from actors.host import IDLE_S, TURN
-from actors.outcome import INTERNAL, Failed, NotSent, Outcome
-from actors.ping import Refusal, ping
+from actors.machine import facts as f
+from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
+from actors.machine.state import State
 from actors.policy import Rate
 from actors.ports import Attempt
-from actors.shell import UNCONFIRMED_MAX, Shell
-from actors.state import State
+from actors.runtime.host import IDLE_S, TURN
+from actors.runtime.ping import Refusal, ping
+from actors.runtime.shell import UNCONFIRMED_MAX, Shell
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from streams.inboxes import Inboxes
+from streams.nats.inboxes import Inboxes
 
 
 @pytest.mark.parametrize(

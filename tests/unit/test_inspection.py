@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from actors import inspection
-from actors.bucket import Bucket, Limit
-from actors.commands import View
-from actors.event import Event
-from actors.facts import AttemptFailed, Delivered
-from actors.inspection import inspect, phase
-from actors.numbering import Frontier, Numbered
-from actors.outcome import Answered
+from actors import status
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.commands import View
+from actors.machine.event import Event
+from actors.machine.facts import AttemptFailed, Delivered
+from actors.machine.numbering import Frontier, Numbered
+from actors.machine.outcome import Answered
+from actors.machine.state import Open, State
 from actors.policy import Policy, Rate
-from actors.state import Open, State
+from actors.status import inspect, phase
 from tests.unit.shard_world import in_virtual_time, strict
 
 NOW = 1_700_000_000.0
@@ -122,7 +122,7 @@ def test_of_the_last_answer_the_cookies_are_hidden_and_the_body_is_text() -> Non
 
 def test_some_may_not_see_what_the_receiver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it worked on for them."""
-    monkeypatch.delattr(inspection, "_response")
+    monkeypatch.delattr(status, "_response")
     state = State(receiver="a.b")
     answer = Answered(status=200, latency_ms=1, body=b"whose number is", headers=(("x-got", "whose number"),))
     seen = shown(state, last_answer=answer, answer_shown=False)
@@ -206,7 +206,7 @@ class Looked(str):
 def test_what_hiding_costs_depends_on_the_length_of_the_text_alone(words: list[str], body: str) -> None:
     """Who writes both, the configuration and the answer, would else hold up the node for seconds."""
     text = Looked(body)
-    hidden = inspection._Hidden(words).in_text(text)
+    hidden = status._Hidden(words).in_text(text)
     assert text.looks <= 2 * len(body)
     assert len(hidden) <= 2 * len(body)
 

@@ -1,6 +1,6 @@
 """The lease: counted from before the sending, and over for good once it has lapsed."""
 
-from streams.lease import MARGIN_S, Lease
+from streams.fleet.lease import MARGIN_S, Lease
 
 TTL_S = 5.0
 SAFE_S = TTL_S - MARGIN_S

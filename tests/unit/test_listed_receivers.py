@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from angarium.console.configuring import _row
+from angarium.operations.receivers import _row
 
 
 @pytest.mark.parametrize(

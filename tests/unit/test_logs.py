@@ -33,7 +33,7 @@ def _stream(form: Literal["text", "json"], level: str = "info") -> io.StringIO:
 
 def test_json_has_the_occurrence_and_its_fields() -> None:
     stream = _stream("json")
-    logging.getLogger("angarium.node").info("shard.claimed", extra={"shard": 3, "epoch": 17})
+    logging.getLogger("angarium.node.node").info("shard.claimed", extra={"shard": 3, "epoch": 17})
     line = json.loads(stream.getvalue())
     assert line.pop("at").endswith("Z")
     assert line == {"level": "info", "event": "shard.claimed", "shard": 3, "epoch": 17}
@@ -41,7 +41,9 @@ def test_json_has_the_occurrence_and_its_fields() -> None:
 
 def test_text_is_one_line_with_fields_that_grep_finds() -> None:
     stream = _stream("text")
-    logging.getLogger("streams.journal").warning("shard.fenced", extra={"shard": 3, "why": "a newer epoch"})
+    logging.getLogger("streams.journal.journal").warning(
+        "shard.fenced", extra={"shard": 3, "why": "a newer epoch"}
+    )
     _, line = stream.getvalue().split(" ", 1)
     assert line == 'warning shard.fenced shard=3 why="a newer epoch"\n'
 
@@ -52,7 +54,7 @@ def test_an_exception_is_one_line(form: Literal["text", "json"]) -> None:
     try:
         raise ValueError("two\nlines")
     except ValueError:
-        logging.getLogger("angarium.node").exception("node.failed")
+        logging.getLogger("angarium.node.node").exception("node.failed")
     assert stream.getvalue().count("\n") == 1
     assert "ValueError" in stream.getvalue()
 
@@ -70,11 +72,11 @@ def test_text_of_libraries_is_one_line_under_their_name() -> None:
 def test_libraries_are_heard_from_warnings_on_and_we_from_the_level_on() -> None:
     stream = _stream("text", "debug")
     logging.getLogger("httpx").info("HTTP Request: POST https://example.com")
-    logging.getLogger("actors.host").debug("actor.parked")
+    logging.getLogger("actors.runtime.host").debug("actor.parked")
     assert "httpx" not in stream.getvalue()
     assert "actor.parked" in stream.getvalue()
     quiet = _stream("text", "error")
-    logging.getLogger("actors.host").warning("actor.parked")
+    logging.getLogger("actors.runtime.host").warning("actor.parked")
     assert quiet.getvalue() == ""
 
 
@@ -94,7 +96,7 @@ def test_libraries_are_heard_from_warnings_on_and_we_from_the_level_on() -> None
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_secrets_in_any_text_are_hidden(form: Literal["text", "json"], text: str, hidden: str) -> None:
     stream = _stream(form)
-    log = logging.getLogger("angarium.node")
+    log = logging.getLogger("angarium.node.node")
     log.info(text)
     log.info("receiver.refused", extra={"why": text, "nested": {"why": [text]}})
     try:
@@ -109,7 +111,7 @@ def test_secrets_in_any_text_are_hidden(form: Literal["text", "json"], text: str
 def test_fields_that_carry_secrets_show_only_that_they_are_there() -> None:
     stream = _stream("json")
     fields = {"headers": {"x-team": "hush"}, "policy": {"secrets": ["hush"], "url": "https://example.com"}}
-    logging.getLogger("angarium.node").info("receiver.changed", extra=fields)
+    logging.getLogger("angarium.node.node").info("receiver.changed", extra=fields)
     line = json.loads(stream.getvalue())
     assert line["headers"] == {"x-team": logs.HIDDEN}
     assert line["policy"] == {"secrets": logs.HIDDEN, "url": "https://example.com"}
@@ -125,7 +127,7 @@ OBEYED = "a\x1b]0;b\x07\x7f\x85\x9b2J\u202e\u2028\U000e0001z"
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_a_terminal_would_obey_is_escaped(form: Literal["text", "json"]) -> None:
     stream = _stream(form)
-    log = logging.getLogger("angarium.node")
+    log = logging.getLogger("angarium.node.node")
     log.info(OBEYED)
     log.info("receiver.refused", extra={"why": OBEYED, "plain": OBEYED[:1] + OBEYED[6:], "nested": [OBEYED]})
     try:
@@ -145,5 +147,5 @@ def test_what_a_terminal_would_obey_is_escaped(form: Literal["text", "json"]) ->
 def test_a_secret_with_control_characters_in_it_is_hidden_whole(form: Literal["text", "json"]) -> None:
     stream = _stream(form)
     fields = {"why": "nats://joe:hu\x1bsh@nats:4222 https://a.example?t=hu\x9bsh"}
-    logging.getLogger("angarium.node").info("receiver.refused", extra=fields)
+    logging.getLogger("angarium.node.node").info("receiver.refused", extra=fields)
     assert "sh" not in stream.getvalue().replace("refused", "")

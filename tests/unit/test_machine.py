@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import facts as f
-from actors.bucket import Bucket, Limit
-from actors.numbering import Numbered
-from actors.receiver import UNHURRIED, evolve
-from actors.state import State
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.decide import UNHURRIED, evolve
+from actors.machine.numbering import Numbered
+from actors.machine.state import State
 from tests.unit.receiver_world import RULES, ReceiverWorld
 
 STEPS = 120

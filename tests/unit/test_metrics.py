@@ -7,14 +7,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.tally import Histogram
-from angarium.listener import Received
-from angarium.metrics import NodeMetrics, histogram
-from angarium.monitor import Monitor, unready
-from angarium.node import Node
-from angarium.shard import Shard
-from angarium.tallies import Tallies
-from streams.router import Tally as Routed
+from actors.counters import Histogram
+from angarium.http_server import Received
+from angarium.node.metrics import NodeMetrics, histogram
+from angarium.node.monitor import Monitor, unready
+from angarium.node.node import Node
+from angarium.node.shard import Shard
+from angarium.node.tallies import Tallies
+from streams.routing.router import Tally as Routed
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 Listeners = list[Any]

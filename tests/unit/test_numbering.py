@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from actors.event import Event
 from actors.ids import KEY_BYTES, dedup_key
-from actors.numbering import Frontier, Numbered, is_repeat, move, number, resize
+from actors.machine.event import Event
+from actors.machine.numbering import Frontier, Numbered, is_repeat, move, number, resize
 
 
 def event(position: int, name: str, *, again: str = "", source: int = 0) -> Event:

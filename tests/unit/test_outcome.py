@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.outcome import (
+from actors.machine.outcome import (
     EXCERPT_BODY_MAX,
     EXCERPT_HEADERS_MAX,
     REJECTED,

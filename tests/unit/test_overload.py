@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from actors import commands as c
-from actors import facts as f
-from actors.outcome import INTERNAL, OVERLOAD, Failed
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.outcome import INTERNAL, OVERLOAD, Failed
+from actors.machine.state import Counters
 from actors.policy import Offline, Retry
-from actors.receiver import FAILURES_IN_A_ROW_MAX
-from actors.state import Counters
 from angarium.delivery.transport import FailureKind
 from tests.unit.machine import NOW, Actor, answer, event, policy
 

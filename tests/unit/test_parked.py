@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from actors.state import State
-from streams import parked
-from streams.parked import HINT_S, PART_BYTES_MAX, ParkedList, Part
+from actors.machine.state import State
+from streams.journal import parked
+from streams.journal.parked import HINT_S, PART_BYTES_MAX, ParkedList, Part
 
 
 def state(receiver: str, at: float = 0.0, *, is_parked: bool = True) -> State:

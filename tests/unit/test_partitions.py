@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.partitions import partition_of, shard_of
+from streams.installation.partitions import partition_of, shard_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 import statistics
 from importlib import resources
 
-from angarium import payloads
+from angarium.demo import payloads
 
 
 def test_they_are_a_spread_of_real_events() -> None:

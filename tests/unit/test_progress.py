@@ -2,8 +2,8 @@
 
 import pytest
 
-from angarium.console import output
-from angarium.console.progress import progress
+from angarium.terminal import output
+from angarium.terminal.progress import progress
 
 
 def test_in_a_pipe_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:

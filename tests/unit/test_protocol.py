@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.answers import Page, Refused, Stored, StoredMessage, Unanswered
-from streams.delivered import consumer_sequence, delivered
-from streams.protocol import StreamReply, epoch_of, page, parse_headers, publish_answer, stream_info
-from streams.wire import Message
+from streams.nats.answers import Page, Refused, Stored, StoredMessage, Unanswered
+from streams.nats.protocol import StreamReply, epoch_of, page, parse_headers, publish_answer, stream_info
+from streams.nats.wire import Message
+from streams.reading.delivered import consumer_sequence, delivered
 
 
 @given(st.integers(0, 4_000_000_000_000_000_000))

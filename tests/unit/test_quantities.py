@@ -4,7 +4,7 @@ import pytest
 
 from actors.policy import Rate
 from angarium.quantities import BadQuantity, address, bytes_text, instant, rate, size
-from streams.protocol import rfc3339
+from streams.nats.protocol import rfc3339
 
 
 @pytest.mark.parametrize(

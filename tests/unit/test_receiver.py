@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import facts as f
-from actors.bucket import Bucket, Limit
 from actors.ids import stable_hash
-from actors.numbering import Numbered, with_number
-from actors.outcome import Answered, Failed
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.numbering import Numbered, with_number
+from actors.machine.outcome import Answered, Failed
+from actors.machine.state import TOMBSTONE_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
-from actors.state import TOMBSTONE_S, Counters, is_left_over
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6

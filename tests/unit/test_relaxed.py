@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import facts as f
-from actors.bucket import Bucket
-from actors.event import Event
-from actors.outcome import Outcome
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.event import Event
+from actors.machine.outcome import Outcome
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
-from actors.receiver import FAILURES_IN_A_ROW_MAX
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.rendezvous import wanted
+from streams.fleet.rendezvous import wanted
 
 SHARDS = 64
 nodes = st.lists(st.text("abcdef-0123456789", min_size=1, max_size=12), min_size=1, max_size=8, unique=True)

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from actors.bucket import Bucket
-from actors.event import Event
-from actors.facts import Accepted, Burial, Delivered, Repaired
 from actors.ids import dedup_key
-from actors.numbering import Frontier, Numbered, is_repeat
-from actors.receiver import OPEN_MAX, evolve
+from actors.machine.bucket import Bucket
+from actors.machine.decide import OPEN_MAX, evolve
+from actors.machine.event import Event
+from actors.machine.facts import Accepted, Burial, Delivered, Repaired
+from actors.machine.numbering import Frontier, Numbered, is_repeat
+from actors.machine.state import Open, State
 from actors.repairing import UNRECORDED_MAX, repair
-from actors.shell import UNCONFIRMED_MAX
-from actors.state import Open, State
+from actors.runtime.shell import UNCONFIRMED_MAX
 
 STATE = State(
     receiver="a.b",

@@ -14,13 +14,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.errors import InvalidPolicy
-from actors.outcome import Failed
+from actors.machine.outcome import Failed
 from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.sender import HttpSender
 from angarium.delivery.transport import Failure, Request, Response, request_head
-from streams import messages
+from streams.reading import messages
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 URL = "https://hook.example/path"

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import standardwebhooks
 
-from actors.event import Event
-from actors.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.event import Event
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy
 from actors.ports import Attempt
 from angarium import __version__

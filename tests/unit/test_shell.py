@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from actors import facts as f
-from actors.bucket import GRANT_S
-from actors.discarding import forget
-from actors.outcome import Outcome
-from actors.ping import Refusal, ping
+from actors.machine import facts as f
+from actors.machine.bucket import GRANT_S
+from actors.machine.outcome import Outcome
 from actors.policy import Rate, Retry
 from actors.ports import Attempt
-from actors.shell import Shell
-from actors.skipping import skip
-from actors.waiting import MAILBOX_MAX
+from actors.runtime.discarding import forget
+from actors.runtime.mailbox import MAILBOX_MAX
+from actors.runtime.ping import Refusal, ping
+from actors.runtime.shell import Shell
+from actors.runtime.skipping import skip
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actors import commands as c
-from actors import facts as f
-from actors.bucket import Bucket
-from actors.giving_up import BURIALS_MAX
-from actors.numbering import with_number
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket
+from actors.machine.decide import PARK_AFTER_S
+from actors.machine.expiry import BURIALS_MAX
+from actors.machine.numbering import with_number
 from actors.policy import Policy, Rate
-from actors.receiver import PARK_AFTER_S
 from tests.unit.machine import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
 EVENT = event(5)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors import facts as f
-from actors import strangers
-from actors.facts import Burial
 from actors.ids import UNKNOWN
+from actors.machine import facts as f
+from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.strangers import LEFT_BEHIND_S, PAUSE_S, STUCK_S
+from actors.runtime import strangers
+from actors.runtime.strangers import LEFT_BEHIND_S, PAUSE_S, STUCK_S
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 

@@ -3,8 +3,7 @@
 import pytest
 
 from actors.policy import DOCUMENT_MAX
-from streams import pull
-from streams.topology import (
+from streams.installation.topology import (
     GROUP,
     JOURNAL_AGE_S,
     PIN_TIMEOUT_S,
@@ -14,6 +13,7 @@ from streams.topology import (
     shard_consumer,
     streams,
 )
+from streams.reading import pull
 
 SECOND = 1_000_000_000
 

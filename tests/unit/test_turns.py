@@ -2,7 +2,7 @@
 
 import asyncio
 
-from streams.turns import Turns
+from streams.journal.turns import Turns
 
 
 async def hold(turns: Turns, due: float, came: list[float], until: asyncio.Event) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors import facts as f
+from actors.machine import facts as f
 from actors.policy import AGE_MAX_S
 from actors.ports import Invalid
 from tests.unit.machine import answer, policy

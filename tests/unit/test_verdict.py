@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.bucket import Limit
+from actors.machine.bucket import Limit
 from angarium.demo.records import Arrival, Published, Record
 from angarium.demo.verdict import PROMISES, busiest_window, judge
 

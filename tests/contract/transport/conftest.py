@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from angarium.delivery.guard import Guard
+from angarium.delivery.connections.connect import default_tls
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.pool import DEFAULT_LIMITS, Limits
-from angarium.delivery.reach import default_tls
-from angarium.delivery.resolver import Resolver
 from angarium.delivery.target import parse_target
 from angarium.delivery.transport import Failure, Request, Response, Transport
 from tests.contract.transport.receiver import Receiver

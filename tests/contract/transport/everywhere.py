@@ -12,11 +12,11 @@ from ipaddress import ip_network
 import msgspec
 from msgspec import Struct
 
-from angarium.delivery.guard import Guard
+from angarium.delivery.connections.connect import default_tls
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.reach import default_tls
-from angarium.delivery.resolver import Resolved
 from angarium.delivery.target import parse_target
 from angarium.delivery.transport import Request, Response, Transport
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from angarium.delivery.guard import Guard, not_public
+from angarium.delivery.connections.guard import Guard, not_public
 from angarium.delivery.target import InvalidTarget, parse_target
 from angarium.delivery.transport import FailureKind
 from tests.addresses import LOOPBACK_SPELLINGS, NOT_PUBLIC, PUBLIC

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from angarium.delivery.pool import Limits
-from angarium.delivery.resolver import Resolved
+from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite

@@ -8,9 +8,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from angarium.delivery import guard
-from angarium.delivery.guard import Guard
-from angarium.delivery.resolver import Resolved
+from angarium.delivery.connections import guard
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite

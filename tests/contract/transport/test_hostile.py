@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from actors.event import Event
-from actors.outcome import RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
+from actors.machine.event import Event
+from actors.machine.outcome import RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
 from actors.ports import Attempt
 from angarium.delivery.sender import HttpSender

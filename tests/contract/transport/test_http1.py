@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from angarium.delivery.connections.pool import Limits
 from angarium.delivery.http1_transport import Http1Transport
-from angarium.delivery.pool import Limits
 from angarium.delivery.transport import FailureKind
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite

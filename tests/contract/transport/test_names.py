@@ -8,9 +8,9 @@ from ipaddress import ip_network
 import pycares
 import pytest
 
-from angarium.delivery import guard as guard_module
-from angarium.delivery.guard import Guard
-from angarium.delivery.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
+from angarium.delivery.connections import guard as guard_module
+from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
 from angarium.delivery.transport import FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, answered, failed, post_to
 from tests.contract.transport.dns import NameServer, Records

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from angarium.delivery import http1_transport, slow_lane
+from angarium.delivery import http1_transport
+from angarium.delivery.connections import bulkhead
+from angarium.delivery.connections.bulkhead import SlowLane
+from angarium.delivery.connections.pool import Limits
 from angarium.delivery.http1_transport import Http1Transport
-from angarium.delivery.pool import Limits
-from angarium.delivery.slow_lane import SlowLane
 from angarium.delivery.target import parse_target
 from angarium.delivery.transport import FailureKind, Response, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
@@ -112,7 +113,7 @@ async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_lane, "KNOWN_MAX", 2)
+    monkeypatch.setattr(bulkhead, "KNOWN_MAX", 2)
     lane = SlowLane(Limits())
     targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
     for target in (*targets, targets[2]):

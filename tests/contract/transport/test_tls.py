@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from angarium.delivery.reach import default_tls
-from angarium.delivery.resolver import Resolved
+from angarium.delivery.connections.connect import default_tls
+from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite

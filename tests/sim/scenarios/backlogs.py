@@ -1,7 +1,7 @@
 """What waits is not wanted any more: skipped, forgotten, or its receiver another one all at once."""
 
-from streams.answers import Stored
-from streams.jetstream import JetStream
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from streams.receivers import Receivers
 from tests.sim.plan import Plan
 from tests.sim.receivers import Manner

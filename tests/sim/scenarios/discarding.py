@@ -1,8 +1,8 @@
 """Events are discarded or gone beside attempts, owners that vanish and replicas that lag, and come again."""
 
-from streams.jetstream import JetStream
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from streams.receivers import Receivers
-from streams.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.process import Process
 from tests.sim.receivers import Manner

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from streams.jetstream import JetStream
-from streams.wire import Message
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.process import Process
 from tests.sim.stage import old, staged

@@ -1,7 +1,7 @@
 """Whether everything is read that waits in the stream, whatever was acked and whoever answers."""
 
-from actors.waiting import MAILBOX_MAX
-from streams import acks
+from actors.runtime.mailbox import MAILBOX_MAX
+from streams.reading import acks
 from tests.sim.plan import Plan
 from tests.sim.stage import old, staged
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from streams import acks
-from streams.wire import Message
+from streams.nats.wire import Message
+from streams.reading import acks
 from tests.sim.plan import Plan
 from tests.sim.stage import R, old, staged
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from streams.jetstream import JetStream
-from streams.turns import LOADS_MAX
-from streams.wire import Message
+from streams.journal.turns import LOADS_MAX
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.stage import Deal, R, Stage, staged
 

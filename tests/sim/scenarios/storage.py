@@ -2,8 +2,8 @@
 
 import asyncio
 
-from streams.answers import Refused
-from streams.jetstream import JetStream
+from streams.nats.answers import Refused
+from streams.nats.jetstream import JetStream
 from tests.sim.plan import Plan
 from tests.sim.stage import R, Stage, staged
 

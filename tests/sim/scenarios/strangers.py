@@ -1,6 +1,6 @@
 """Events for names that nobody knows, and for some that somebody knows after all."""
 
-from streams.wire import Message
+from streams.nats.wire import Message
 from tests.sim.plan import Plan
 from tests.sim.receivers import Manner
 from tests.sim.stage import Deal, R, Stage, staged

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from streams.jetstream import JetStream
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.purge import purge_deliveries, purge_events
 from streams.repair import examine
-from streams.repeat import stream_info
 from tests.sim.aftermath import Aftermath
 from tests.sim.plan import Plan
 from tests.sim.stage import Stage, old, staged

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streams.protocol import epoch_of
-from streams.wire import Message
+from streams.nats.protocol import epoch_of
+from streams.nats.wire import Message
 from tests.sim.server import consumer_config, refusals, stream_config
 from tests.sim.server.consumer import Consumer
 from tests.sim.server.refusals import Refusal, Refused

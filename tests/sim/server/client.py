@@ -1,4 +1,4 @@
-"""The client's side of a connection to the server in memory: the port `streams.wire.Wire`."""
+"""The client's side of a connection to the server in memory: the port `streams.nats.wire.Wire`."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from streams.errors import Disconnected
-from streams.wire import Message
+from streams.nats.errors import Disconnected
+from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from itertools import count
 
 import msgspec
 
-from streams.wire import Message
+from streams.nats.wire import Message
 from tests.sim.faults import CALM, Faults
 from tests.sim.server import drafts, refusals
 from tests.sim.server.api import Api

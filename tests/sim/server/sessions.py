@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from streams.wire import Message
+from streams.nats.wire import Message
 
 
 class Subscribe(Struct, frozen=True):

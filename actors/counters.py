@@ -1,0 +1,85 @@
+"""What a node has done so far, in plain numbers, for whoever asks now and then.
+
+To count costs the way of an event next to nothing: an addition, or a search in a short tuple. Nothing here
+is kept by receiver, so a tally has the same size for ten receivers and for a million.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Refused, Throttled, TurnedAway
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+
+ATTEMPT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ARRIVAL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0)
+
+
+class Histogram:
+    """How many values lay at or below each bound and above the one before, and last those above all."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value; one below zero, which clocks that differ may give, counts as zero."""
+        value = max(0.0, value)
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Tally:
+    """What the actors of a node have done, whichever shards it owned meanwhile.
+
+    `attempts` are by what came back: `2xx` to `5xx`, else the stage that failed. `deliveries` are by what
+    that meant, `dead_letters` by their reason: both as decided, which the journal holds a moment later. Pings
+    do not count. `attempt_s` are the times from request to outcome, `arrival_s` those from the storage of an
+    event to the 2xx for it, in seconds.
+    """
+
+    __slots__ = ("arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries")
+
+    def __init__(self) -> None:
+        self.attempts: defaultdict[str, int] = defaultdict(int)
+        self.deliveries = dict.fromkeys(("delivered", "failed", "rejected", "throttled", "gone"), 0)
+        self.dead_letters: defaultdict[str, int] = defaultdict(int)
+        self.attempt_s = Histogram(ATTEMPT_S)
+        self.arrival_s = Histogram(ARRIVAL_S)
+
+    def ended(self, outcome: Outcome, age_s: float) -> None:
+        """An attempt is over, so long after its event was stored."""
+        match outcome:
+            case Answered(status=status):
+                self.attempts[_CLASSES[status // 100 % 10]] += 1
+                self.attempt_s.add(outcome.latency_ms / 1000)
+                if 200 <= status < 300:
+                    self.arrival_s.add(age_s)
+            case Failed(error=error):
+                self.attempts[error] += 1
+                self.attempt_s.add(outcome.latency_ms / 1000)
+            case NotSent():
+                self.attempts["not_sent"] += 1
+
+    def decided(self, fact: Fact) -> None:
+        """A fact is on its way into the journal."""
+        match fact:
+            case Delivered(kind="event"):
+                self.deliveries["delivered"] += 1
+            case AttemptFailed(kind="event"):
+                meaning = "gone" if fact.gone else "rejected" if fact.rejected else "failed"
+                self.deliveries[meaning] += 1
+            case Throttled(kind="event"):
+                self.deliveries["throttled"] += 1
+            case DeadLettered(reason=reason, events=events):
+                self.dead_letters[reason] += len(events)
+            case Refused(reason=reason):
+                self.dead_letters[reason] += 1
+            case TurnedAway(events=turned_away, discarded=discarded):
+                for each in turned_away:
+                    self.dead_letters["discarded" if discarded else each.reason] += 1
+
+
+_CLASSES = tuple(f"{hundreds}xx" for hundreds in range(10))

@@ -1,0 +1,322 @@
+"""The machine of one receiver: three pure functions, and all the rules there are.
+
+    decide(state, policy, command) -> facts      what happens
+    evolve(state, fact) -> state                 what is (`actors.machine.evolve`)
+    next_step(state, policy, view, now) -> step  what is owed; the shell only performs it
+
+Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
+
+Rules that the rest leans on:
+
+1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is no repeat.
+   Every numbered event reaches the journal with the first fact about it or about a later one, so whoever
+   folds the journal numbers alike, and no write precedes a POST.
+2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
+   facts in `UNHURRIED` hold nothing up, every other one must be confirmed before anything starts. Relaxed
+   order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a later one.
+3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
+   anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
+4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
+5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too. Facts
+   have one order, so to give up what waits, and to read on for it, needs no fact before it confirmed.
+6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
+7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
+   One that was put again is removed first, however quickly it came.
+"""
+
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from actors.ids import fraction, stable_hash
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.backoff import backoff_s
+from actors.machine.bucket import Limit, next_token_at, refill, take, under
+from actors.machine.event import Event
+from actors.machine.evolve import evolve as evolve
+from actors.machine.expiry import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
+from actors.machine.numbering import Numbered, is_repeat, with_number
+from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
+from actors.machine.state import Open, State, as_numbered, open_entry
+from actors.machine.without_policy import step_without_policy
+from actors.policy import Policy
+
+PARK_AFTER_S = 2.0
+OPEN_MAX = 256
+FAILURES_IN_A_ROW_MAX = 5
+UNHURRIED = (
+    f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
+    f.TurnedAway,
+)  # fmt: skip
+ERROR_LENGTH_MAX = 300
+_UNBOUND = c.GiveUp | c.Read
+
+
+# ---- decide: what happens
+
+
+def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fact]:
+    """The facts that `command` brings about."""
+    receiver = state.receiver
+    match command:
+        case c.RecordOutcome():
+            return _outcome(state, policy, command)
+        case c.Adopt():
+            return [] if policy is None else _adopt(state, policy, command)
+        case c.OpenReceiver(at, position, window, removal):
+            return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
+        case c.GiveUpEvents(events, reason, at, bucket):
+            known = open_entry(state, events[0].position)
+            return [f.DeadLettered(
+                receiver=receiver, events=events, at=at, reason=reason, bucket=bucket,
+                attempts=known.attempts if known else 0, status=known.status if known else None,
+            )]  # fmt: skip
+        case c.DropRepeat(event):
+            return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
+        case c.AcceptEvent(event):
+            return [f.Accepted(receiver=receiver, events=(numbered(state, event),))]
+        case c.StartAttempt(event, at, bucket):
+            return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
+        case c.StartPing(at, bucket):
+            return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
+        case c.ParkReceiver(at, waiting_since, position):
+            if state.parked and waiting_since in (None, state.waiting_since):
+                return []
+            position = 0 if state.parked or state.opened else position
+            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
+        case c.UnparkReceiver(at):
+            return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
+        case c.ResumeReceiver(at):
+            return [f.Resumed(receiver=receiver, at=at)]
+        case c.RemoveReceiver(at, position, waiting, bucket, removal, source, keys):
+            return [f.Removed(
+                receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
+                keys=keys,
+                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+            )]  # fmt: skip
+        case c.ForgetBacklog(at, position, waiting, bucket, source, keys):
+            return [f.Forgot(
+                receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys,
+                discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
+            )]  # fmt: skip
+        case c.MissEvents(first, last, at, bucket, posted, source):
+            left_out = 0 if last <= state.frontier.position else max(1, posted)
+            return [f.Missing(
+                receiver=receiver, at=at, first=first, last=last, bucket=bucket, source=source,
+                next_sequence=state.frontier.sequence + left_out + 1,
+            )]  # fmt: skip
+        case c.RefuseEvent(position, reason, at, source):
+            return [f.Refused(receiver=receiver, position=position, reason=reason, at=at, source=source)]
+        case c.TurnAway(turned_away, at, discarded):
+            return [f.TurnedAway(receiver=receiver, events=turned_away, at=at, discarded=discarded)]
+        case c.MarkBuried(positions):
+            return [f.Buried(receiver=receiver, positions=positions)]
+        case _:
+            assert_never(command)
+
+
+def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> list[f.Fact]:
+    event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
+    entry = open_entry(state, event.position) if event else None
+    # Of an event that was given up while it was on its way, the answer only tells how the receiver does.
+    over = event is not None and entry is None and event.position <= state.frontier.position
+    events = (numbered(state, event),) if event and not over else ()
+    attempt = (entry.attempts if entry else 0) + 1
+    common: dict[str, Any] = {
+        "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
+        "latency_ms": outcome.latency_ms, "bucket": bucket, "kind": "event" if event else "ping",
+    }  # fmt: skip
+    verdict = judge(outcome, at)
+    if verdict is Verdict.DELIVERED:
+        return [f.Delivered(**common)]
+    retry = policy.retry if policy else None
+    base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
+    spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
+    if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
+        # A time that is over already (0 seconds, a date in the past) asks for nothing: then it is backoff.
+        wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
+        return [f.Throttled(until=at + wait_s, **common)]
+    # Where this node lacks connections, the event has not failed, but trying often would make it worse.
+    ours = isinstance(outcome, Failed) and outcome.ours
+    failures = attempt if ours else (entry.failures if entry else 0) + 1
+    in_a_row = state.consecutive_failures + 1 - FAILURES_IN_A_ROW_MAX
+    held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
+    facts: list[f.Fact] = [f.AttemptFailed(
+        error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
+        until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
+        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, **common,
+    )]  # fmt: skip
+    if event is None or ours:
+        return facts
+    if verdict is Verdict.GONE:
+        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="gone"))
+    elif verdict is Verdict.RETRY and policy and _failing_s(state, at) >= policy.offline.disable_after_s:
+        facts.append(f.Disabled(receiver=state.receiver, at=at, reason="failing"))
+    return facts
+
+
+def _error(outcome: Answered | Failed) -> str:
+    text = f"HTTP {outcome.status}" if isinstance(outcome, Answered) else f"{outcome.error}: {outcome.detail}"
+    return text[:ERROR_LENGTH_MAX]
+
+
+def _failing_s(state: State, now: float) -> float:
+    return 0.0 if state.failing_since is None else now - state.failing_since
+
+
+def _adopt(state: State, policy: Policy, command: c.Adopt) -> list[f.Fact]:
+    """Bring on record whatever the configuration has changed."""
+    receiver, facts = state.receiver, list[f.Fact]()
+    target = stable_hash(policy.url)
+    if state.target != target:
+        facts.append(f.Retargeted(receiver=receiver, target=target))
+    if policy.paused and not state.paused:
+        facts.append(f.Paused(receiver=receiver, at=command.at))
+    elif state.paused and not policy.paused:
+        facts.append(f.Resumed(receiver=receiver, at=command.at))
+    limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
+    if limit != state.limit:
+        unused = state.limit is None and state.frontier.sequence == 0
+        bucket = under(limit, command.bucket, at=command.at, epoch=command.epoch, unused=unused)
+        facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=bucket))
+    frontier = state.frontier
+    if frontier.change is None and frontier.size != policy.dedup_window:
+        above = max(command.above, frontier.position)
+        facts.append(f.WindowSet(receiver=receiver, size=policy.dedup_window, above=above))
+    return facts
+
+
+def numbered(state: State, event: Event) -> Numbered:
+    """The event with the number that it has, or, as the next in order, now gets."""
+    entry = open_entry(state, event.position)
+    return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)
+
+
+# ---- next_step: what is owed
+
+
+def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+    """The one thing that is owed now."""
+    if state.burials and not view.burying and not view.unconfirmed:
+        return c.Bury(state.burials)
+    if policy is None:
+        return step_without_policy(state, view, now)
+    if not state.opened:
+        return c.Begin()
+    if view.removal > state.removal:
+        return c.Rest() if view.in_flight or view.asking else c.Ask()
+    if not view.adopted or _window_differs(state, policy):
+        return c.Rest() if view.in_flight else c.Reconfigure()
+    if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
+        return c.Count(view.read_to)
+    if len(view.in_flight) >= _width(state, policy):
+        return c.Rest()
+    head = view.head
+    if head and _is_over(state, head):
+        return c.Ignore(head)
+    all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
+    if state.parked and all_read and all(each.position > view.seen for each in state.open):
+        return c.Unpark()
+    if policy.order == "strict":
+        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
+    else:
+        step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
+    return c.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
+
+
+def _width(state: State, policy: Policy) -> int:
+    """How many attempts may be in flight; a relaxed receiver comes back through a single one."""
+    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
+        return 1
+    return policy.concurrency
+
+
+def _candidates(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
+    """Whose turn it may be in relaxed order: open events, and None for the next that has no number.
+
+    The open event that is due first stands for all, with the oldest, which expires first.
+    """
+    idle = [each for each in state.open if each.position not in view.in_flight]
+    if idle:
+        first = min(idle, key=lambda each: (not hopeless(each, policy), each.next_at))
+        yield first
+        if idle[0] is not first:
+            yield idle[0]
+    if len(state.open) < OPEN_MAX:
+        yield None
+
+
+def _first(steps: Iterator[c.Step]) -> c.Step:
+    """The first step that is owed now, else the first that will be."""
+    waiting: c.Step = c.Rest()
+    for step in steps:
+        match step:
+            case c.Rest():
+                continue
+            case c.WaitUntil(at):
+                if not isinstance(waiting, c.WaitUntil) or at < waiting.at:
+                    waiting = step
+            case _:
+                return step
+    return waiting
+
+
+def _is_over(state: State, head: Event) -> bool:
+    """Whether the event gets no attempt: it is settled, or a repeat."""
+    if head.position <= state.frontier.position:
+        return open_entry(state, head.position) is None
+    return is_repeat(state.frontier, head)
+
+
+def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Open | None) -> c.Step:
+    """What is owed to an open event, or to the next one that has no number."""
+    event = view.held.get(entry.position) if entry else view.head
+    if entry is None and event is None and not (state.parked and view.read_to < view.seen):
+        return c.Rest()
+    ends_at, reason = given_up_at(state, policy, view, entry, event)
+    if now >= ends_at:
+        return _give_up(state, policy, view, now, entry, reason)
+    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
+    if policy.paused or state.disabled:
+        ready_at = NEVER
+    if now < ready_at:
+        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
+        # relaxed order an event that waits holds nobody back.
+        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
+        drops = not alone and (view.holding or event is not None)
+        return _wait(now, min(ready_at, ends_at), drops=drops)
+    if event is None:
+        return c.Fetch(entry.position) if entry else c.Read(view.read_to)
+    if not view.may_start:
+        return c.Rest()
+    free = state.limit is None or view.granted == event.position
+    if not free and state.limit and view.bucket:
+        filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
+        if take(filled) is None:
+            return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
+        if state.limit.slow:
+            return c.Record(event)
+    if entry is None:
+        return c.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
+    return c.Post(event, entry.sequence, entry.attempts + 1, free)
+
+
+def _give_up(
+    state: State, policy: Policy, view: c.View, now: float, entry: Open | None, reason: str
+) -> c.Step:
+    if entry is None and view.head is None:
+        return c.Read(view.read_to)
+    if len(state.burials) >= BURIALS_MAX:
+        return c.Rest()
+    events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
+    return c.GiveUp(events, reason)
+
+
+def _wait(now: float, until: float, *, drops: bool) -> c.Step:
+    if drops and until - now > PARK_AFTER_S:
+        return c.Park()
+    return c.Rest() if until == NEVER else c.WaitUntil(until)
+
+
+def _window_differs(state: State, policy: Policy) -> bool:
+    return state.frontier.change is None and state.frontier.size != policy.dedup_window

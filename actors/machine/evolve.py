@@ -1,0 +1,213 @@
+"""The fold of a receiver's facts into its state: what is.
+
+`evolve` is total and never refuses: what a fact says has happened. A fact carries its results (numbers, the
+bucket, until when), so there is no policy here, no clock and no choice, and whoever folds the same facts gets
+the same state: the live actor and the recovery after a crash alike.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actors.ids import dedup_key
+from actors.machine import facts as f
+from actors.machine.numbering import Numbered, move, number, resize, without
+from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
+
+
+def evolve(state: State, fact: f.Fact) -> State:
+    """The state after `fact`."""
+    match fact:
+        case f.Delivered():
+            return _after_delivery(state, fact)
+        case f.AttemptFailed() | f.Throttled():
+            return _after_outcome(state, fact)
+        case f.DeadLettered():
+            return _after_dead_letter(state, fact)
+        case f.Accepted(events=events):
+            return _with_open(state, events)
+        case f.Started(events=events, bucket=bucket):
+            return replace(_with_open(state, events), bucket=bucket or state.bucket)
+        case f.Buried(position=position, positions=positions):
+            done = {position, *positions}
+            return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
+        case f.Repeated():
+            return _count(state, duplicates=1)
+        case f.Parked(waiting_since=waiting_since, position=position):
+            frontier = (
+                move(state.frontier, position, state.frontier.sequence + 1) if position else state.frontier
+            )
+            return replace(state, parked=True, waiting_since=waiting_since, frontier=frontier)
+        case f.Unparked():
+            return replace(state, parked=False, waiting_since=None)
+        case f.Opened(position=position, window=window, removal=removal):
+            frontier = move(state.frontier, position, state.frontier.sequence + 1)
+            if not frontier.sequence and not frontier.window:
+                frontier = resize(frontier, window, 0)
+            removal = max(state.removal, removal)
+            return replace(state, opened=True, removed_at=None, frontier=frontier, removal=removal)
+        case f.Removed():
+            return _after_removal(state, fact)
+        case f.Forgot():
+            return _after_forgetting(state, fact)
+        case f.Missing(first=first, last=last, next_sequence=following, bucket=bucket, source=source):
+            left_open = tuple(each for each in state.open if not first <= each.position <= last)
+            frontier = move(state.frontier, last, following, source)
+            return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
+        case f.Repaired():
+            return _after_repair(state, fact)
+        case f.WindowSet(size=size, above=above):
+            return replace(state, frontier=resize(state.frontier, size, above))
+        case f.RateSet(limit=limit, bucket=bucket):
+            return replace(state, limit=limit, bucket=bucket)
+        case f.Retargeted(target=target):
+            return replace(_let_go(state), target=target)
+        case f.Paused():
+            return replace(state, paused=True)
+        case f.Resumed():
+            return replace(_let_go(state), paused=False)
+        case f.Disabled(reason=reason):
+            return replace(state, disabled=reason)
+        case f.Pinged(bucket=bucket):
+            return replace(state, bucket=bucket or state.bucket)
+        case f.Refused():
+            return _after_refusal(state, fact)
+        case f.TurnedAway(events=turned_away, discarded=discarded):
+            frontier = move(state.frontier, turned_away[-1].position, state.frontier.sequence + 1)
+            if discarded:
+                return _count(replace(state, frontier=frontier), discarded=len(turned_away))
+            burials = (*state.burials, *turned_away)
+            return _count(replace(state, frontier=frontier, burials=burials), dead=len(turned_away))
+        case _:
+            assert_never(fact)
+
+
+def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
+    frontier, opened = state.frontier, state.open
+    for each in events:
+        frontier = number(frontier, each)
+        opened = with_entry(opened, open_entry(state, each.position) or fresh_entry(each))
+    return replace(state, frontier=frontier, open=opened)
+
+
+def _after_delivery(state: State, fact: f.Delivered) -> State:
+    frontier, opened, counters = state.frontier, state.open, state.counters
+    for each in fact.events:
+        frontier = number(frontier, each)
+        opened = tuple(other for other in opened if other.position != each.position) if opened else ()
+    return replace(
+        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
+        failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0,
+        counters=replace(counters, delivered=counters.delivered + len(fact.events)),
+    )  # fmt: skip
+
+
+def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
+    frontier, opened = state.frontier, state.open
+    for each in fact.events:
+        frontier = number(frontier, each)
+        opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
+    state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
+    match fact:
+        case f.Throttled():
+            until = max(state.throttled_until, fact.until)
+            return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
+        case f.AttemptFailed():
+            if fact.rejected or fact.gone or fact.kind != "event":
+                return _count(state, failed_attempts=1)
+            if fact.at < state.backoff_until:
+                # What was on its way already when the receiver was left alone says nothing new.
+                return _count(state, failed_attempts=1)
+            begins = state.failing_since is None and not fact.ours
+            return _count(replace(
+                state, consecutive_failures=state.consecutive_failures + 1, backoff_until=fact.until,
+                failing_since=fact.at if begins else state.failing_since,
+            ), failed_attempts=1)  # fmt: skip
+        case _:
+            assert_never(fact)
+
+
+def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
+    frontier, opened, burials = state.frontier, state.open, state.burials
+    for each in fact.events:
+        frontier = number(frontier, each)
+        opened = tuple(other for other in opened if other.position != each.position)
+        burials += (f.Burial(
+            position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
+            status=fact.status,
+        ),)  # fmt: skip
+    bucket = fact.bucket or state.bucket
+    state = replace(state, frontier=frontier, open=opened, burials=burials, bucket=bucket)
+    return _count(state, dead=len(fact.events))
+
+
+def _after_removal(state: State, fact: f.Removed) -> State:
+    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
+    return _count(replace(
+        _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
+        frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
+    ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_forgetting(state: State, fact: f.Forgot) -> State:
+    """Nothing waits and nothing has failed; what the receiver asked for by itself holds all the same."""
+    frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
+    return _count(replace(
+        state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
+        frontier=frontier, bucket=fact.bucket or state.bucket,
+    ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_repair(state: State, fact: f.Repaired) -> State:
+    """What is beyond the position is not what was there: the frontier goes back, as nowhere else.
+
+    What was open there was never given for certain: it is no repeat if it comes again.
+    """
+    position, frontier = fact.position, state.frontier
+    dropped = [each for each in state.open if each.position > position]
+    return replace(
+        state,
+        frontier=replace(
+            frontier,
+            position=min(frontier.position, position),
+            sequence=max(frontier.sequence, fact.next_sequence - 1),
+            source=min([frontier.source, *(each.source - 1 for each in dropped if each.source)]),
+            window=without(frontier.window, {dedup_key(each.id, each.again) for each in dropped}),
+        ),
+        open=tuple(each for each in state.open if each.position <= position),
+        burials=tuple(each for each in state.burials if each.position <= position),
+        bucket=fact.bucket or state.bucket,
+    )
+
+
+def _after_refusal(state: State, fact: f.Refused) -> State:
+    """The event belongs to no actor: it gets no number, but lies behind the frontier and is owed a burial."""
+    burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
+    frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
+    removed_at = state.removed_at if state.opened else fact.at
+    return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
+
+
+def _let_go(state: State) -> State:
+    """Whatever held the receiver back is over; what is open may be tried at once."""
+    return replace(
+        state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
+        consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),
+    )  # fmt: skip
+
+
+def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
+    counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours)
+    return replace(
+        entry,
+        attempts=fact.attempt,
+        failures=entry.failures + counted,
+        rejections=entry.rejections + (isinstance(fact, f.AttemptFailed) and fact.rejected),
+        next_at=fact.until if isinstance(fact, f.Throttled) else fact.next_at,
+        status=fact.status,
+    )
+
+
+def _count(state: State, **more: int) -> State:
+    totals = {name: getattr(state.counters, name) + count for name, count in more.items()}
+    return replace(state, counters=replace(state.counters, **totals))

@@ -1,0 +1,88 @@
+"""Which events get no attempt any more, and why: the oldest first, as many at a time as are in memory.
+
+An open event is hopeless once its own attempts are used up. Whatever waits goes by its place: it is too old,
+or beyond what the receiver may have waiting, or up to a line that somebody has drawn (`evicted`). No pause,
+throttling or disablement keeps an event from that. What lies in the stream alone is read for it, gets its
+numbers like all others, and goes to the journal in one fact for as many as were in memory.
+"""
+
+from itertools import islice
+
+from actors.machine.commands import View
+from actors.machine.event import Event
+from actors.machine.numbering import Numbered, is_repeat, number, with_number
+from actors.machine.state import Open, State
+from actors.policy import Policy
+
+BURIALS_MAX = 128
+"""Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
+TRIM_AT_ONCE = 64
+TRIM_EVERY_S = 1.0
+"""A receiver at its `backlog_max` gives up one event for each that comes: it does so in heaps."""
+NEVER = float("inf")
+AT_ONCE = 0.0
+
+
+def hopeless(entry: Open | None, policy: Policy) -> str:
+    """Why an open event is given up by its own fault; nothing if it is not."""
+    if entry is None:
+        return ""
+    if entry.rejections >= policy.retry.rejected_attempts:
+        return "rejected"
+    return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
+
+
+def excess(state: State, policy: Policy, view: View) -> int:
+    """How many events more than it may the receiver has waiting, as far as is known."""
+    beyond = view.left + len(view.waiting) + len(state.open) + len(view.in_flight) - policy.backlog_max
+    if beyond <= 0:
+        return 0
+    return beyond - sum(position <= state.frontier.position for position in view.in_flight)  # They are open.
+
+
+def given_up_at(
+    state: State, policy: Policy, view: View, entry: Open | None, event: Event | None
+) -> tuple[float, str]:
+    """When an event is given up, and why: the open one, or the next that has no number.
+
+    `event` is None where it is not in memory; then it is the one that is read next.
+    """
+    if reason := hopeless(entry, policy):
+        return AT_ONCE, reason
+    if event and event.malformed:
+        return AT_ONCE, "malformed"
+    place = entry.position if entry else event.position if event else view.read_to + 1
+    if view.line and place <= view.line.to:
+        return AT_ONCE, view.line.reason
+    stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since
+    expires = NEVER if stored_at is None else stored_at + policy.retry.max_age_s, "expired"
+    beyond = excess(state, policy, view)
+    if beyond <= 0:
+        return expires
+    return min(expires, (AT_ONCE if beyond >= TRIM_AT_ONCE else view.trimmed_at + TRIM_EVERY_S, "overflow"))
+
+
+def next_to_go(state: State, policy: Policy, view: View, now: float, reason: str) -> tuple[Numbered, ...]:
+    """The oldest events in memory that have no number and go for `reason`, as the first of them does."""
+    room = BURIALS_MAX - len(state.burials)
+    if reason == "overflow":
+        room = min(room, excess(state, policy, view))
+    frontier, found = state.frontier, list[Numbered]()
+    for event in islice(view.waiting, max(0, room)):
+        if is_repeat(frontier, event) or not _goes(policy, view, now, event, reason):
+            break
+        found.append(with_number(event, frontier.sequence + 1))
+        frontier = number(frontier, found[-1])
+    return tuple(found)
+
+
+def _goes(policy: Policy, view: View, now: float, event: Event, reason: str) -> bool:
+    if reason == "malformed" or event.malformed:
+        return reason == "malformed" and bool(event.malformed)
+    match reason:
+        case "expired":
+            return event.stored_at + policy.retry.max_age_s <= now
+        case "overflow":
+            return True
+        case _:
+            return view.line is not None and event.position <= view.line.to

@@ -1,0 +1,119 @@
+"""Which event gets the next number: the frontier of a receiver, and the dedup window behind it.
+
+A receiver's events have one order, that of its subject in the stream, and a number goes to the next event
+that is no repeat. Nothing else decides, so whoever folds the journal numbers the same event alike, and no
+write has to precede a POST.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.ids import KEY_BYTES, dedup_key
+from actors.machine.event import Event
+
+
+class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """An event with its number, as outcome facts carry it."""
+
+    sequence: int
+    position: int
+    id: str
+    stored_at: float
+    again: str = ""
+    source: int = 0
+
+
+def with_number(event: Event, sequence: int) -> Numbered:
+    """The event under that number."""
+    return Numbered(
+        sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
+        again=event.again, source=event.source,
+    )  # fmt: skip
+
+
+class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Everything up to `position` is numbered; `sequence` was the last number, `source` the highest source.
+
+    `window` holds the keys of the last `size` numbered events, packed, the newest last. A change of its size
+    applies to events beyond a position that no owner can have posted under the old size (`change`).
+    """
+
+    position: int = 0
+    sequence: int = 0
+    source: int = 0
+    window: bytes = b""
+    size: int = 256
+    change: tuple[int, int] | None = None
+
+    def size_at(self, position: int) -> int:
+        """The window's size for an event at `position`."""
+        return self.change[1] if self.change and position > self.change[0] else self.size
+
+
+def is_repeat(frontier: Frontier, event: Event) -> bool:
+    """Whether an event beyond the frontier must not be given to the receiver again."""
+    if event.source and event.source <= frontier.source:
+        return True
+    window = frontier.window
+    size = frontier.size_at(event.position) * KEY_BYTES
+    return _holds(window[-size:] if len(window) > size else window, event.key)
+
+
+def _holds(window: bytes, key: bytes) -> bool:
+    """Whether one of the packed keys is `key`: a scan at the speed of memchr, then a check of alignment."""
+    found = window.find(key)
+    while found >= 0 and found % KEY_BYTES:
+        found = window.find(key, found + 1)
+    return found >= 0
+
+
+def number(frontier: Frontier, event: Numbered) -> Frontier:
+    """The frontier once `event` bears its number. An event that is numbered already changes nothing."""
+    if event.position <= frontier.position:
+        return frontier
+    size, change = frontier.size, frontier.change
+    if change and event.position > change[0]:
+        size, change = change[1], None
+    return Frontier(
+        position=event.position,
+        sequence=event.sequence,
+        source=max(frontier.source, event.source),
+        window=(frontier.window + dedup_key(event.id, event.again))[-size * KEY_BYTES :],
+        size=size,
+        change=change,
+    )
+
+
+def move(
+    frontier: Frontier, position: int, next_sequence: int, source: int = 0, keys: bytes = b""
+) -> Frontier:
+    """The frontier once everything up to `position` is given up; the numbers go on with `next_sequence`.
+
+    `source` is the highest of what is given up, and `keys` enter the window, the newest last.
+    """
+    size, change = frontier.size, frontier.change
+    if change and position > change[0] and keys:
+        size, change = change[1], None
+    return Frontier(
+        position=max(frontier.position, position),
+        sequence=max(frontier.sequence, next_sequence - 1),
+        source=max(frontier.source, source),
+        window=(frontier.window + keys)[-size * KEY_BYTES :] if keys else frontier.window,
+        size=size,
+        change=change,
+    )
+
+
+def without(window: bytes, keys: set[bytes]) -> bytes:
+    """The window without these keys."""
+    if not keys:
+        return window
+    packed = (window[start : start + KEY_BYTES] for start in range(0, len(window), KEY_BYTES))
+    return b"".join(each for each in packed if each not in keys)
+
+
+def resize(frontier: Frontier, size: int, above: int) -> Frontier:
+    """The frontier with a window of `size` for events beyond `above`."""
+    if above <= frontier.position:
+        return replace(frontier, size=size, window=frontier.window[-size * KEY_BYTES :], change=None)
+    return replace(frontier, change=(above, size))

@@ -1,0 +1,86 @@
+"""How far back a shard still needs its stream: what is settled may be purged, and nothing that is not.
+
+An actor whose events lie in the stream alone knows that they lie beyond its frontier, and not where. A
+receiver that had nothing for a week and is down today would seem to need all of that week. So whoever looks
+after the stream finds out where the oldest really lies, and it is remembered here.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct
+
+from actors.machine.state import State
+
+OUTDATED_MAX = 1024
+"""Places that nobody needs any more are forgotten when there are as many as needed ones, and so many more."""
+
+
+class Needed(Struct, frozen=True):
+    """The lowest position that is needed, and whose it is: nobody's where messages are only not released yet.
+
+    Where it is not `exact`, the oldest event of the receiver lies there or anywhere beyond.
+    """
+
+    position: int
+    receiver: str = ""
+    exact: bool = True
+
+
+class Needs:
+    """The positions that the actors of one shard need, by their confirmed states.
+
+    They are kept in order as states change, so that nobody has to look at all actors to find the lowest.
+    """
+
+    def __init__(self) -> None:
+        self._oldest: dict[str, int] = {}
+        self._needed: dict[str, Needed] = {}
+        self._lowest: list[tuple[int, str]] = []
+
+    def note(self, state: State) -> None:
+        """An actor has come into memory, or has another state."""
+        needed, receiver = self._of(state), state.receiver
+        if needed is None:
+            self._needed.pop(receiver, None)
+        elif self._needed.get(receiver) != needed:
+            self._keep(needed)
+
+    def found(self, receiver: str, position: int) -> None:
+        """The first event of the receiver beyond its frontier lies there. That stays true, since only newer
+        events are stored."""
+        self._oldest[receiver] = position
+        needed = self._needed.get(receiver)
+        if needed is not None and not needed.exact and position >= needed.position:
+            self._keep(Needed(position, receiver))
+
+    def lowest(self, floor: int) -> Needed:
+        """What is needed of all actors, and of the messages above `floor`."""
+        lowest = self._lowest
+        while lowest:
+            position, receiver = lowest[0]
+            needed = self._needed.get(receiver)
+            if needed is not None and needed.position == position:
+                return needed if position <= floor else Needed(floor + 1)
+            heappop(lowest)
+        return Needed(floor + 1)
+
+    def below(self, position: int) -> list[str]:
+        """Who needs something below that position."""
+        return [each.receiver for each in self._needed.values() if each.position < position]
+
+    def _keep(self, needed: Needed) -> None:
+        self._needed[needed.receiver] = needed
+        heappush(self._lowest, (needed.position, needed.receiver))
+        if len(self._lowest) > 2 * len(self._needed) + OUTDATED_MAX:
+            self._lowest = [(each.position, each.receiver) for each in self._needed.values()]
+            heapify(self._lowest)
+
+    def _of(self, state: State) -> Needed | None:
+        position = state.needed_position
+        if position is None:
+            self._oldest.pop(state.receiver, None)
+            return None
+        if not state.parked or position <= state.frontier.position:
+            return Needed(position, state.receiver)
+        oldest = self._oldest.get(state.receiver, 0)
+        return Needed(max(position, oldest), state.receiver, oldest >= position)

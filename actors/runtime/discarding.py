@@ -1,0 +1,152 @@
+"""Discarding the events that wait: somebody says so (`forget`), or the receiver's configuration is gone.
+
+Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
+highest source is that of the last copy. So a copy that comes late and an id that comes twice are repeats, as
+they would be had the events been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
+
+Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be on no record,
+and nothing else is done before the fact is decided.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from actors.ids import KEY_BYTES
+from actors.machine import commands as c
+from actors.machine.numbering import Frontier, is_repeat, number, with_number
+
+if TYPE_CHECKING:
+    from actors.runtime.shell import Shell
+
+READ_MAX = 1024
+"""Events that are read at least, where so many wait: of more, the first are only counted."""
+PAGE = 256
+
+
+class Passed(Struct, frozen=True):
+    """The events that are discarded, those beyond the frontier.
+
+    `count` numbers are left for them; `source` is the highest of all so far; `keys` enter the dedup window.
+    """
+
+    count: int
+    source: int
+    keys: bytes
+
+
+async def forget(shell: "Shell") -> int:
+    """Discard what waits and clear failures, on record; returns how many events that were.
+
+    Raises Unavailable.
+    """
+    async with _standing_still(shell):
+        position = shell.taken_to
+        passed = await _passed(shell, position)
+        now = shell.host.clock.now()
+        discarded = passed.count + len(shell.state.open)
+        shell.discard(c.ForgetBacklog(
+            now, position, passed.count, shell.bucket_at(now), source=passed.source, keys=passed.keys,
+        ))  # fmt: skip
+        index = shell.host.recorder.index
+    await shell.host.confirmed_to(index)
+    return discarded
+
+
+async def remove(shell: "Shell") -> None:
+    """Discard what a receiver has waiting whose configuration was taken away. Raises Unavailable."""
+    async with _standing_still(shell):
+        known = shell.host.policies.removal(shell.receiver)
+        removal = known if known is not None and known.revision > shell.state.removal else None
+        position = await _removed_to(shell, removal.at) if removal else shell.taken_to
+        passed = await _passed(shell, position)
+        now = shell.host.clock.now()
+        shell.discard(c.RemoveReceiver(
+            now, position, passed.count, shell.bucket_at(now), removal.revision if removal else 0,
+            source=passed.source, keys=passed.keys,
+        ))  # fmt: skip
+
+
+@asynccontextmanager
+async def _standing_still(shell: "Shell") -> AsyncIterator[None]:
+    """Nothing is in flight and nothing is begun, so nothing can be posted but what the journal speaks of."""
+    shell.still += 1
+    try:
+        while shell.in_flight:
+            await shell.landing()
+        # What was recorded and not made starts no more, or is recorded again.
+        shell.end_grant(shell.host.clock.now(), used=False)
+        yield
+    finally:
+        shell.still -= 1
+        shell.poke()
+
+
+async def _removed_to(shell: "Shell", removed_at: float) -> int:
+    """Up to where events were the removed receiver's. Later ones may be for one that was put again.
+
+    What an owner that vanished may have posted was the removed one's in any case.
+    """
+    taken_to = shell.taken_to
+    first = await shell.host.backlog.first_since(shell.receiver, removed_at)
+    if first is None:
+        return taken_to
+    return max(shell.state.frontier.position, shell.posted_to, min(taken_to, first - 1))
+
+
+async def _passed(shell: "Shell", to: int) -> Passed:
+    """What lies between the frontier and the position `to`; read again if the frontier moved meanwhile."""
+    while True:
+        frontier = shell.state.frontier
+        found = await _read(shell, frontier, to)
+        if shell.host.stopped:
+            raise asyncio.CancelledError
+        if shell.state.frontier is frontier:
+            # What is gone from the stream cannot be read, but may have been posted.
+            return Passed(max(found.count, shell.unrecorded), found.source, found.keys)
+
+
+async def _read(shell: "Shell", frontier: Frontier, to: int) -> Passed:
+    """Number all that was stored, as if it were given; of very many, the last of them."""
+    backlog, receiver, at = shell.host.backlog, shell.receiver, frontier
+    many = max(READ_MAX, 2 * frontier.size_at(to))
+    counted = await _count(shell, at.position, to)
+    if counted > many:
+        start = await _near_the_end(shell, at.position, to, many)
+        # Of what lies in between nothing is known, and the window is all theirs.
+        at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
+    before, end = at.sequence, at.position
+    while end < to and not shell.host.stopped:
+        batch = await backlog.read(receiver, end, to, PAGE)
+        for event in batch.events:
+            if event.position <= to and not is_repeat(at, event):
+                at = number(at, with_number(event, at.sequence + 1))
+        end = to if batch.complete else batch.events[-1].position if batch.events else end
+    fresh = at.sequence - before
+    keys = at.window[-fresh * KEY_BYTES :] if fresh else b""
+    return Passed(counted if counted > many else fresh, at.source, keys)
+
+
+async def _count(shell: "Shell", after: int, to: int) -> int:
+    """How many messages lie above `after` and up to `to`, as far as some replica knows."""
+    backlog, receiver = shell.host.backlog, shell.receiver
+    beyond = await backlog.count(receiver, to)
+    return await backlog.count(receiver, after) - beyond
+
+
+async def _near_the_end(shell: "Shell", after: int, to: int, wanted: int) -> int:
+    """A position above which lie `wanted` messages up to `to`, or up to twice as many."""
+    low, high = after, to
+    while high - low > 1:
+        middle = (low + high) // 2
+        count = await _count(shell, middle, to)
+        if wanted <= count <= 2 * wanted:
+            return middle
+        if count < wanted:
+            high = middle
+        else:
+            low = middle
+    return low

@@ -1,0 +1,62 @@
+"""What a shell finds around it: the ports of its shard, and what the shard's claim says."""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from actors.counters import Tally
+from actors.machine.bucket import Unclean
+from actors.machine.state import State
+from actors.ports import Backlog, Clock, Graveyard, Policies, Recorder, Sender
+from actors.runtime.unacked import Bindings
+
+
+class Home(Protocol):
+    """What a shell finds around it: the ports of its shard, and the shard's claim."""
+
+    clock: Clock
+    recorder: Recorder
+    bindings: Bindings
+    sender: Sender
+    backlog: Backlog
+    graveyard: Graveyard
+    policies: Policies
+    tally: Tally
+    epoch: int
+    claimed_at: float
+    claim_position: int
+    unclean: Unclean | None
+    stopped: bool
+
+    @property
+    def released_to(self) -> int:
+        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
+        ...
+
+    @property
+    def released_by_journal(self) -> int:
+        """All messages up to there are released by the confirmed journal."""
+        ...
+
+    def may_start(self) -> bool:
+        """Whether an attempt may take its token now."""
+        ...
+
+    def within_lease(self) -> bool:
+        """Whether a first byte may leave now."""
+        ...
+
+    def may_have_posted(self, state: State, first_bound: int) -> bool:
+        """Whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that ends with the shard."""
+        ...
+
+    def landed(self) -> None:
+        """An attempt is over."""
+        ...
+
+    async def confirmed_to(self, index: int) -> None:
+        """Return once the journal holds the fact with that index."""
+        ...

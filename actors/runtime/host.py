@@ -1,0 +1,497 @@
+"""The host of one shard: it keeps the actors in memory, and ties them to the shard's journal and inbox.
+
+It lives as long as one ownership. Messages come in by `arrive`, the journal asks it for the `floor` when it
+cuts a flush and tells it what is `confirmed`; acks go out by the callable that it was given. Nothing here
+awaits anything but the ports.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from heapq import heappop, heappush
+from typing import Any
+
+from msgspec.structs import replace
+
+from actors.counters import Tally
+from actors.errors import AngariumError
+from actors.ids import UNKNOWN
+from actors.machine.bucket import Unclean
+from actors.machine.event import Event
+from actors.machine.state import State, is_left_over
+from actors.policy import Policy
+from actors.ports import (
+    Backlog,
+    Clock,
+    Graveyard,
+    Policies,
+    Recorded,
+    Recorder,
+    Sender,
+    Snapshots,
+    Unavailable,
+)
+from actors.retention import Needed, Needs
+from actors.runtime.coalescing import next_beat
+from actors.runtime.flow_control import Appetite
+from actors.runtime.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
+from actors.runtime.strangers import Strangers
+from actors.runtime.unacked import Bindings
+
+UNACKED_MAX_S = 2.0
+SWEEP_S = 0.5
+IDLE_S = 60.0
+LOADERS = 32
+"""Parked receivers of one shard whose snapshots are read at a time, where others leave it so many turns."""
+MANY = 1000
+"""Receivers that are looked at in passing before others have a turn."""
+TURN = 16
+"""Receivers that are parked, begun or poked before others have a turn, which takes a millisecond."""
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """The actors of one shard, under one claim.
+
+    `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
+    reading begins; no earlier owner needed anything below `needed`. `within_lease` is asked before every
+    first byte; `ack` takes reply subjects.
+    """
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        claimed_at: float,
+        claim_position: int,
+        unclean: Unclean | None,
+        floor: int,
+        needed: int,
+        unacked_max: int,
+        clock: Clock,
+        recorder: Recorder,
+        sender: Sender,
+        backlog: Backlog,
+        graveyard: Graveyard,
+        snapshots: Snapshots,
+        policies: Policies,
+        tally: Tally,
+        within_lease: Callable[[], bool],
+        ack: Callable[[list[str]], None],
+        hold: Callable[[bool], None],
+        saturated: Callable[[], bool],
+        refuse: Callable[[str], None],
+    ) -> None:
+        self.epoch = epoch
+        self.claimed_at = claimed_at
+        self.claim_position = claim_position
+        self.unclean = unclean
+        self.unacked_max = unacked_max
+        self.clock = clock
+        self.recorder = recorder
+        self.sender = sender
+        self.backlog = backlog
+        self.graveyard = graveyard
+        self.snapshots = snapshots
+        self.policies = policies
+        self.tally = tally
+        self.ack = ack
+        self.appetite = Appetite(hold, saturated)
+        self.bindings = Bindings(floor)
+        self.needs = Needs()
+        self.shells: dict[str, Shell] = {}
+        self.changed: dict[str, State] = {}
+        self.writing: dict[str, State] = {}
+        self.parked: dict[str, float | None] = {}
+        self.away: dict[str, float | None] = {}
+        self.stopped = False
+        self.draining = False
+        self._strangers: Strangers | None = None
+        self._within_lease = within_lease
+        self._refuse = refuse
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._held_up = False
+        self._landed = asyncio.Event()
+        self._cut = (0, floor)
+        self._confirmed_floor = floor
+        self._noted: dict[str, State] = {}
+        self._needed = Needed(min(needed, floor + 1))
+
+    # ---- beginning and end
+
+    def begin(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
+        """Take over the actors that the journal's tail spoke of, and others that have to come back unasked.
+
+        `parked` says when each wakes, if that is known. All of them come into memory bit by bit, so that
+        others are not kept waiting; whoever gets an event or is asked for comes at once.
+        """
+        self.changed.update(states)
+        self._noted.update(states)
+        self.parked.update(parked)
+        self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
+        self.away.update(parked)
+        if UNKNOWN in self.changed or UNKNOWN in parked:
+            self.activate(UNKNOWN)  # It says what others are opened above.
+        self.spawn(self._bring_back(list(states)))
+        self.spawn(self._sweep())
+
+    def stop(self) -> None:
+        """Nothing is started, recorded or acked any more."""
+        self.stopped = True
+        self.appetite.stop()
+        for shell in self.shells.values():
+            shell.close()
+            shell.ready.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for _, waiter in self._waiters:
+            waiter.cancel()
+
+    def go_on(self, epoch: int) -> None:
+        """Another claim of this node follows without a gap: what is in memory stays true, the clock too.
+
+        So does what the first claim says of the owners before it: nobody has owned the shard since, and what
+        this memory has posted it knows by itself.
+        """
+        self.epoch = epoch
+        self.claimed_at = self.clock.now()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start nothing more, and wait for the attempts in flight."""
+        self.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.in_flight:
+                    self._landed.clear()
+                    await self._landed.wait()
+
+    def landed(self) -> None:
+        """An attempt is over."""
+        self._landed.set()
+        self.appetite.done(self.bindings.bound)
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts that are being made."""
+        return sum(len(shell.in_flight) for shell in self.shells.values())
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("actor.broken", exc_info=error)
+
+    # ---- actors
+
+    def _shell(self, receiver: str) -> Shell:
+        shell = self.shells.get(receiver)
+        if shell is None:
+            if receiver == UNKNOWN:
+                shell = self._strangers = Strangers(self)
+            else:
+                shell = Shell(receiver, self)
+            self.shells[receiver] = shell
+        return shell
+
+    async def _bring_back(self, known: list[str]) -> None:
+        """Let all actors come that have something to do: those whose state is known, then the parked ones."""
+        for number, receiver in enumerate(known, 1):
+            self.activate(receiver)
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        waiting: list[tuple[float, str]] = []
+        for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
+            heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+        for _ in range(min(LOADERS, len(waiting))):
+            self.spawn(self._bring_back_parked(waiting))
+
+    async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
+        """Read the snapshots of those that wait, the earliest wake-up first.
+
+        What is read here is used only as long as the actor was never in memory: its state is still that one.
+        """
+        while waiting and not self.stopped:
+            due, receiver = heappop(waiting)
+            if receiver in self.away:
+                state = await self._read(receiver, due)
+                if state is not None and receiver in self.away:
+                    self._begin(self._shell(receiver), state)
+
+    def activate(self, receiver: str) -> Shell:
+        """The actor in memory; if it was not, its snapshot is being read."""
+        shell = self.shells.get(receiver)
+        if shell is None:
+            shell = self._shell(receiver)
+            state = self.changed.get(receiver) or self.writing.get(receiver)
+            if state is not None:
+                self._begin(shell, state)
+            else:
+                self.spawn(self._load(shell))
+        return shell
+
+    def _begin(self, shell: Shell, state: State) -> None:
+        receiver = shell.receiver
+        self.away.pop(receiver, None)
+        self._noted[receiver] = state
+        shell.touched_at = self.clock.now()
+        shell.begin(state, self.policies.policy(receiver))
+
+    async def _load(self, shell: Shell) -> None:
+        """Somebody waits for the actor."""
+        state = await self._read(shell.receiver, 0.0)
+        if state is not None and not shell.loaded:
+            self._begin(shell, state)
+
+    async def _read(self, receiver: str, due: float) -> State | None:
+        """The state by the actor's snapshot; None where the shard has ended meanwhile."""
+        while not self.stopped:
+            try:
+                state = await self.snapshots.load(receiver, due)
+            except Unavailable:
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            except AngariumError as error:  # A snapshot that must not be guessed at.
+                self._refuse(str(error))
+                return None
+            return None if self.stopped else state or State(receiver=receiver)
+        return None
+
+    async def resident(self, receiver: str) -> Shell:
+        """The actor, in memory with its state known. Cancelled if the shard stops before."""
+        shell = self.activate(receiver)
+        shell.touched_at = self.clock.now()
+        await asyncio.shield(shell.ready)
+        return shell
+
+    def arrive(self, receiver: str, event: Event, reply: str) -> None:
+        """The consumer handed out a message."""
+        shell, strangers = self.shells.get(receiver), self._strangers
+        # What came before it for the same name goes first.
+        if strangers is not None and receiver in strangers.names:
+            strangers.take(receiver, event, reply)
+        elif shell is not None or self.knows(receiver):
+            (shell or self.activate(receiver)).arrive(event, reply)
+        else:
+            self._known_strangers().take(receiver, event, reply)
+        self.appetite.came(self.bindings.bound)
+        if self._held > self.unacked_max // 2:
+            self._park_largest()
+
+    def _known_strangers(self) -> Strangers:
+        """The record of names that nobody knows, in memory or on its way there."""
+        if self._strangers is None or UNKNOWN not in self.shells:
+            self.activate(UNKNOWN)
+        assert self._strangers is not None
+        return self._strangers
+
+    def knows(self, receiver: str) -> bool:
+        """Whether there is an actor, a configuration, or a removal of one."""
+        if receiver in self.shells or self.policies.heard_of(receiver):
+            return True
+        return receiver in self.changed or receiver in self.writing or receiver in self.parked
+
+    @property
+    def _held(self) -> int:
+        """How many messages are held for receivers that are known."""
+        return self.bindings.bound - (len(self._strangers.waiting) if self._strangers else 0)
+
+    def configured(self, receiver: str, policy: Policy | None) -> None:
+        """A configuration changed. Only who waits, or was removed, must come into memory for it."""
+        shell = self.shells.get(receiver)
+        if shell is not None:
+            shell.configure(policy)
+        elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
+            self.activate(receiver)
+
+    def poke_all(self) -> None:
+        """Whatever held the shard up is over."""
+        self.spawn(self._poke_all())
+
+    async def _poke_all(self) -> None:
+        for number, shell in enumerate(list(self.shells.values()), 1):
+            shell.poke()
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+
+    # ---- what shells ask
+
+    @property
+    def released_to(self) -> int:
+        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
+        refused_to = self._strangers.refused_to if self._strangers else 0
+        return max(self._confirmed_floor, refused_to)
+
+    @property
+    def released_by_journal(self) -> int:
+        """All messages up to there are released by the confirmed journal."""
+        return self._confirmed_floor
+
+    def within_lease(self) -> bool:
+        """Whether a first byte may leave now."""
+        return not self.stopped and self._within_lease()
+
+    def may_start(self) -> bool:
+        """Whether an attempt may take its token now."""
+        if self.recorder.stalled or not self.within_lease():
+            self._held_up = True
+            return False
+        return not self.draining
+
+    def may_have_posted(self, state: State, first_bound: int) -> bool:
+        """Whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        if self.unclean is None:
+            return False
+        waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position
+        return waits or 0 < first_bound <= self.unclean.position
+
+    async def confirmed_to(self, index: int) -> None:
+        """Return once the journal holds the fact with that index. Cancelled if the shard stops before."""
+        if self.recorder.confirmed_index < index:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((index, waiter))
+            await waiter
+
+    # ---- what the journal says
+
+    def floor(self, index: int) -> int:
+        """The end of the unbroken run of messages released by the facts up to `index`."""
+        floor = self.bindings.floor(index)
+        self._cut = (index, floor)
+        return floor
+
+    def confirmed(self, entries: Sequence[Recorded]) -> None:
+        """The journal holds these facts: states are true, messages may be acked, who waited may go on."""
+        index = self.recorder.confirmed_index
+        before = index - len(entries)
+        touched: dict[str, Shell] = {}
+        full: set[str] = set()
+        for entry in entries:
+            fact, state = entry.fact, entry.state
+            receiver = fact.receiver
+            shell = self.shells.get(receiver)
+            if shell is not None:
+                if shell.unconfirmed >= UNCONFIRMED_MAX:
+                    full.add(receiver)
+                shell.confirm(fact, state)
+                touched[receiver] = shell
+            self.changed[receiver] = self._noted[receiver] = state
+        if self._cut[0] <= index:
+            self._confirmed_floor = self._cut[1]
+        for receiver, shell in touched.items():
+            self._note_parked(receiver, shell.confirmed)
+            if shell.barrier > before or receiver in full:
+                shell.poke()
+        self.acknowledge()
+        if self._waiters:
+            due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
+            self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
+            for waiter in due:
+                waiter.set_result(None)
+        if self._held_up:
+            self._held_up = False
+            self.poke_all()
+
+    def _note_parked(self, receiver: str, state: State) -> None:
+        if state.unfinished:
+            self.parked.setdefault(receiver, None)
+        elif self.parked:
+            self.parked.pop(receiver, None)
+
+    def acknowledge(self) -> None:
+        """Ack whatever the confirmed journal releases."""
+        replies = self.bindings.confirmed(self.recorder.confirmed_index)
+        if replies:
+            self.ack(replies)
+
+    # ---- snapshots and memory
+
+    def take_changed(self) -> dict[str, State]:
+        """The confirmed states that no snapshot holds yet; `written` or `give_back` must follow."""
+        self.changed, self.writing = {}, self.changed
+        return self.writing
+
+    def forgettable(self, states: dict[str, State]) -> list[str]:
+        """Which of these confirmed states need not be remembered."""
+        floor, now = self._confirmed_floor, self.clock.now()
+        return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
+
+    def written(self) -> None:
+        """The snapshots hold what was taken."""
+        if self._strangers is not None:
+            self._strangers.remembered.update(self.writing)
+        self.writing = {}
+
+    def give_back(self) -> None:
+        """The snapshots may not hold what was taken."""
+        self.changed, self.writing = self.writing | self.changed, {}
+
+    def needed(self) -> Needed:
+        """The lowest stream position that this shard still needs.
+
+        It never falls: what was dispensable once is so for good. As long as one of those that have to come
+        back is not there, nothing more is known to be dispensable.
+        """
+        self._note_needs()
+        if not self.away:
+            lowest = self.needs.lowest(self._confirmed_floor)
+            self._needed = replace(lowest, position=max(self._needed.position, lowest.position))
+        return self._needed
+
+    def _note_needs(self) -> None:
+        noted, self._noted = self._noted, {}
+        for state in noted.values():
+            self.needs.note(state)
+
+    def evict(self, below: int) -> None:
+        """There is no room for what waits below that position: it becomes dead letters."""
+        self._note_needs()
+        for receiver in self.needs.below(below):
+            shell = self.activate(receiver)
+            needed = shell.state.needed_position if shell.loaded else None
+            if needed is not None and needed < below:
+                shell.give_up_to(below - 1, "evicted")
+
+    async def _sweep(self) -> None:
+        """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
+        loop = asyncio.get_running_loop()
+        while not self.stopped:
+            await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
+            now = self.clock.now()
+            for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
+                shell = self.shells.get(receiver)
+                if shell is not None and shell.loaded:
+                    shell.park()
+                    shell.poke()
+                if number % TURN == 0:
+                    await asyncio.sleep(0)
+            self.acknowledge()
+            if self._held_up and self.may_start():
+                self._held_up = False
+                self.poke_all()
+            await self._passivate(now - IDLE_S)
+
+    async def _passivate(self, before: float) -> None:
+        for number, (receiver, shell) in enumerate(list(self.shells.items()), 1):
+            kept = receiver in self.changed or receiver in self.writing
+            if shell.touched_at < before and shell.resting and not kept:
+                shell.close()
+                del self.shells[receiver]
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+
+    def _park_largest(self) -> None:
+        """The inbox is half full: whoever holds most of it goes to the stream."""
+        largest = max(self.shells.values(), key=lambda shell: len(shell.bound) if shell.loaded else 0)
+        if largest.loaded and largest.bound:
+            largest.park()
+            largest.poke()

@@ -1,0 +1,197 @@
+"""What an actor shows of itself: one JSON object, made for people who ask why a receiver gets nothing.
+
+Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
+headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of headers or URL:
+whoever may look need not be able to act.
+"""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec.structs import asdict
+
+from actors.machine.bucket import refill
+from actors.machine.commands import View
+from actors.machine.facts import AttemptFailed, OutcomeFact
+from actors.machine.outcome import Answered
+from actors.machine.state import State
+from actors.policy import SECONDS, Policy
+
+REDACTED = "[redacted]"
+
+CREDENTIAL_MIN = 8
+"""The shortest word that is looked for in an answer, in characters: others would be found by chance."""
+
+Phase = Literal[
+    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
+]  # fmt: skip
+
+
+def inspect(
+    state: State,
+    policy: Policy | None,
+    view: View,
+    now: float,
+    *,
+    shard: int,
+    node: str,
+    queued: int,
+    backlog: int,
+    last_answer: Answered | None,
+    problems: list[str],
+    answer_shown: bool = True,
+) -> dict[str, object]:
+    """The live state of one actor, ready for JSON.
+
+    `queued` counts the events in memory, `backlog` all that are accepted and not settled; `problems` says
+    what is wrong with the configuration that was put last, which need not be the one in force. `last_answer`
+    is an excerpt; unless `answer_shown`, nothing that the receiver wrote is shown, only the status of it.
+    """
+    answered: dict[str, object] | None = None
+    if last_answer is not None:
+        answered = _response(last_answer, policy) if answer_shown else {"status": last_answer.status}
+    return {
+        "receiver": state.receiver,
+        "shard": shard,
+        "node": node,
+        "phase": phase(state, policy, view, now),
+        "problems": problems,
+        "next_sequence": state.frontier.sequence + 1,
+        "settled_sequence": state.settled_sequence,
+        "in_flight": len(view.in_flight),
+        "queued": queued,
+        "backlog": backlog,
+        "parked": state.parked,
+        "disabled": state.disabled or None,
+        "bucket": _bucket(state, policy, view, now),
+        "resume_at": _instant(_resume_at(state, policy, now)),
+        "failing_since": _instant(state.failing_since),
+        "consecutive_failures": state.consecutive_failures,
+        "last_attempt": _attempt(state.last) if state.last else None,
+        "last_response": answered,
+        "counters": asdict(state.counters),
+    }
+
+
+def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
+    """The one word for how a receiver does; where several hold, the one that lasts longest without help."""
+    if held := held_back(state, policy, now):
+        return held
+    return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
+
+
+def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
+    """What keeps a receiver from its events; None: nothing does."""
+    if policy is None:
+        return "misconfigured"
+    if state.disabled:
+        return "disabled"
+    if policy.paused or state.paused:
+        return "paused"
+    if state.failing_since is not None and now - state.failing_since >= policy.offline.after_s:
+        return "offline"
+    if state.throttled_until > now:
+        return "throttled"
+    if _held_until(state, policy) > now:
+        return "backing_off"
+    return None
+
+
+def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
+    """When the receiver will be tried again by itself; None: at once, or never."""
+    if policy is None or policy.paused or state.paused or state.disabled:
+        return None
+    at = max(state.throttled_until, _held_until(state, policy))
+    return at if at > now else None
+
+
+def _held_until(state: State, policy: Policy) -> float:
+    """When backoff ends: of the receiver as a whole or, in strict order, of the event that all await."""
+    alone = policy.order == "relaxed" or not state.open
+    return max(state.backoff_until, 0.0 if alone else state.open[0].next_at)
+
+
+def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:
+    """`limit`, `per`, `burst` are as configured; `effective_limit`, in the same unit, is what is in force."""
+    rate, limit = policy.rate if policy else None, state.limit
+    if rate is None or limit is None:
+        return None
+    bucket = view.bucket or state.bucket
+    return {
+        "tokens": round(refill(bucket, limit, now, bucket.epoch).tokens, 3) if bucket else 0.0,
+        "limit": rate.limit,
+        "per": rate.per,
+        "burst": rate.burst_max,
+        "effective_limit": round(limit.per_second * SECONDS[rate.per], 6),
+    }
+
+
+def _attempt(fact: OutcomeFact) -> dict[str, object]:
+    event = fact.events[0] if fact.events else None
+    return {
+        "at": _instant(fact.at),
+        "kind": fact.kind,
+        "sequence": event.sequence if event else None,
+        "event_id": event.id if event else None,
+        "attempt": fact.attempt,
+        "status": fact.status,
+        "error": fact.error if isinstance(fact, AttemptFailed) else None,
+        "latency_ms": round(fact.latency_ms, 3),
+    }
+
+
+def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
+    """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
+    hidden = _Hidden(_credentials(policy) if policy else ())
+    headers: dict[str, str] = {}
+    for name, value in answer.headers:
+        shown = REDACTED if name.lower() == "set-cookie" else hidden.in_text(value)
+        headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
+    body = hidden.in_text(answer.body.decode("utf-8", "replace"))
+    return {"status": answer.status, "headers": headers, "body": body}
+
+
+def _credentials(policy: Policy) -> set[str]:
+    """The words that the receiver's own headers consist of: what is repeated need not be the whole value. And
+    its URL's path and the values of its query, since a hook's URL is a secret by itself.
+    """
+    words = {word for value in policy.headers.values() for word in value.split()}
+    address, _, query = policy.url.partition("?")
+    words |= {address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")}
+    return {word for word in words if len(word) >= CREDENTIAL_MIN}
+
+
+class _Hidden:
+    """Words that no text may show, nor a beginning of one: a body may be cut amid a credential.
+
+    Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
+    have characters, whatever they are: whoever writes both must not be able to hold up the node.
+    """
+
+    def __init__(self, words: Collection[str]) -> None:
+        self._first = {word[:CREDENTIAL_MIN] for word in words}
+        self._any = set[str]().union(*map(_pieces, words))
+
+    def in_text(self, text: str) -> str:
+        """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
+        parts = []
+        inside, end = False, 0
+        for at, piece in enumerate(_pieces(text)):
+            inside = piece in self._first or (inside and piece in self._any)
+            if inside:
+                if at >= end:
+                    parts += [text[end:at], REDACTED]
+                end = at + CREDENTIAL_MIN
+        return "".join([*parts, text[end:]])
+
+
+def _pieces(text: str) -> list[str]:
+    """All pieces of the text that have CREDENTIAL_MIN characters, each one character after the one before."""
+    return [text[at : at + CREDENTIAL_MIN] for at in range(len(text) - CREDENTIAL_MIN + 1)]
+
+
+def _instant(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,278 @@
+"""`angarium bench`: what this machine can do, beside bare clients in the same run."""
+
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import heed_sigterm, run_long
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+with_shards = click.option("--shards", default=Settings().shards, show_default=True,
+                           type=click.IntRange(1, 1024), help="Of the installation.")  # fmt: skip
+
+FEW = 8
+"""Shards, which do for one small machine."""
+
+MEASURES = ("measure", "figure")
+ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")
+
+
+@click.group(short_help="Measure, beside bare clients in the same run.")
+def bench() -> None:
+    """Measure Angarium on this machine, beside what bare clients can do in the same run.
+
+    Machines differ, and so do their minutes: read the ratios.
+    """
+
+
+@bench.command(short_help="Deliveries of one node at full load, and how long an event takes.")
+@click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000))
+@click.option("--deliveries", default=60_000, show_default=True, type=click.IntRange(100))
+@click.option("--fan", default=1, show_default=True, type=click.IntRange(1, 1000),
+              help="Publish events for a tenant's receivers, so many each.")  # fmt: skip
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Of the steady part, at 500 events a second, and of each bare loop.")  # fmt: skip
+@click.option("--profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, writable=True),
+              help="Write to this file where the node's time went.")  # fmt: skip
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def deliver(
+    receivers: int,
+    deliveries: int,
+    fan: int,
+    size: int,
+    shards: int,
+    seconds: float,
+    profile: Path | None,
+    as_json: bool,
+) -> None:
+    """Strict receivers, signed events, a server and a node and a sink in processes of their own.
+
+    At full load the events are published before the node starts. Ends with 1 if one was lost, repeated or
+    came out of order.
+    """
+    from angarium.bench.deliver import Plan, measured
+
+    plan = Plan(
+        receivers=receivers, deliveries=deliveries, fan=fan, size=size, shards=shards, timed_s=seconds,
+        profile=profile,
+    )  # fmt: skip
+    figures = _run(measured, plan, as_json, MEASURES, _rows)
+    _check(figures, "delivery")
+
+
+@bench.command(short_help="Copies that one node routes, and what a wide event costs other tenants.")
+@click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 20_000))
+@click.option("--copies", default=50_000, show_default=True, type=click.IntRange(100))
+@click.option("--wide", default=20_000, show_default=True, type=click.IntRange(1, 100_000),
+              help="Receivers of the wide event.")  # fmt: skip
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Of other tenants' events, alone and beside the wide one.")  # fmt: skip
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def fanout(seconds: float, as_json: bool, **plan: int) -> None:
+    """Events for all receivers of a tenant: routed to paused ones, then to such as get them.
+
+    Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
+    repeated or came out of order.
+    """
+    from angarium.bench.fanout import Plan, measured
+
+    figures = _run(measured, Plan(timed_s=seconds, **plan), as_json, MEASURES, _fanout_rows)
+    _check(figures, "copy")
+
+
+@bench.command(short_help="What dead, slow, hanging and flooding neighbours cost healthy receivers.")
+@click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000), help="Healthy.")
+@click.option("--rate", default=300, show_default=True, type=click.IntRange(1), help="Events a second.")
+@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(1), help="Of the dead one.")
+@click.option("--slow", default=50, show_default=True, type=click.IntRange(1, 5000))
+@click.option("--hanging", default=2000, show_default=True, type=click.IntRange(1, 5000))
+@click.option("--flood", default=200_000, show_default=True, type=click.IntRange(1), help="Events.")
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600), help="Of a run.")
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def isolation(seconds: float, as_json: bool, **plan: int) -> None:
+    """Healthy receivers alone, and beside each kind of trouble in turn; the medians of several runs.
+
+    Ends with 1 if a delivery to a healthy one was lost, repeated or came out of order.
+    """
+    from angarium.bench.isolation import Plan, measured
+
+    rows = _run(measured, Plan(timed_s=seconds, **plan), as_json, ISOLATION, _isolation_rows)
+    for row in rows:
+        _check(row, f"delivery beside {row.beside}")
+
+
+@bench.command(short_help="Very many receivers, a node that is killed, a receiver that is far behind.")
+@click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
+@click.option("--active", default=1000, show_default=True, type=click.IntRange(1), help="Of these.")
+@click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
+              help="Actors that wait when the node is killed.")  # fmt: skip
+@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
+              help="Events that wait for the one that comes back.")  # fmt: skip
+@click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="For which the idle node is watched.")  # fmt: skip
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
+    """A crowd of receivers of which few get events; a node that is killed with parked actors; a long backlog.
+
+    Ends with 1 if a delivery was lost, repeated or came out of order.
+    """
+    from angarium.bench.scale import Plan, measured
+
+    crowd = Plan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
+    figures = _run(measured, crowd, as_json, MEASURES, _scale_rows)
+    _check(figures, "delivery")
+
+
+@bench.command("all", short_help="All of them, as they are by default: some ten minutes.")
+@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+def whole(as_json: bool) -> None:
+    """Every bench in one run; deliveries also fanned out (each event to 10 receivers), and on few shards."""
+    from msgspec import to_builtins
+    from msgspec.structs import replace
+
+    from angarium.bench import deliver, fanout, isolation, scale
+
+    told: dict[str, Any] = {}
+
+    def run(name: str, measured: Any, plan: Any, headings: Sequence[str], rows: Any) -> None:
+        if not as_json:
+            output.say(f"\n== {name}")
+        told[name] = _measure(measured, plan, as_json)
+        if not as_json:
+            output.say()
+            output.say_table(headings, rows(told[name]))
+
+    run("deliver", deliver.measured, deliver.Plan(), MEASURES, _rows)
+    run("deliver --fan 10", deliver.measured, deliver.Plan(fan=10), MEASURES, _rows)
+    few = deliver.Plan(shards=FEW)
+    run(f"deliver --shards {FEW}", deliver.measured, few, MEASURES, _rows)
+    run(f"deliver --fan 10 --shards {FEW}", deliver.measured, replace(few, fan=10), MEASURES, _rows)
+    run("fanout", fanout.measured, fanout.Plan(), MEASURES, _fanout_rows)
+    run("scale", scale.measured, scale.Plan(), MEASURES, _scale_rows)
+    run("isolation", isolation.measured, isolation.Plan(), ISOLATION, _isolation_rows)
+    if as_json:
+        output.say_json(to_builtins(told))
+    for name, figures in told.items():
+        for each in figures if isinstance(figures, list) else [figures]:
+            _check(each, f"delivery of {name}")
+
+
+def _isolation_rows(rows: Sequence[Any]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        times = (row.p50_ms, row.p99_ms, row.worst_ms)
+        memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f} MB"
+        yield (row.beside, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
+
+
+def _run(
+    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]],
+    plan: P,
+    as_json: bool,
+    headings: Sequence[str],
+    rows: Callable[[T], Iterable[Sequence[str]]],
+) -> T:
+    """Measure, and show what came out."""
+    from msgspec import to_builtins
+
+    figures = _measure(measured, plan, as_json)
+    if as_json:
+        output.say_json(to_builtins(figures))
+    else:
+        output.say()
+        output.say_table(headings, rows(figures))
+    return figures
+
+
+def _measure(
+    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]], plan: P, quiet: bool
+) -> T:
+    """Measure, telling what is being done unless that has to be `quiet`."""
+
+    async def measure() -> T:
+        heed_sigterm()
+        return await measured(plan, (lambda _: None) if quiet else output.say)
+
+    return run_long(measure())
+
+
+def _check(figures: Any, what: str) -> None:
+    """Raises click.ClickException where not all is as promised."""
+    if figures.lost or figures.repeats or figures.disordered:
+        wrong = f"{figures.lost} lost, {figures.repeats} repeated, {figures.disordered} out of order"
+        raise click.ClickException(f"not every {what} came as promised: {wrong}")
+
+
+def _fanout_rows(figures: Any) -> list[tuple[str, str]]:
+    rows = [
+        ("copies/s, routed and stored", f"{figures.copies_per_s:,.0f}"),
+        ("the same while they are delivered", f"{figures.copies_per_s_delivered:,.0f}"),
+        ("bare client, as many lanes, copies/s", f"{figures.lanes:,.0f}"),
+        ("bare client, one pipeline, copies/s", f"{figures.server:,.0f}"),
+        (f"one event for {figures.wide:,} receivers", f"{figures.wide_ms:,.0f} ms"),
+        ("other tenants alone, p50", f"{figures.neighbours_p50_ms:.1f} ms"),
+        ("other tenants alone, worst", f"{figures.neighbours_worst_ms:.1f} ms"),
+        ("other tenants beside it, p50", f"{figures.neighbours_beside_p50_ms:.1f} ms"),
+        ("other tenants beside it, worst", f"{figures.neighbours_beside_worst_ms:.1f} ms"),
+    ]
+    if figures.cpu_us_per_copy is not None and figures.memory_mb is not None:
+        rows.append(("the node's CPU a copy", f"{figures.cpu_us_per_copy:.0f} µs"))
+        rows.append(("the node's memory", f"{figures.memory_mb:.0f} MB"))
+    return rows
+
+
+def _rows(figures: Any) -> list[tuple[str, str]]:
+    rows = [
+        ("deliveries/s", f"{figures.deliveries:,.0f}"),
+        ("bare aiohttp loop, requests/s", f"{figures.aiohttp:,.0f}"),
+        ("bare http1 loop, requests/s", f"{figures.http1:,.0f}"),
+        ("deliveries to aiohttp", f"{figures.to_aiohttp:.2f}"),
+        ("deliveries to http1", f"{figures.to_http1:.2f}"),
+        ("appends a delivery", f"{figures.appends_per_delivery:.4f}"),
+        ("deliveries/s while publishing", f"{figures.deliveries_while_publishing:,.0f}"),
+        ("publish to arrival at 500/s, p50", f"{figures.p50_ms:.1f} ms"),
+        ("publish to arrival at 500/s, p99", f"{figures.p99_ms:.1f} ms"),
+    ]
+    if figures.cpu_us_per_delivery is not None and figures.memory_mb is not None:
+        rows.append(("the node's CPU a delivery", f"{figures.cpu_us_per_delivery:.0f} µs"))
+        rows += [(f"  of it {part}", f"{cpu_us:.1f} µs") for part, cpu_us in figures.parts_us.items()]
+        rows.append(("the node's memory", f"{figures.memory_mb:.0f} MB"))
+    return [
+        *rows,
+        ("a bare aiohttp loop's CPU a request", f"{figures.aiohttp_cpu_us:.0f} µs"),
+        ("a bare http1 loop's CPU a request", f"{figures.http1_cpu_us:.0f} µs"),
+    ]
+
+
+def _scale_rows(figures: Any) -> list[tuple[str, str]]:
+    rows = [
+        (f"a node with {figures.receivers:,} receivers is ready", f"{figures.ready_s:.1f} s"),
+        ("an actor at rest, its window full", f"{figures.actor_bytes:,.0f} bytes"),
+        ("publish to arrival, not in memory, p50", f"{figures.fresh_p50_ms:.1f} ms"),
+        ("publish to arrival, not in memory, p99", f"{figures.fresh_p99_ms:.1f} ms"),
+        ("publish to arrival, in memory, p50", f"{figures.resident_p50_ms:.1f} ms"),
+        ("publish to arrival, in memory, p99", f"{figures.resident_p99_ms:.1f} ms"),
+        (f"kill to first delivery, lease {figures.ttl_s:g} s", f"{figures.first_s:.1f} s"),
+        (f"kill to all shards, {figures.parked:,} parked", f"{figures.all_s:.1f} s"),
+        (f"deliveries/s to one that is {figures.behind:,} behind", f"{figures.drain:,.0f}"),
+    ]
+    if figures.drain_before_mb is not None and figures.drain_max_mb is not None:
+        memory = f"{figures.drain_before_mb:.0f} to {figures.drain_max_mb:.0f} MB"
+        rows.append(("the node's memory meanwhile", memory))
+    if figures.memory_mb is not None and figures.idle is not None:
+        rows.append((f"the node's memory, {figures.active:,} active", f"{figures.memory_mb:.0f} MB"))
+        rows.append(("the idle node's CPU", f"{figures.idle:.1%} of a core"))
+    return rows

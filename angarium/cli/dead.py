@@ -1,0 +1,141 @@
+"""`angarium dead …`: what could not be delivered, looked at, sent again, dropped."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium.cli import options
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+LIST_MAX = 100
+LETTER_MAX = (1 << 63) - 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _filters(command: Command) -> Command:
+    """Gives a command the flags by which letters are selected."""
+    for option in (
+        click.option("--until", metavar="TIME", help="Only letters from before then."),
+        click.option(
+            "--since", metavar="TIME", help="Only letters since then: 2h, 3d, 2026-01-31T12:00:00Z."
+        ),
+        click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these (repeatable)."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Look after dead letters.")
+def dead() -> None:
+    """Look after dead letters: what could not be delivered, kept for 30 days with the reason.
+
+    Reasons: expired, attempts, rejected, overflow, evicted, skipped, unknown_receiver, malformed.
+    """
+
+
+@dead.command("list", short_help="List dead letters.")
+@click.argument("receiver", metavar="[TENANT[.NAME]]", required=False)
+@_filters
+@click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
+@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a letter.")
+@options.takes(*options.CONNECTION)
+def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
+    """List dead letters, the newest first: all, or those of a tenant or a receiver."""
+    from angarium.operations import dead_letters
+
+    settings = options.settings_of(given)
+    wanted = dead_letters.selection(receiver, given)
+    rows, more = run(dead_letters.overview(settings, wanted, limit))
+    if as_json:
+        for row in rows:
+            output.say_json_line(row)
+    elif wide or not output.on_terminal():
+        output.say_table(dead_letters.HEADINGS, [list(row.values()) for row in rows], wide=True)
+    else:
+        output.say_table(dead_letters.NARROW, map(dead_letters.narrow, rows), cut=dead_letters.CUT)
+    if more:
+        output.note(f"note: there are older ones than these {limit}; --limit 0 lists all")
+
+
+@dead.command(short_help="Show a dead letter.")
+@click.argument("letter", type=click.IntRange(1, LETTER_MAX))
+@click.option("--json", "as_json", is_flag=True, help="In JSON; a body that is no text is in base64.")
+@options.takes(*options.CONNECTION)
+def show(letter: int, as_json: bool, **given: Any) -> None:
+    """Show a dead letter, by its number in the list, with its headers and its body."""
+    from angarium.operations import dead_letters
+
+    found = run(dead_letters.find(options.settings_of(given), letter))
+    if as_json:
+        output.say_json(dead_letters.document(found))
+        return
+    for line in dead_letters.lines(found):
+        output.say(line)
+
+
+@dead.command(short_help="Send dead letters again.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
+@click.option("--unsure", is_flag=True, help="Also what an interrupted redrive may have sent already.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@options.takes(*options.CONNECTION)
+def redrive(
+    which: tuple[str, ...], everything: bool, limit: int | None, unsure: bool, as_json: bool, **given: Any
+) -> None:
+    """Send dead letters to their receivers again, under new numbers, and drop them here.
+
+    Each is sent once, also where this command is cut off: run again, it goes on. It ends by itself when the
+    stream of deliveries is full.
+    """
+    from angarium.operations import dead_letters
+
+    settings = options.settings_of(given)
+    wanted = dead_letters.wanted(which, given, everything=everything, limit=limit)
+    done, missing = run(dead_letters.redrive(settings, wanted, limit, unsure_too=unsure))
+    if as_json:
+        output.say_json(dead_letters.report(done))
+    else:
+        for line in dead_letters.summary(done):
+            output.say(line)
+    if done.stopped:
+        raise click.ClickException(f"{done.stopped}; run it again when events have been settled")
+    if missing:
+        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")
+    if isinstance(wanted, tuple) and done.left:
+        raise click.ClickException("not every letter that was named could be sent")
+
+
+@dead.command(short_help="Drop dead letters.")
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@_filters
+@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@options.takes(*options.CONNECTION)
+def drop(
+    which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
+) -> None:
+    """Drop dead letters for good. It asks before."""
+    from angarium.operations import dead_letters
+
+    def agreed(count: int) -> bool:
+        if not output.answers_come():
+            raise click.UsageError(f"{dead_letters.counted(count)} would be dropped for good; say --yes")
+        return click.confirm(f"drop {dead_letters.counted(count)} for good?", err=True)
+
+    settings = options.settings_of(given)
+    wanted = dead_letters.wanted(which, given, everything=everything, limit=limit)
+    dropped, missing = run(dead_letters.drop(settings, wanted, limit, (lambda _: True) if yes else agreed))
+    if as_json:
+        output.say_json({"dropped": dropped})
+    else:
+        output.say(f"dropped {dead_letters.counted(dropped)}")
+    if missing:
+        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")

@@ -1,0 +1,31 @@
+"""`angarium doctor`: what is wrong with the installation, and what to do about it."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import options
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+
+@click.command(short_help="Say what is wrong, and what to do about it.")
+@click.option("--json", "as_json", is_flag=True, help="The findings in JSON.")
+@options.takes(*options.CONNECTION, *options.INSTALLATION)
+def doctor(as_json: bool, **given: Any) -> None:
+    """Look at the installation and say what is wrong, with the remedy. Ends with 1 if anything is."""
+    from msgspec import to_builtins
+
+    from angarium.operations.checkup import examine
+
+    findings = run(examine(options.settings_of(given)))
+    if as_json:
+        output.say_json(to_builtins(findings))
+    else:
+        for finding in findings:
+            word = click.style("ok     ", fg="green") if finding.ok else click.style("problem", fg="red")
+            remedy = f": {finding.remedy}" if finding.remedy else ""
+            output.say(f"{word}  {finding.subject:12}  {output.visible(finding.text + remedy)}")
+    problems = sum(not finding.ok for finding in findings)
+    if problems:
+        raise click.ClickException(f"{problems} problem{'s' * (problems > 1)} found")

@@ -1,0 +1,69 @@
+"""`angarium inspect`: the live state of a receiver, from the node that owns it."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import options
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+
+@click.command("inspect", short_help="The live state of a receiver.")
+@click.argument("receiver", metavar="TENANT.NAME")
+@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@options.takes(*options.CONNECTION)
+def inspect(receiver: str, as_json: bool, **given: Any) -> None:
+    """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
+
+    The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
+    Where NATS does not permit that, but angarium.ctl.status, the receiver's last answer is left out.
+    """
+    from actors.ids import split_receiver
+    from angarium.operations.ask import state_of
+
+    settings = options.settings_of(given)
+    split_receiver(receiver)
+    answer = run(state_of(settings, receiver))
+    if as_json:
+        output.say_json(answer)
+        return
+    for line in lines(answer):
+        output.say(line)
+
+
+def lines(state: dict[str, Any]) -> list[str]:
+    """The state for people: a headline, what it waits for, and the rest as names and values."""
+    width = max(map(len, state))
+    shown = [f"{state['receiver']}: {_headline(state)}"]
+    for name, value in state.items():
+        if name in ("receiver", "phase") or value in (None, [], {}):
+            continue
+        shown.append(f"  {name:{width}}  {_value(name, value)}")
+    return shown
+
+
+def _headline(state: dict[str, Any]) -> str:
+    phase = str(state["phase"]).replace("_", " ")
+    until = f" until {state['resume_at']}" if state.get("resume_at") else ""
+    return f"{phase}{until}, {state['backlog']} waiting"
+
+
+def _value(name: str, value: Any) -> str:
+    match name, value:
+        case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
+            return f"{tokens:g} of {burst} tokens, {limit:g} a {per}"
+        case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
+            event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
+            outcome = output.visible(str(value["error"] or value["status"]))
+            return f"{event}: {outcome} after {took_ms:g} ms, {at}"
+        case "last_response", dict(answer):
+            return f"{answer['status']} {output.first_of(answer.get('body', ''), 200)}".rstrip()
+        case _, dict():
+            return ", ".join(
+                f"{key} {output.visible(str(each))}" for key, each in value.items() if each is not None
+            )
+        case _, list():
+            return output.visible("; ".join(map(str, value)))
+        case _:
+            return output.visible(output.shown(value))

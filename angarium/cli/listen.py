@@ -1,0 +1,58 @@
+"""`angarium listen`: a receiver on this machine that verifies what it gets and shows it."""
+
+from typing import Any
+
+import click
+
+from angarium.terminal.run import run
+
+USUAL_PORT = 9000
+
+
+@click.command(
+    short_help="A local receiver that verifies and shows what it gets.",
+    epilog="It answers only on this machine unless --host says otherwise. End it with Ctrl-C.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=USUAL_PORT, show_default=True,
+              help="Port to listen on; 0 takes a free one.")  # fmt: skip
+@click.option("--secret", "secrets", multiple=True, metavar="whsec_…",
+              help="Secret to verify signatures with (repeatable).")  # fmt: skip
+@click.option("--status", type=click.IntRange(200, 599), default=200, show_default=True,
+              help="Status to answer with.")  # fmt: skip
+@click.option("--delay", "delay_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
+              help="Time to wait before each answer.")  # fmt: skip
+@click.option("--fail-every", type=click.IntRange(1), metavar="N", help="Fail each Nth request.")
+@click.option("--fail-status", type=click.IntRange(200, 599), default=503, show_default=True,
+              help="Status of a failure.")  # fmt: skip
+@click.option("--retry-after", metavar="SECONDS|DATE", help="Retry-After header of a failure.")
+@click.option("--count", "count_max", type=click.IntRange(1), metavar="N", help="End after N requests.")
+@click.option("--body", "whole_body", is_flag=True, help="Show bodies whole, not their beginning.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a request.")
+def listen(
+    host: str,
+    port: int,
+    secrets: tuple[str, ...],
+    count_max: int | None,
+    whole_body: bool,
+    as_json: bool,
+    **manners: Any,
+) -> None:
+    """A receiver on this machine: it answers, verifies the signatures, and shows each request in a line.
+
+    Repeats (a number seen before) and gaps in the numbers are marked, each path on its own. With --secret it
+    ends with status 1 if a signature was wrong.
+    """
+    from angarium.delivery.signing import InvalidSecret, parse_secret
+    from angarium.local.listen import Listening, Manners
+
+    try:
+        keys = [parse_secret(secret, "--secret") for secret in secrets]
+    except InvalidSecret as error:
+        raise click.UsageError(str(error)) from None
+    listening = Listening(Manners(**manners), keys, whole_body=whole_body, as_json=as_json)
+    run(listening.run(host, port, count_max))
+    if listening.wrong:
+        raise click.ClickException(
+            f"{listening.wrong} of {listening.count} requests were not signed by --secret"
+        )

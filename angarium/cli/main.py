@@ -1,0 +1,129 @@
+"""The command `angarium`, from its arguments to its exit status.
+
+0: done; 1: failed; 2: wrong usage; 130: interrupted. What went wrong is one line on stderr that says what to
+do; only an error that nobody foresaw has a traceback, and shows it in the log at level `debug`.
+Commands are imported here, so they must be light: what takes long to import is imported when they run.
+"""
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from angarium import __version__, package_check
+from angarium.terminal.run import INTERRUPTED as INTERRUPTED
+
+FAILED = 1
+WRONG_USAGE = 2
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit status."""
+    try:
+        if problems := package_check.strangers():
+            return _failed("; ".join(problems))
+        outcome = _commands().main(list(arguments), prog_name="angarium", standalone_mode=False)
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, int) else 0
+    except click.ClickException as error:
+        return _refused(error)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()  # Whoever read it has gone.
+        return FAILED
+    except Exception as error:
+        return _broken(error)
+
+
+def _commands() -> click.Group:
+    from angarium.cli.bench import bench
+    from angarium.cli.dead import dead
+    from angarium.cli.demo import demo
+    from angarium.cli.dev import dev
+    from angarium.cli.doctor import doctor
+    from angarium.cli.inspection import inspect
+    from angarium.cli.listen import listen
+    from angarium.cli.node import node
+    from angarium.cli.publish import publish
+    from angarium.cli.receiver import receiver
+    from angarium.cli.repair import repair
+    from angarium.cli.setup import setup
+
+    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    @click.version_option(__version__, message="angarium %(version)s")
+    def angarium() -> None:
+        """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
+
+    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair):
+        angarium.add_command(command)
+    return angarium
+
+
+def _refused(error: click.ClickException) -> int:
+    """Wrong usage, in one line, with the command whose help tells more."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return WRONG_USAGE
+    text = error.format_message()
+    if not isinstance(error, click.UsageError):
+        return _failed(text)
+    path = error.ctx.command_path if error.ctx is not None else "angarium"
+    click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
+    return WRONG_USAGE
+
+
+def _broken(error: Exception) -> int:
+    """What was raised below the commands: expected, with a text for people, or not."""
+    from actors.errors import AngariumError, InvalidName, InvalidPolicy
+    from angarium import logs
+    from angarium.quantities import BadQuantity
+    from angarium.settings import SettingsError
+    from streams.nats import errors
+
+    match error:
+        case ExceptionGroup(exceptions=[Exception() as only]):
+            return _broken(only)
+        case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity():
+            click.echo(f"angarium: {_sentence(str(error))}", err=True)
+            return WRONG_USAGE
+        case UnicodeEncodeError():
+            click.echo("angarium: an argument is no text; write it in UTF-8", err=True)
+            return WRONG_USAGE
+        case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EIO, filename=None):
+            _drop_output()
+            return _failed(f"cannot write the output ({error.strerror}); make room, or send it elsewhere")
+        case errors.NotPermitted():
+            return _failed(str(error))
+        case errors.Unavailable() | errors.ApiError():
+            return _failed(f"{error}; angarium doctor tells what is missing")
+        case AngariumError() | errors.ConnectError() | errors.SetupError() | errors.ServerError():
+            return _failed(str(error))
+    log.debug("command.broken", exc_info=error)
+    what = f"{type(error).__name__}: {logs.redact(str(error))}" if str(error) else type(error).__name__
+    return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
+
+
+def _drop_output() -> None:
+    """What nobody can take any more: Python would complain once more when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failed(text: str) -> int:
+    click.echo(f"angarium: {_sentence(text)}", err=True)
+    return FAILED
+
+
+def _sentence(text: str) -> str:
+    """One line without a full stop."""
+    return " ".join(text.split()).removesuffix(".")

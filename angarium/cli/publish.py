@@ -1,0 +1,85 @@
+"""`angarium publish`: an event, or a line of them each, as any producer would publish it."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+
+from angarium.cli import options
+from angarium.terminal.run import run
+
+_ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
+
+
+@click.command(short_help="Publish events to a tenant's receivers, or to one of them.")
+@click.argument("target", metavar="TENANT[.NAME]")
+@click.argument("body", required=False)
+@click.option("--type", "event_type", default="message", show_default=True, help="Type of the event.")
+@click.option("--data", help="The body, where it begins with a dash.")
+@click.option("--file", "file", type=click.File("rb"), help="Read the body from a file; - is stdin.")
+@click.option("--lines", is_flag=True, help="Each line of the input is the body of an event of its own.")
+@click.option("--id", "event_id", help="Id of the event (default: a new UUID); repeats of it are dropped.")
+@click.option("--content-type", default="application/json", show_default=True, help="Type of the body.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an event.")
+@options.takes(*options.CONNECTION)
+def publish(
+    target: str,
+    body: str | None,
+    event_type: str,
+    data: str | None,
+    file: BinaryIO | None,
+    lines: bool,
+    event_id: str | None,
+    content_type: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Publish an event and show where it is stored: stream, position, id.
+
+    TENANT alone means every receiver of the tenant that subscribes to the event's type, TENANT.NAME that one.
+
+    The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
+    other, and the first that is refused ends the command, so that none overtakes it.
+    """
+    from angarium.operations.publish import Draft, publish_all
+
+    settings = options.settings_of(given)
+    _check(target, event_type, event_id, lines)
+    if not (content_type.isascii() and content_type.isprintable() and content_type.strip()):
+        raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
+    draft = Draft(target=target, type=event_type, id=event_id or "", content_type=content_type)
+    bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
+    run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
+
+
+def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> None:
+    """Raises click.UsageError, and InvalidName."""
+    from actors.ids import check_tenant, check_type, split_receiver
+
+    if "." in target:
+        split_receiver(target)
+    else:
+        check_tenant(target)
+    check_type(event_type)
+    if event_type.startswith("angarium."):
+        raise click.UsageError("--type: types that begin with angarium. are Angarium's own; choose another")
+    if event_id is not None and not _ID.match(event_id):
+        raise click.UsageError("--id: 1 to 128 of A-Z a-z 0-9 _ - :")
+    if event_id is not None and lines:
+        raise click.UsageError("--id names one event; with --lines each gets an id of its own")
+
+
+def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[bytes]:
+    """What to publish; raises click.UsageError where that is not clear."""
+    if len(texts) + (file is not None) > 1:
+        raise click.UsageError("there are several bodies; give one argument, --data or --file")
+    if texts:
+        body = os.fsencode(texts[0])  # The bytes that were typed, be they text or not.
+        return iter(body.splitlines() if lines else [body])
+    source = file or sys.stdin.buffer
+    if source.isatty():
+        raise click.UsageError("there is no body; give one as an argument or by --file, or pipe it in")
+    return (line.rstrip(b"\r\n") for line in source) if lines else iter([source.read()])

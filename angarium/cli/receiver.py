@@ -1,0 +1,189 @@
+"""`angarium receiver …`: the configurations of receivers, and what can be asked of one."""
+
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import click
+
+from angarium.cli import options, receiver_options
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+ATTEMPT_S = 75.0
+"""What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
+
+
+@click.group(short_help="Configure receivers, and ask things of one.")
+def receiver() -> None:
+    """Configure receivers, and ask things of one. A receiver is named TENANT.NAME, such as acme.billing."""
+
+
+@receiver.command(short_help="Put a receiver's configuration.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.argument("policy", metavar="[JSON]", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
+@receiver_options.flags
+@click.option("--event", "events", multiple=True, metavar="PATTERN", help="Event types to take (repeatable).")
+@click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
+@click.option("--paused", is_flag=True, default=None, help="Let its events wait.")
+@click.option(
+    "--secret", "secrets", multiple=True, metavar="whsec_…", help="Secret to sign with (repeatable)."
+)
+@click.option("--keep-secrets", is_flag=True, help="Sign with the secrets that the receiver has.")
+@click.option("--new-secret", is_flag=True, help="Sign with a new secret alone.")
+@click.option("--unsigned", is_flag=True, help="Do not sign.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@options.takes(*options.CONNECTION, *options.EDGE)
+def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
+    """Put a receiver's configuration: JSON, as the argument or from a file, or flags.
+
+    It REPLACES the one that is there; whatever is left out takes its default. Only the URL is required. A
+    receiver without secrets gets one, which is shown once; where there are some, say what becomes of them.
+    """
+    from angarium.cli import receiver_draft
+    from angarium.operations import receivers
+
+    settings = options.settings_of(given)
+    if policy is not None and file is not None:
+        raise click.UsageError("the JSON is given twice; give the argument or --file")
+    text = file.read() if file is not None else policy.encode() if policy is not None else None
+    draft = receiver_draft.draft(text, given)
+    done = run(receivers.put(settings, name, draft))
+    if as_json:
+        output.say_json(done)
+        return
+    output.say(f"{'replaced' if done['replaced'] else 'put'} {name} (revision {done['revision']})")
+    if done["secret"]:
+        output.say(f"secret: {done['secret']} (not shown again)")
+
+
+@receiver.command(short_help="Show a receiver's configuration.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option(
+    "--json", is_flag=True, help="For the sake of order: it is JSON in any case.", expose_value=False
+)
+@options.takes(*options.CONNECTION)
+def get(name: str, **given: Any) -> None:
+    """Show a receiver's configuration as it was put, without secrets and values of headers."""
+    from angarium.operations import receivers
+
+    shown, problems, warnings = run(receivers.get(options.settings_of(given), name))
+    output.say_json(shown)
+    if problems:
+        output.note(f"not in force: {output.visible('; '.join(problems))}")
+    if warnings:
+        output.note(f"in force, but for: {output.visible('; '.join(warnings))}")
+
+
+@receiver.command("list", short_help="List the receivers.")
+@click.argument("tenant", required=False)
+@click.option("--json", "as_json", is_flag=True, help="In JSON.")
+@options.takes(*options.CONNECTION)
+def list_receivers(tenant: str | None, as_json: bool, **given: Any) -> None:
+    """List all receivers, or those of a tenant, with their configurations in short."""
+    from angarium.operations import receivers
+
+    rows = run(receivers.overview(options.settings_of(given), tenant))
+    if as_json:
+        output.say_json(rows)
+    else:
+        headings = ("receiver", "url", "order", "rate", "signed", "paused", "problem")
+        output.say_table(headings, [list(row.values()) for row in rows])
+
+
+@receiver.command(short_help="Remove a receiver.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@options.takes(*options.CONNECTION)
+def rm(name: str, yes: bool, **given: Any) -> None:
+    """Remove a receiver. What it has waiting is discarded, on record; it asks before."""
+    from angarium.operations import receivers
+
+    settings = options.settings_of(given)
+    if run(receivers.remove(settings, name, _agreement(name, yes=yes))):
+        output.say(f"removed {name}")
+    else:
+        raise click.ClickException(f"{name} was not removed")
+
+
+@receiver.command(short_help="Let a receiver's events wait.")
+@click.argument("name", metavar="TENANT.NAME")
+@options.takes(*options.CONNECTION)
+def pause(name: str, **given: Any) -> None:
+    """Let a receiver's events wait until it is resumed. It is recorded in its configuration."""
+    _ask("pause", name, given)
+    output.say(f"{name} is paused")
+
+
+@receiver.command(short_help="Let a receiver go on.")
+@click.argument("name", metavar="TENANT.NAME")
+@options.takes(*options.CONNECTION)
+def resume(name: str, **given: Any) -> None:
+    """Let a receiver go on: no pause, no disablement, no backoff and no throttling any more."""
+    _ask("resume", name, given)
+    output.say(f"{name} goes on")
+
+
+@receiver.command(short_help="Give up the event at the head.")
+@click.argument("name", metavar="TENANT.NAME")
+@options.takes(*options.CONNECTION)
+def skip(name: str, **given: Any) -> None:
+    """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
+    skipped = _ask("skip", name, given, timeout_s=ATTEMPT_S)
+    output.say(f"number {skipped['sequence']} of {name} ({skipped['event_id']}) is a dead letter now")
+
+
+@receiver.command(short_help="Discard what waits for a receiver.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@options.takes(*options.CONNECTION)
+def forget(name: str, yes: bool, **given: Any) -> None:
+    """Discard what waits for a receiver, on record, and clear its failures; it asks before.
+
+    Its numbers go on after a gap as large as what was discarded. An attempt that is under way is awaited.
+    """
+    from actors.ids import split_receiver
+    from angarium.operations import ask
+
+    settings = options.settings_of(given)
+    split_receiver(name)
+    if not run(ask.forget(settings, name, _agreement(name, yes=yes), timeout_s=ATTEMPT_S)):
+        raise click.ClickException(f"{name} keeps what it has waiting")
+    output.say(f"{name} has nothing waiting any more")
+
+
+@receiver.command(short_help="Send a receiver a ping.")
+@click.argument("name", metavar="TENANT.NAME")
+@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@options.takes(*options.CONNECTION)
+def ping(name: str, as_json: bool, **given: Any) -> None:
+    """Post a ping to a receiver, paused or not, and show what it answers. Ends with 1 unless it is a 2xx."""
+    answer = _ask("ping", name, given, timeout_s=ATTEMPT_S)
+    status, error = answer.get("status"), answer.get("error")
+    if as_json:
+        output.say_json(answer)
+    elif status is not None:
+        output.say(f"{name} answered {status} after {answer['latency_ms']:g} ms")
+    if error is not None or status is None or not 200 <= status < 300:
+        raise click.ClickException(f"{name} did not take the ping: {output.visible(error or str(status))}")
+
+
+def _agreement(name: str, *, yes: bool) -> Callable[[str], bool]:
+    """Asks whether what waits, said in words, may be discarded."""
+
+    def agreed(waiting: str) -> bool:
+        if not output.answers_come():
+            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
+        return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
+
+    return (lambda _: True) if yes else agreed
+
+
+def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:
+    from actors.ids import split_receiver
+    from angarium.operations.ask import ask_alone
+
+    settings = options.settings_of(given)
+    split_receiver(name)
+    return run(ask_alone(settings, verb, name, timeout_s=timeout_s))

@@ -1,0 +1,70 @@
+"""Half of the connections are kept for those that answer quickly: a target that took long uses the slow lane.
+
+A receiver that hangs holds a connection, and so a descriptor, for its whole time-out. Without the lane enough
+of them would hold all there are, and whoever answers within milliseconds would wait in line behind them.
+Whether somebody takes long is learnt from its last attempt; who is new is taken for quick.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from angarium.delivery.connections.pool import Limits
+from angarium.delivery.target import Target
+
+SLOW_S = 1.0
+"""An exchange that takes as long, or times out, makes its target slow, and any other one ends that."""
+
+KNOWN_MAX = 65_536
+"""Slow targets that are remembered, some 300 bytes each; what became slow first is forgotten first."""
+
+
+class _Host:
+    """The share of the lane that one host has, and how many use it or wait for it."""
+
+    __slots__ = ("room", "users")
+
+    def __init__(self, most: int) -> None:
+        self.room = asyncio.Semaphore(most)
+        self.users = 0
+
+
+class SlowLane:
+    """Knows who is slow, and lets half as many of them be under way as there may be connections."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._known: dict[Target, None] = {}
+        self._room = asyncio.Semaphore(_half(limits.connections_max))
+        self._per_host_max = _half(limits.per_host_max)
+        self._hosts: dict[tuple[str, int], _Host] = {}
+
+    def __contains__(self, target: Target) -> bool:
+        return bool(self._known) and target in self._known
+
+    def learn(self, target: Target, *, slow: bool) -> None:
+        """Note how an exchange went; the time that it waited for a connection is not its target's."""
+        if not slow:
+            if self._known:
+                self._known.pop(target, None)
+        elif target not in self._known:
+            if len(self._known) == KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[target] = None
+
+    @asynccontextmanager
+    async def turn(self, target: Target) -> AsyncIterator[None]:
+        """Wait for a turn in the lane, in order, and hold it for the block; the caller bounds the time."""
+        where = (target.host, target.port)
+        host = self._hosts.get(where) or self._hosts.setdefault(where, _Host(self._per_host_max))
+        host.users += 1
+        try:
+            async with host.room, self._room:
+                yield
+        finally:
+            host.users -= 1
+            if not host.users:
+                del self._hosts[where]
+
+
+def _half(most: int) -> int:
+    return max(1, most // 2)

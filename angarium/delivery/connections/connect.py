@@ -1,0 +1,95 @@
+"""How a target is reached, whichever transport does it: judged, address by address, and why not.
+
+Everything here ends by a deadline in the loop's time and raises `NoAnswer`, never a foreign error.
+"""
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from angarium.delivery.connections.guard import Allowed, Guard, Refused, Unresolved
+from angarium.delivery.target import Target
+from angarium.delivery.transport import FailureKind, one_line
+
+ADDRESSES_MAX = 4
+"""Addresses of one name that are tried in one attempt; each gets its share of the time that is left."""
+
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Errors that say that this machine has run out of something."""
+
+T = TypeVar("T")
+
+
+class NoAnswer(Exception):
+    """There will be no answer: a `Failure` but for its latency."""
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+def default_tls() -> ssl.SSLContext:
+    """Verification against the system's authorities, TLS 1.2 or newer.
+
+    OpenSSL's variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other authorities. `create_default_context`
+    would also write the keys of every connection down where `SSLKEYLOGFILE` says.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Certificate and name are verified.
+    context.load_default_certs()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
+    """The addresses that may be connected to; the name is asked for in the turn of the receiver's tenant."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            verdict = await guard.judge(target, receiver.partition(".")[0])
+    except TimeoutError:
+        raise NoAnswer(FailureKind.TIMEOUT, f"{target.host} was not resolved in time") from None
+    match verdict:
+        case Allowed():
+            return verdict.addresses
+        case Refused():
+            raise NoAnswer(FailureKind.BLOCKED, verdict.detail)
+        case Unresolved():
+            raise NoAnswer(FailureKind.RESOLVE, verdict.detail)
+
+
+async def first_reached(
+    addresses: tuple[str, ...], deadline: float, connect: Callable[[str, float], Awaitable[T]]
+) -> T:
+    """What `connect` makes of the first address that can be connected to; it is given each one's deadline."""
+    addresses = addresses[:ADDRESSES_MAX]
+    for i, address in enumerate(addresses):
+        now = asyncio.get_running_loop().time()
+        try:
+            return await connect(address, now + (deadline - now) / (len(addresses) - i))
+        except NoAnswer as why:
+            failure = why
+    raise failure
+
+
+async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
+    """What opening a connection gives; `where` names the address for people."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await opening
+    except TimeoutError:
+        raise NoAnswer(FailureKind.TIMEOUT, f"not connected to {where} in time") from None
+    except OSError as error:
+        raise NoAnswer(_stage(error, secure), one_line(f"{where}: {error}")) from None
+
+
+def _stage(error: OSError, secure: bool) -> FailureKind:
+    """What failed; a peer that hangs up while connecting over TLS did so in the handshake."""
+    if error.errno in _OURS:
+        return FailureKind.OVERLOAD
+    hung_up = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
+    if isinstance(error, ssl.SSLError) or (secure and hung_up):
+        return FailureKind.TLS
+    return FailureKind.CONNECT

@@ -1,0 +1,277 @@
+"""Which addresses may be connected to: the guard against requests into networks that are not public (SSRF).
+
+It judges addresses, never spellings: a name is resolved here, every address that it has is judged, and the
+transport connects to one of these and to nothing else. So a name that resolves differently a moment later
+(rebinding) finds no gap. A name with one public and one other address is refused whole, and so is one with
+more addresses than are looked at. What the operator denies is refused though it be public or allowed.
+
+What is not public is IANA's special-purpose registries (RFC 6890 and its updates), the transition mechanisms
+that carry an IPv4 address inside an IPv6 one, and the metadata services of clouds that use a public address.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from angarium.delivery.connections.resolver import ADDRESSES_MAX, DnsResolver, Resolved, Resolver
+from angarium.delivery.target import Target
+from angarium.delivery.transport import one_line
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+KEPT_MIN_S = 1.0
+"""The shortest that a verdict on a name is kept: an answer that is never valid costs one look-up a second."""
+KEPT_MAX_S = 300.0
+"""The longest that a verdict on a name is kept; beyond the shortest never longer than it is valid."""
+NAMES_MAX = 16_384
+
+LOOKUPS_MAX = 64
+"""Names of one tenant that are asked for at once; others of its names wait, those of other tenants do not."""
+LOOKUP_S = 1.0
+"""So long a name counts among these, at most: silent servers cost nothing, and hold nobody up."""
+
+_SPECIAL: tuple[tuple[Network, str], ...] = tuple(
+    (ip_network(network), rule)
+    for network, rule in (
+        ("0.0.0.0/8", "this network, RFC 791"),
+        ("10.0.0.0/8", "private, RFC 1918"),
+        ("100.64.0.0/10", "shared address space, RFC 6598"),
+        ("127.0.0.0/8", "loopback, RFC 1122"),
+        ("168.63.129.16/32", "platform services of Azure"),
+        ("169.254.0.0/16", "link-local and cloud metadata, RFC 3927"),
+        ("172.16.0.0/12", "private, RFC 1918"),
+        ("192.0.0.0/24", "protocol assignments, RFC 6890"),
+        ("192.0.2.0/24", "documentation, RFC 5737"),
+        ("192.88.99.0/24", "6to4 relays, RFC 7526"),
+        ("192.168.0.0/16", "private, RFC 1918"),
+        ("198.18.0.0/15", "benchmarking, RFC 2544"),
+        ("198.51.100.0/24", "documentation, RFC 5737"),
+        ("203.0.113.0/24", "documentation, RFC 5737"),
+        ("224.0.0.0/4", "multicast, RFC 5771"),
+        ("255.255.255.255/32", "broadcast, RFC 919"),
+        ("240.0.0.0/4", "reserved, RFC 1112"),
+        ("::/128", "unspecified, RFC 4291"),
+        ("::1/128", "loopback, RFC 4291"),
+        ("::/96", "IPv4-compatible, RFC 4291"),
+        ("::ffff:0:0/96", "IPv4-mapped, RFC 4291"),
+        ("::ffff:0:0:0/96", "IPv4-translated, RFC 7915"),
+        ("64:ff9b:1::/48", "local NAT64, RFC 8215"),
+        ("100::/64", "discard-only, RFC 6666"),
+        ("2001::/23", "protocol assignments and Teredo, RFC 2928"),
+        ("2001:db8::/32", "documentation, RFC 3849"),
+        ("2002::/16", "6to4, RFC 7526"),
+        ("3fff::/20", "documentation, RFC 9637"),
+        ("5f00::/16", "segment routing, RFC 9602"),
+        ("fc00::/7", "unique local, RFC 4193"),
+        ("fe80::/10", "link-local, RFC 4291"),
+        ("fec0::/10", "site-local, RFC 3879"),
+        ("ff00::/8", "multicast, RFC 4291"),
+    )
+)
+# Bits, not objects: an answer may hold many addresses, and each is compared with all of these on the loop.
+_NOT_PUBLIC = {
+    version: [
+        (int(network.network_address), int(network.netmask), rule)
+        for network, rule in _SPECIAL
+        if network.version == version
+    ]
+    for version in (4, 6)
+}
+_NAT64 = IPv6Network("64:ff9b::/96")
+_CARRIERS = tuple(
+    (IPv6Network(network), shift, flipped)
+    for network, shift, flipped in (
+        ("64:ff9b::/96", 0, False),
+        ("64:ff9b:1::/48", 0, False),
+        ("::/96", 0, False),
+        ("::ffff:0:0/96", 0, False),
+        ("::ffff:0:0:0/96", 0, False),
+        ("2002::/16", 80, False),
+        ("2001::/32", 0, True),
+    )
+)
+"""Where an IPv6 address holds an IPv4 one: how many bits from its end, and whether flipped (Teredo)."""
+_IPV4 = 0xFFFFFFFF
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_SPLIT_FROM_END = (40, 32, 24)
+"""Where it is split (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the octet amid it."""
+_ISATAP = 0x5EFE
+_MAPPED = IPv6Network("::ffff:0:0/96")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+
+
+class Allowed(Struct, frozen=True):
+    """These addresses, and no others, may be connected to."""
+
+    addresses: tuple[str, ...]
+
+
+class Refused(Struct, frozen=True):
+    """Not to be connected to. `rule` says why in a few words, `detail` is the sentence for people."""
+
+    rule: str
+    detail: str
+
+
+class Unresolved(Struct, frozen=True):
+    """The name has no address, or nobody could be asked."""
+
+    detail: str
+
+
+Verdict = Allowed | Refused | Unresolved
+
+_HTTP_REFUSED = Refused("https only", "http is refused; use https, or the operator allows it (--allow-http)")
+
+
+def not_public(address: Address) -> str | None:
+    """The rule by which an address is not public; None where it is."""
+    if isinstance(address, IPv6Address) and address in _NAT64:
+        # The network's way to the IPv4 internet, where IPv6 is all there is: what counts is whom it leads to.
+        rule = not_public(IPv4Address(int(address) & 0xFFFFFFFF))
+        return f"NAT64, RFC 6052, of {rule}" if rule else None
+    number = int(address)
+    for network, mask, rule in _NOT_PUBLIC[address.version]:
+        if number & mask == network:
+            return rule
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return "outside of global unicast, RFC 4291"
+    return None
+
+
+def denying(address: Address, networks: Iterable[Network]) -> Network | None:
+    """The first of these networks that the address lies in, or leads to where it carries an IPv4 address."""
+    places = (address, *_carried(address))
+    return next((each for each in networks if any(place in _plain(each) for place in places)), None)
+
+
+@cache
+def _plain(network: Network) -> Network:
+    """An IPv4-mapped network as the IPv4 network that is meant: nobody has an address in the former."""
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        return IPv4Network((int(network.network_address) & _IPV4, network.prefixlen - 96))
+    return network
+
+
+def _carried(address: Address) -> list[IPv4Address]:
+    """The IPv4 addresses that it may lead to: there may be several readings."""
+    if isinstance(address, IPv4Address):
+        return []
+    number = int(address)
+    found = [
+        (number >> shift & _IPV4) ^ (_IPV4 if flipped else 0)
+        for network, shift, flipped in _CARRIERS
+        if address in network
+    ]
+    if address in _LOCAL_NAT64:
+        joined = number >> 64 << 56 | number & (1 << 56) - 1
+        found += [joined >> shift & _IPV4 for shift in _SPLIT_FROM_END]
+    if number >> 32 & 0xFDFFFFFF == _ISATAP:  # RFC 5214: under any prefix, and one bit may be set.
+        found.append(number & _IPV4)
+    return [IPv4Address(each) for each in found]
+
+
+class Guard:
+    """Judges targets. `allow_http` and `allow_networks` open exactly what they say.
+
+    `deny_networks` wins over both, and over what is public.
+    """
+
+    def __init__(
+        self,
+        allow_http: bool = False,
+        allow_networks: Iterable[Network] = (),
+        deny_networks: Iterable[Network] = (),
+        *,
+        resolver: Resolver | None = None,
+    ) -> None:
+        self._allow_http = allow_http
+        self._allow_networks = tuple(allow_networks)
+        self._deny_networks = tuple(deny_networks)
+        self._resolver = resolver or DnsResolver()
+        self._verdicts: dict[str, tuple[Verdict, float]] = {}
+        self._lookups: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
+
+    def known(self, target: Target, now: float) -> Verdict | None:
+        """The verdict, if it can be had without asking anybody. `now` is the time of the loop."""
+        if target.scheme != "https" and not self._allow_http:
+            return _HTTP_REFUSED
+        verdict, until = self._verdicts.get(target.host, (None, 0.0))
+        return verdict if now < until else None
+
+    async def judge(self, target: Target, tenant: str = "") -> Verdict:
+        """The verdict; resolves the name where it is not known, in the tenant's turn.
+
+        The caller bounds the time.
+        """
+        known = self.known(target, asyncio.get_running_loop().time())
+        if known is not None:
+            return known
+        asked = (tenant, target.host)
+        lookup = self._lookups.get(asked)
+        if lookup is None:
+            # A task of its own: a tenant's receivers that wait for one name share it, and none ends it.
+            lookup = asyncio.create_task(self._look_up(target.host, tenant))
+            self._lookups[asked] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop(asked, None))
+        return await asyncio.shield(lookup)
+
+    async def _resolve(self, host: str, tenant: str) -> Resolved:
+        turns = self._turns.get(tenant)
+        if turns is None:
+            turns = self._turns[tenant] = asyncio.BoundedSemaphore(LOOKUPS_MAX)
+        await turns.acquire()
+        over = ExitStack()
+        over.callback(turns.release)
+        later = asyncio.get_running_loop().call_later(LOOKUP_S, over.close)
+        try:
+            return await self._resolver.resolve(host)
+        finally:
+            later.cancel()
+            over.close()
+
+    async def _look_up(self, host: str, tenant: str) -> Verdict:
+        try:
+            resolved = _literal(host) or await self._resolve(host, tenant)
+        except OSError as error:
+            return Unresolved(one_line(f"{host} was not resolved: {error}"))
+        verdict = self._judge(host, resolved.addresses)
+        while len(self._verdicts) >= NAMES_MAX:
+            del self._verdicts[next(iter(self._verdicts))]
+        self._verdicts.pop(host, None)
+        valid_s = max(KEPT_MIN_S, min(resolved.valid_s, KEPT_MAX_S))
+        until = asyncio.get_running_loop().time() + valid_s
+        self._verdicts[host] = (verdict, until)
+        return verdict
+
+    def _judge(self, host: str, addresses: tuple[str, ...]) -> Verdict:
+        if len(addresses) > ADDRESSES_MAX:
+            detail = f"{host} has more than {ADDRESSES_MAX} addresses, which is more than are looked at"
+            return Refused("too many addresses", detail)
+        for text in addresses:
+            address = ip_address(text)
+            who = host if text == host else f"{host} has the address {text}, which"
+            if self._deny_networks and (network := denying(address, self._deny_networks)) is not None:
+                detail = f"{who} lies in {network}: the operator denies it (--deny-network)"
+                return Refused(f"denied, {network}", detail)
+            rule = not_public(address)
+            if rule is not None and not any(address in network for network in self._allow_networks):
+                detail = f"{who} is not public ({rule}); the operator can allow it (--allow-network)"
+                return Refused(rule, detail)
+        return Allowed(addresses) if addresses else Unresolved(f"{host} has no address")
+
+
+def _literal(host: str) -> Resolved | None:
+    """An address stands for itself, for ever; None: a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return None
+    return Resolved((host,), KEPT_MAX_S)

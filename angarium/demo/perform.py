@@ -1,0 +1,101 @@
+"""What `angarium demo` does: play the scenario before whoever watches, then judge the records."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from angarium.demo import table
+from angarium.demo.receivers import CAST, DemoReceiver, standard_check
+from angarium.demo.scenario import Scenario
+from angarium.demo.verdict import Finding, judge
+from angarium.terminal import output
+from angarium.terminal.run import heed_sigterm
+
+REFRESHES_A_SECOND = 8
+
+
+async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
+    """The verdict, and the directory of the run, which stays only where something is to be looked into.
+
+    Raises click.ClickException where something is missing.
+    """
+    try:
+        check = standard_check()
+    except ImportError:
+        raise click.ClickException(
+            "the demo verifies signatures with the package standardwebhooks: pip install 'angarium[embedded]'"
+        ) from None
+    heed_sigterm()
+    directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
+    kept = False
+    try:
+        programme = Programme([DemoReceiver(role, check) for role in CAST], quiet=quiet)
+        scenario = Scenario(directory, programme.receivers, programme.tell)
+        with programme.shown(scenario):
+            await scenario.play()
+        programme.end()
+        findings = judge([receiver.record for receiver in programme.receivers])
+        kept = any(not finding.kept for finding in findings)
+    except Exception:
+        kept = True  # The error names a log in it.
+        raise
+    finally:
+        if not kept:
+            shutil.rmtree(directory, ignore_errors=True)
+    return findings, directory
+
+
+class Programme:
+    """Who watches, and what they see: a living table, lines where none can be drawn, nothing if `quiet`."""
+
+    def __init__(self, receivers: list[DemoReceiver], *, quiet: bool) -> None:
+        self.receivers = receivers
+        self._quiet = quiet
+        self._happenings: list[str] = []
+
+    def tell(self, elapsed_s: float, what: str) -> None:
+        """Something happened."""
+        line = table.happening(elapsed_s, what)
+        self._happenings.append(line)
+        if not self._quiet and not output.drawn():
+            output.say(line)
+
+    def shown(self, scenario: Scenario) -> AbstractContextManager[Any]:
+        """What lasts as long as the scenario is played."""
+        return nullcontext() if self._quiet or not output.drawn() else self._live(scenario)
+
+    @contextmanager
+    def _live(self, scenario: Scenario) -> Iterator[None]:
+        from rich.console import Console, Group, RenderableType
+        from rich.live import Live
+        from rich.table import Table
+        from rich.text import Text
+
+        def render() -> RenderableType:
+            rows = Table(*table.HEADINGS, box=None, pad_edge=False, header_style="bold")
+            for receiver in self.receivers:
+                rows.add_row(*table.row(receiver))
+            state = f"{scenario.elapsed_s:4.1f} s   node: {scenario.node}"
+            return Group(*map(Text, self._happenings), Text(), rows, Text(), Text(state))
+
+        # Rendered by a thread of its own, so that the receivers note what comes as soon as they can.
+        console = Console(color_system="auto" if output.coloured() else None)
+        with Live(
+            get_renderable=render, console=console, refresh_per_second=REFRESHES_A_SECOND, transient=True
+        ):
+            yield
+
+    def end(self) -> None:
+        """What stays to be seen."""
+        if self._quiet:
+            return
+        if output.drawn():
+            for line in self._happenings:
+                output.say(line)
+        output.say()
+        output.say_table(table.HEADINGS, map(table.row, self.receivers))

@@ -1,0 +1,4 @@
+"""What runs beside a developer: `angarium dev` with a NATS of its own, and `angarium listen`.
+
+Read `dev` first.
+"""

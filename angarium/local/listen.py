@@ -1,0 +1,193 @@
+"""What `angarium listen` does with a request: answer it as told, judge it, show it in one line."""
+
+import asyncio
+import signal
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import click
+from msgspec import Struct, to_builtins
+
+from angarium import logs
+from angarium.delivery.signing import Secret
+from angarium.http_server import Received, Reply, serve
+from angarium.local import verification
+from angarium.terminal import output
+
+REMEMBERED_MAX = 4096
+PATHS_MAX = 1024
+BEGINNING = 60
+
+
+class Manners(Struct, frozen=True, kw_only=True):
+    """How the receiver answers: `status` after `delay_s`, but each `fail_every`th time as a failure."""
+
+    status: int = 200
+    delay_s: float = 0.0
+    fail_every: int | None = None
+    fail_status: int = 503
+    retry_after: str | None = None
+
+    def reply(self, number: int) -> Reply:
+        """The answer to the request that is the `number`th, from 1 on."""
+        if self.fail_every is None or number % self.fail_every:
+            return Reply(status=self.status, delay_s=self.delay_s)
+        headers = () if self.retry_after is None else (("retry-after", self.retry_after),)
+        return Reply(status=self.fail_status, headers=headers, delay_s=self.delay_s)
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """One request as it is shown. `verified` is None where no secret was given.
+
+    `repeat`: the number was seen before; `missing`: how many numbers were left out before this one.
+    """
+
+    at: str
+    path: str
+    event_id: str | None
+    type: str | None
+    sequence: int | None
+    attempt: int | None
+    status: int
+    verified: bool | None
+    problems: list[str]
+    repeat: bool
+    missing: int
+    size: int
+    body: str
+
+
+class Numbers:
+    """The numbers that came on one path."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._recent: deque[int] = deque(maxlen=REMEMBERED_MAX)
+
+    def note(self, sequence: int) -> tuple[bool, int]:
+        """Whether it came before, and how many were left out between the highest so far and this one."""
+        repeat = sequence in self._recent
+        missing = sequence - self._highest - 1 if self._highest else 0
+        self._highest = max(self._highest, sequence)
+        self._recent.append(sequence)
+        return repeat, max(0, missing)
+
+
+class Listening:
+    """One run: `wrong` counts the requests whose signatures did not hold."""
+
+    def __init__(
+        self, manners: Manners, secrets: Sequence[Secret], *, whole_body: bool, as_json: bool
+    ) -> None:
+        self.wrong = 0
+        self.count = 0
+        self._manners = manners
+        self._secrets = secrets
+        self._whole_body = whole_body
+        self._as_json = as_json
+        self._numbers: dict[str, Numbers] = {}
+        self._over = asyncio.Event()
+        self._failure: Exception | None = None
+        self._count_max: int | None = None
+
+    async def run(self, host: str, port: int, count_max: int | None) -> None:
+        """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
+
+        Raises what keeps a request from being shown: whoever reads the output may have gone.
+        """
+        self._count_max = count_max
+        try:
+            server = await serve(host, port, self._answer)
+        except OSError as error:
+            why = f"cannot listen on {host}:{port} ({error.strerror}); choose another --port"
+            raise click.ClickException(why) from None
+        bound = server.sockets[0].getsockname()
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        output.note(f"listening on http://{shown}:{bound[1]}/")
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._over.set)
+        await self._over.wait()
+        server.close()  # Its connections end with us; Python 3.12 would wait until whoever made them does.
+        if self._failure is not None:
+            raise self._failure
+
+    def _answer(self, received: Received) -> Reply:
+        if received.method != "POST":
+            return Reply(status=405, headers=(("allow", "POST"),))
+        try:
+            return self._show(received)
+        except Exception as error:
+            self._failure = error
+            self._over.set()
+            return Reply(status=500)
+
+    def _show(self, received: Received) -> Reply:
+        self.count += 1
+        reply = self._manners.reply(self.count)
+        shown = self._judge(received, reply.status)
+        if self._as_json:
+            output.say_json_line(to_builtins(shown))
+        else:
+            output.say(_line(shown, whole_body=self._whole_body))
+        if self.count == self._count_max:
+            # The answer is written first; a connection that is closing still sends what is buffered.
+            asyncio.get_running_loop().call_later(reply.delay_s, self._over.set)
+        return reply
+
+    def _numbers_of(self, path: str) -> Numbers:
+        """Those of a path, which is now the one that was used last; anybody may ask for ever more paths."""
+        numbers = self._numbers[path] = self._numbers.pop(path) if path in self._numbers else Numbers()
+        if len(self._numbers) > PATHS_MAX:
+            del self._numbers[next(iter(self._numbers))]
+        return numbers
+
+    def _judge(self, received: Received, status: int) -> Shown:
+        headers, now = received.headers, time.time()
+        problems = verification.problems(headers, received.body, self._secrets, now) if self._secrets else []
+        self.wrong += bool(problems)
+        sequence = verification.number(headers.get("angarium-sequence"))
+        numbers = self._numbers_of(received.path)
+        repeat, missing = (False, 0) if sequence is None else numbers.note(sequence)
+        return Shown(
+            at=logs.instant(now),
+            path=received.path,
+            event_id=headers.get("webhook-id"),
+            type=headers.get("angarium-event"),
+            sequence=sequence,
+            attempt=verification.number(headers.get("angarium-attempt")),
+            status=status,
+            verified=not problems if self._secrets else None,
+            problems=problems,
+            repeat=repeat,
+            missing=missing,
+            size=len(received.body),
+            body=received.body.decode("utf-8", "replace"),
+        )
+
+
+def _line(shown: Shown, *, whole_body: bool) -> str:
+    marks = [
+        *(["repeat"] if shown.repeat else []),
+        *([f"{shown.missing} missing before"] if shown.missing else []),
+        *shown.problems,
+    ]
+    verdict = {
+        True: click.style("verified", fg="green"),
+        False: click.style("WRONG", fg="red"),
+        None: "unchecked",
+    }
+    number = "-" if shown.sequence is None else str(shown.sequence)
+    return "  ".join([
+        shown.at[11:23],
+        *([output.visible(shown.path)] if shown.path != "/" else []),
+        f"#{number}",
+        output.visible(shown.type or "-"),
+        output.visible(shown.event_id or "-"),
+        f"attempt {shown.attempt or '-'}",
+        f"-> {shown.status}",
+        verdict[shown.verified],
+        *([click.style("; ".join(marks), fg="yellow")] if marks else []),
+        output.visible(shown.body) if whole_body else output.first_of(shown.body, BEGINNING),
+    ])  # fmt: skip

@@ -1,0 +1,126 @@
+"""`angarium node` as our own child, for `demo`, `bench` and whoever has to kill one.
+
+It reads no settings but those it is given: neither `./angarium.toml` nor variables of the environment reach
+it, so that a demo never works on the installation that the directory it was started in belongs to. Like the
+embedded server it ends with us, however we end (`streams.server.child`).
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+from actors.errors import AngariumError
+from angarium import package_check
+from angarium.settings import VARIABLES
+from streams.server.child import Child
+
+STOP_S = 15.0
+"""From SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
+READY_S = 60.0
+LOOK_S = 0.02
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+Setting = str | float | Sequence[str]
+
+
+class NodeFailed(AngariumError):
+    """The node ended by itself, or was not ready in time; the text says where to read why."""
+
+
+class LocalNode:
+    """One node at a time over one directory, which holds its settings and its log.
+
+    `settings` are those of `angarium.settings`, over what a node on this machine needs: receivers on http://
+    and on loopback addresses. `python` stands before `-m angarium`: options of Python, or a profiler.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, Setting], python: Sequence[str] = ()) -> None:
+        self.log = directory / "node.log"
+        self._config = directory / "node.toml"
+        self._settings = {
+            "allow_http": True, "allow_networks": LOOPBACK, "log_format": "json", **settings,
+        }  # fmt: skip
+        self._python = python
+        self._child: Child | None = None
+        self._log_start = 0
+
+    async def start(self) -> None:
+        """Start the process; it is not ready yet."""
+        self._config.write_text(
+            "".join(f"{name} = {json.dumps(value)}\n" for name, value in self._settings.items())
+        )
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        command = [
+            *package_check.python(),
+            *self._python,
+            "-m",
+            "angarium",
+            "node",
+            "--config",
+            str(self._config),
+        ]
+        self._child = await Child.spawn(
+            command, log=self.log, grace_s=STOP_S, inherit=[], environ=_clean_environment()
+        )
+
+    async def until_ready(self) -> None:
+        """Return once it owns every shard. Raises NodeFailed."""
+        try:
+            async with asyncio.timeout(READY_S):
+                while not self._says("node.ready"):
+                    self.check()
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise NodeFailed(f"the node was not ready within {READY_S:.0f} s; see {self.log}") from None
+
+    async def command(self, *arguments: str) -> str:
+        """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
+        command = [*package_check.python(), "-m", "angarium", *arguments, "--config", str(self._config)]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=_clean_environment()
+        )
+        said, complained = await process.communicate()
+        if process.returncode:
+            raise NodeFailed(f"{' '.join(arguments)}: {complained.decode().strip()}")
+        return said.decode().strip()
+
+    def check(self) -> None:
+        """Raises NodeFailed where the node that was started has ended by itself."""
+        if self._child is None or self._child.ended:
+            raise NodeFailed(f"the node ended by itself; {self.log} tells why")
+
+    def _says(self, event: str) -> bool:
+        """Whether the log of this start names the occurrence."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return f'"event": "{event}"'.encode() in log.read()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the node's own process, where the system tells (Linux); its parent is its watcher."""
+        if self._child is None:
+            return None
+        try:
+            children = Path(f"/proc/{self._child.pid}/task/{self._child.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+    async def kill(self) -> None:
+        """End it as a crash would, with SIGKILL."""
+        if self._child is not None:
+            await self._child.kill()
+            self._child = None
+
+    async def stop(self) -> None:
+        """Let it hand over its shards and end; does nothing where none runs."""
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}

@@ -1,0 +1,26 @@
+"""How many connections a node may have: as many as the limit of open files allows once it is raised."""
+
+from angarium.delivery.connections.pool import DEFAULT_LIMITS
+
+SPARE = 256
+"""Descriptors for everything else: NATS, the monitor, files, names that are being resolved."""
+
+
+def connections_max() -> int:
+    """Raise this process's own limit (setrlimit(2)) as far as it may and need be; what that leaves."""
+    most = DEFAULT_LIMITS.connections_max
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit.
+        return most
+    allowed, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return most
+    wanted = most + SPARE if hard == resource.RLIM_INFINITY else min(most + SPARE, hard)
+    while allowed < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            allowed = wanted
+        except (ValueError, OSError):  # macOS has another limit below the hard one, and tells it elsewhere.
+            wanted //= 2
+    return max(1, min(most, allowed - SPARE))

@@ -1,0 +1,147 @@
+"""What a node does every now and then so that no stream fills up with what nobody needs any more.
+
+The owner of shard 0 purges, for all. Every node sees to it that its shards hold no more than they need:
+
+- a quiet shard would hold the journal by its last message. Where the journal has gone on without it, it
+  appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
+  the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
+- a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
+  looked up where its oldest waiting event really lies;
+- where a stream was made anew under it, a shard ends: its claim will be refused, with the reason;
+- where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
+- what is remembered of receivers that are gone is forgotten once none of their events can be left.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from itertools import count
+
+from actors.errors import AngariumError
+from angarium.node.shard import Shard, Surroundings
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.retry import stream_info
+from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
+
+EVERY_S = 10.0
+HURRIED_S = 2.0
+"""The same while room is short."""
+REMADE_ROUNDS = 6
+"""Streams that were made anew are looked for in one of so many rounds."""
+LAG = 16
+"""A shard may fall behind by so many messages of the journal for each shard that there is."""
+LOOKS_MAX = 16
+"""Receivers of a shard that are looked up in one round."""
+LEFTOVERS_EVERY_S = 3600.0
+SETTLED_S = 15.0
+"""Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
+log = logging.getLogger(__name__)
+
+
+class Ends:
+    """Where a stream ended when it was looked at; `settled` is an end that every leader knows of by now."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def settled(self, now: float, last: int) -> int:
+        """Note the end that the stream has now; returns the one that it had for certain, 0 for none."""
+        self._seen.append((now, last))
+        while len(self._seen) > 1 and self._seen[1][0] <= now - SETTLED_S:
+            self._seen.popleft()
+        at, end = self._seen[0]
+        return end if at <= now - SETTLED_S else 0
+
+
+class Upkeep:
+    """The upkeep by one node. `owned` are the shards that are its own, as they come and go."""
+
+    def __init__(self, around: Surroundings, shards: int, owned: Mapping[int, Shard]) -> None:
+        self._around = around
+        self._shards = shards
+        self._owned = owned
+        self._deliveries = Ends()
+        self._events = Ends()
+        self._short = False
+        self._leftovers_at = 0.0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        for number in count(1):
+            await asyncio.sleep(HURRIED_S if self._short else EVERY_S)
+            try:
+                if number % REMADE_ROUNDS == 0:
+                    await self._leave_what_was_remade()
+                deliveries = await self._look_after_shards()
+                self._short = is_short(deliveries)
+                if self._keeps_the_house():
+                    await self._purge(deliveries)
+                await self._find_leftovers()
+            except (Unavailable, ApiError, AngariumError) as error:
+                log.warning("upkeep.failed", extra={"why": str(error)})
+            except Exception:  # The next round may go well, and without any the streams would fill.
+                log.exception("upkeep.broken")
+
+    async def _find_leftovers(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._leftovers_at:
+            self._leftovers_at = now + LEFTOVERS_EVERY_S
+            for shard in self._working():
+                await shard.find_leftovers()
+
+    def _working(self) -> list[Shard]:
+        return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
+
+    def _keeps_the_house(self) -> bool:
+        return any(shard.number == 0 for shard in self._working())
+
+    async def _look_after_shards(self) -> StreamInfo:
+        js, names = self._around.js, self._around.names
+        journal, deliveries = await stream_info(js, names.journal), await stream_info(js, names.deliveries)
+        evicted_end = eviction_end(deliveries)
+        if evicted_end:
+            full = {"stream": deliveries.name, "below": evicted_end}
+            log.warning("storage.full", extra=full)
+        for shard in self._working():
+            if journal.last - shard.journal.sequence > LAG * self._shards:
+                shard.journal.show_life()
+            if evicted_end:
+                shard.host.evict(evicted_end)
+            await self._find_oldest(shard)
+        return deliveries
+
+    async def _leave_what_was_remade(self) -> None:
+        """Whose stream is another one than it was recovered from ends, to be claimed like any other."""
+        js, names = self._around.js, self._around.names
+        created = {name: (await stream_info(js, name)).created for name in names.streams}
+        remade: set[str] = set()
+        for shard in self._working():
+            for name in [name for name in created if created[name] != shard.created[name]]:
+                await shard.stop(f"{name} was made anew")
+                remade.add(name)
+        if names.receivers in remade:
+            await self._around.receivers.read_anew()
+
+    async def _find_oldest(self, shard: Shard) -> None:
+        js, names, host = self._around.js, self._around.names, shard.host
+        for _ in range(LOOKS_MAX):
+            needed = host.needed()
+            if needed.exact:
+                return
+            subject = names.delivery(shard.number, needed.receiver)
+            message = await js.next_message(names.deliveries, subject, needed.position)
+            if message is None:
+                return
+            host.needs.found(needed.receiver, message.sequence)
+
+    async def _purge(self, deliveries: StreamInfo) -> None:
+        around, now = self._around, asyncio.get_running_loop().time()
+        js, names, keep_since = around.js, around.names, around.time.wall() - around.replay_keep_s
+        await purge_journal(js, names, self._shards)
+        settled_end = self._deliveries.settled(now, deliveries.last)
+        await purge_deliveries(js, names, self._shards, deliveries, keep_since, settled_end)
+        events = await stream_info(js, names.events)
+        settled_end = self._events.settled(now, events.last)
+        await purge_events(js, names, self._shards, events, keep_since, settled_end)

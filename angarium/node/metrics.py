@@ -1,0 +1,145 @@
+"""A node in the text format of Prometheus: plain tallies and what is in memory, read when somebody scrapes.
+
+Nothing of `prometheus_client` is touched between two scrapes. No label names a receiver or a tenant, so the
+number of series does not grow with them; a scrape takes one look at each actor in memory, 6 ms for 10,000 of
+them. What each metric tells is in `docs/operating.md`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+
+from msgspec import Struct, field
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from actors.counters import Histogram
+from actors.runtime.host import Host
+from actors.status import held_back
+from angarium import __version__
+from angarium.node.node import Node
+from streams.routing.router import Tally as Routed
+
+
+class NodeMetrics(Collector):
+    """What a node that has started tells of itself."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._reconnects = 0
+        node.around.js.add_listener(self._on_connection)
+
+    def _on_connection(self, connected: bool) -> None:
+        self._reconnects += connected
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, in the order of the documentation."""
+        around = self._node.around
+        name = {"node": around.node, "version": __version__}
+        yield InfoMetricFamily("angarium_node", "Name and version.", name)
+        yield from self._work()
+        yield from self._memory()
+        yield from _routing(around.routing.tally)
+        yield from self._journal()
+        yield from self._ownership()
+        yield _gauge("nats_connected", "Whether NATS is connected.", around.js.wire.connected)
+        yield _counter("nats_reconnects", "Connections to NATS that were made again.", self._reconnects)
+
+    def _work(self) -> Iterator[Metric]:
+        tally = self._node.around.tallies.actors
+        yield _counters("deliveries", "Attempts by what they meant.", "outcome", tally.deliveries)
+        yield _counters("attempts", "Attempts by what came back.", "status", tally.attempts)
+        yield histogram("attempt_seconds", "From request to outcome.", tally.attempt_s)
+        yield histogram("arrival_seconds", "From an event's storage to the 2xx for it.", tally.arrival_s)
+        yield _counters("dead_letters", "Events given up.", "reason", tally.dead_letters)
+
+    def _memory(self) -> Iterator[Metric]:
+        seen = _Seen()
+        for shard in self._node.owned.values():
+            seen.look(shard.host)
+        yield _gauge("actors", "Receivers in memory.", seen.actors)
+        yield _gauge("receivers_parked", "Receivers whose events wait in the stream alone.", seen.parked)
+        held = GaugeMetricFamily("angarium_receivers_held", "Receivers held back.", labels=["phase"])
+        for phase in HELD_BACK:
+            held.add_metric([phase], seen.held[phase])
+        yield held
+        yield _gauge("events_waiting", "Events known to wait, on their way excluded.", seen.waiting)
+        yield _gauge("attempts_in_flight", "Attempts that are being made.", seen.in_flight)
+
+    def _journal(self) -> Iterator[Metric]:
+        appended = self._node.around.tallies.journal
+        yield histogram("journal_append_seconds", "Appends, from the cut on.", appended.append_s)
+        yield _counter("journal_facts", "Facts on record.", appended.facts)
+        yield _counter("journal_bytes", "Bytes of appends.", appended.bytes)
+
+    def _ownership(self) -> Iterator[Metric]:
+        node, counted = self._node, self._node.around.tallies.ownership
+        suspended = sum(shard.suspended for shard in node.owned.values())
+        shards = GaugeMetricFamily("angarium_shards", "Shards of this node.", labels=["state"])
+        shards.add_metric(["running"], len(node.owned) - suspended)
+        shards.add_metric(["suspended"], suspended)
+        shards.add_metric(["refused"], len(node.refused))
+        yield shards
+        claims = {"clean": counted.clean, "unclean": counted.unclean, "resumed": counted.resumed}
+        yield _counters("takeovers", "Shards claimed, by how they were left.", "claim", claims)
+        yield _counter("fences", "Shards lost to another owner at an append.", counted.fenced)
+
+
+HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured")
+
+
+class _Seen(Struct):
+    """What one look at the actors in memory found."""
+
+    actors: int = 0
+    parked: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def look(self, host: Host) -> None:
+        now = host.clock.now()
+        self.actors += len(host.shells)
+        self.parked += len(host.parked)
+        for shell in host.shells.values():
+            state, in_flight = shell.state, shell.in_flight
+            self.in_flight += len(in_flight)
+            self.waiting += len(shell.mailbox) + shell.left
+            self.waiting += sum(each.position not in in_flight for each in state.open)
+            if shell.loaded and (phase := held_back(state, shell.policy, now)):
+                self.held[phase] += 1
+
+
+def _routing(routed: Routed) -> Iterator[Metric]:
+    yield _counter("router_events", "Fan-outs routed.", routed.events)
+    yield _counter("router_copies", "Copies of fan-outs stored.", routed.copies)
+    yield _counter("router_unmatched", "Fan-outs that nobody subscribes to.", routed.unmatched)
+    yield _counter("router_malformed", "Fan-outs that nobody can be sent.", routed.malformed)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"angarium_{name}", text, value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"angarium_{name}", text, value)
+
+
+def _counters(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"angarium_{name}", text, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
+    return family
+
+
+def histogram(name: str, text: str, counted: Histogram) -> Metric:
+    """The format adds the buckets up: each holds whatever lies at or below its bound."""
+    bounds = [*map(str, counted.bounds), "+Inf"]
+    buckets = list(zip(bounds, accumulate(counted.counts), strict=True))
+    return HistogramMetricFamily(f"angarium_{name}", text, buckets=buckets, sum_value=counted.sum)

@@ -1,0 +1,132 @@
+"""What a node answers to whoever watches it: `/healthz`, `/readyz` and `/metrics`, on a port of its own.
+
+It is served by the loop that does the work, and on purpose: a node whose loop hangs gives no answer, which
+every probe takes for a failure. A loop that merely comes late shows as `angarium_loop_lag_seconds`.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from actors.counters import Histogram
+from actors.errors import AngariumError
+from angarium import quantities
+from angarium.http_server import Received, Reply, serve
+from angarium.node.metrics import NodeMetrics, histogram
+from angarium.node.node import Node
+
+FEEL_EVERY_S = 0.1
+LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+TEXT = "text/plain; charset=utf-8"
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger(__name__)
+
+
+class MonitorFailed(AngariumError):
+    """The address cannot be listened on; the text names it and the remedy."""
+
+
+class Monitor(Collector):
+    """Answers for the node that it watches; until there is one, it is alive and not ready."""
+
+    def __init__(self) -> None:
+        self._node: Node | None = None
+        self._lag = Histogram(LAG_S)
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def watch(self, node: Node) -> None:
+        """From now on answer for this node, which has started."""
+        self._node = node
+        self._registry.register(NodeMetrics(node))
+
+    def answer(self, received: Received) -> Reply:
+        """The answer to one request."""
+        page = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}.get(
+            received.path.partition("?")[0]
+        )
+        if page is None:
+            return _text(404, "not found; there are /healthz, /readyz and /metrics")
+        if received.method != "GET":
+            return Reply(405, (("allow", "GET"),))
+        try:
+            return page()
+        except Exception:
+            log.exception("monitor.broken", extra={"path": received.path})
+            return _text(500, "internal error; the log tells more")
+
+    def collect(self) -> Iterator[Metric]:
+        """What there is to tell without a node."""
+        yield histogram("loop_lag_seconds", "How late the event loop comes to what is due.", self._lag)
+
+    async def feel(self) -> None:
+        """Note how late the loop is, by a clock that does not stand still with it, until cancelled."""
+        while True:
+            due = time.monotonic() + FEEL_EVERY_S
+            await asyncio.sleep(FEEL_EVERY_S)
+            self._lag.add(time.monotonic() - due)
+
+    def _health(self) -> Reply:
+        return _text(200, "ok")
+
+    def _readiness(self) -> Reply:
+        why = "starting" if self._node is None else unready(self._node)
+        return _text(503, f"not ready: {why}") if why else _text(200, "ready")
+
+    def _metrics(self) -> Reply:
+        return Reply(200, (("content-type", EXPOSITION),), generate_latest(self._registry))
+
+
+def unready(node: Node) -> str:
+    """Why the node does not do all that it should do now; nothing where it does."""
+    members, owned = node.around.members, node.owned
+    wanted = members.wanted(node.shards)
+    if node.stopping:
+        return "stopping"
+    if not node.around.js.wire.connected:
+        return "NATS is not connected"
+    if not members.lease.valid():
+        return "the lease is over, since NATS has stored no heartbeat of this node for too long"
+    for number, why in node.refused.items():
+        return f"shard {number} is refused: {why}"
+    if missing := sum(number not in owned for number in wanted):
+        return f"{missing} of {len(wanted)} shards are still to be claimed"
+    if held_up := sum(shard.suspended or shard.ended.is_set() for shard in owned.values()):
+        return f"{held_up} of {len(owned)} shards are held up until they are claimed again"
+    return ""
+
+
+@asynccontextmanager
+async def monitoring(address: str | None) -> AsyncIterator[Monitor]:
+    """Serve a monitor at the address, or nowhere for None. Raises MonitorFailed."""
+    monitor = Monitor()
+    if address is None:
+        yield monitor
+        return
+    host, port = quantities.address(address)
+    try:
+        server = await serve(host, port, monitor.answer)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise MonitorFailed(
+            f"monitor: {address} cannot be listened on ({why}); give another address, or end who uses it"
+        ) from None
+    name, port = server.sockets[0].getsockname()[:2]
+    log.info("monitor.listening", extra={"host": name, "port": port})
+    feeling = asyncio.ensure_future(monitor.feel())
+    try:
+        yield monitor
+    finally:
+        feeling.cancel()
+        server.close()
+
+
+def _text(status: int, line: str) -> Reply:
+    return Reply(status, (("content-type", TEXT),), f"{' '.join(line.split())}\n".encode())

@@ -1,0 +1,263 @@
+"""A member of the fleet: it shows itself, owns its share of the shards, and answers for their receivers.
+
+Membership says who should own a shard, the claim says who may, the journal's fence says who does. This file
+only brings the first two together, again and again, until what is owned is what is wanted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar, TypeVarTuple
+
+from actors.errors import AngariumError
+from actors.policy import Policy
+from actors.runtime.host import Host
+from angarium.node.maintenance import Upkeep
+from angarium.node.shard import Shard, Surroundings, take_over
+from streams.installation.partitions import shard_of
+from streams.journal.claim import Claim, Lost, claim, let_go
+from streams.journal.tails import Loss, Refusal, refuse
+from streams.nats.errors import ApiError, Unavailable
+
+LOOK_EVERY_S = 0.5
+REFUSED_AGAIN_S = 30.0
+"""Each try on a shard that must not be run records a claim, and only an operator makes it right."""
+CLAIMS_AT_ONCE = 8
+UNDER_WAY_S = 2.0
+"""So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Node:
+    """One process of the fleet. `start` returns when it is a member; `stop` hands everything over."""
+
+    def __init__(self, around: Surroundings, shards: int) -> None:
+        self.around = around
+        self.shards = shards
+        self.owned: dict[int, Shard] = {}
+        self.refused: dict[int, str] = {}
+        self._again_at: dict[int, float] = {}
+        self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._claimed: set[int] = set()
+
+    async def start(self) -> None:
+        """Become a member and begin to claim."""
+        around = self.around
+        around.receivers.on_change(self._configured)
+        around.members.on_change(self._changed.set)
+        around.members.on_change(self._taken.set)
+        around.members.on_lapse(self._changed.set)
+        await around.members.start()
+        self._spawn(self._reconcile())
+        self._spawn(Upkeep(around, self.shards, self.owned).run())
+
+    async def stop(self) -> None:
+        """Hand over every shard, also those that are just being claimed, then leave."""
+        self._stopping = True
+        self._changed.set()
+        if self._under_way and self.around.js.wire.connected:
+            await asyncio.wait(self._under_way.values(), timeout=UNDER_WAY_S)
+        await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
+        await self.around.members.leave()
+        for task in list(self._tasks):
+            task.cancel()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop, and hands its shards over or has done so."""
+        return self._stopping
+
+    @property
+    def ready(self) -> bool:
+        """Every shard that should be this node's is."""
+        return set(self.around.members.wanted(self.shards)) <= self.owned.keys()
+
+    async def until_ready(self) -> None:
+        """Return once every wanted shard is owned."""
+        while not self.ready:
+            self._taken.clear()
+            await self._taken.wait()
+
+    def shard_of(self, receiver: str) -> int:
+        """The number of the receiver's shard, whoever owns it."""
+        tenant, _, name = receiver.partition(".")
+        return shard_of(tenant, name, self.shards)
+
+    def host_of(self, receiver: str) -> Host | None:
+        """The host of the receiver's shard, if this node owns it."""
+        shard = self.owned.get(self.shard_of(receiver))
+        return None if shard is None or shard.ended.is_set() else shard.host
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---- what should be owned
+
+    async def _reconcile(self) -> None:
+        while not self._stopping:
+            self._changed.clear()
+            try:
+                self._set_right()
+            except Exception:  # The next time may go well, and without any nothing would be claimed.
+                log.exception("node.broken")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._changed.wait()
+
+    def _set_right(self) -> None:
+        """Begin whatever leads from what is owned to what should be."""
+        wanted = set(self.around.members.wanted(self.shards))
+        alive = self.around.members.lease.valid()
+        for number in self.refused.keys() - wanted:
+            del self.refused[number]
+        for number, shard in list(self.owned.items()):
+            if shard.ended.is_set():
+                self._begin(self._drop, number, shard)
+            elif shard.suspended:
+                if alive and not self._rests(number):
+                    self._begin(self._resume, number, shard)
+            elif number not in wanted:
+                self._begin(self._hand_over, number, shard)
+        if alive:
+            for number in sorted(wanted - self.owned.keys()):
+                if not self._rests(number):
+                    self._begin(self._claim, number)
+            for number in sorted(self._claimed - wanted - self.owned.keys()):
+                self._begin(self._let_go, number)
+
+    def _rests(self, number: int) -> bool:
+        """Whether the shard was refused a short while ago."""
+        return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
+
+    def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts) -> None:
+        """One thing at a time for each shard."""
+        if number not in self._under_way:
+            task = self._under_way[number] = self._spawn(work(number, *more))
+            task.add_done_callback(lambda _: self._under_way.pop(number))
+
+    async def _claim(self, number: int) -> None:
+        async with self._claiming:
+            if not self._stopping:
+                self._claimed.add(number)
+                await self._take(number, await self._attempt(number, take_over(number, self.around)))
+                if self._rests(number):
+                    await self._let_go(number)
+
+    async def _resume(self, number: int, shard: Shard) -> None:
+        """Claim again what was suspended, and go on from memory; else drop it, to be claimed as any other.
+
+        A claim that resumes counts as clean, since this memory knows all that was posted; without the memory
+        it must not be used.
+        """
+        around = self.around
+        await shard.suspend()
+        async with self._claiming:
+            lease = around.members.lease
+            claimed = await self._attempt(number, claim(
+                around.js, around.names, number, around.node, around.time,
+                may_claim=around.members.may_claim, run=around.members.run, resumes=shard.claim.epoch,
+            ))  # fmt: skip
+            if claimed is None:
+                return
+            if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
+                around.tallies.ownership.resumed += 1
+                log.info("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
+            else:
+                await self._drop(number, shard)
+
+    async def _attempt(self, number: int, work: Coroutine[Any, Any, T | Lost]) -> T | Lost | None:
+        """Claim or recover; None where it has to be tried again."""
+        try:
+            return await work
+        except (Unavailable, ApiError) as error:
+            log.warning("shard.claim_failed", extra={"shard": number, "why": str(error)})
+        except AngariumError as error:
+            self._refuse(number, str(error))
+        return None
+
+    def _refuse(self, number: int, why: str) -> None:
+        self._again_at[number] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
+        if self.refused.get(number) != why:
+            self.refused[number] = why
+            log.error("shard.refused", extra={"shard": number, "why": why})
+
+    async def _take(self, number: int, taken: Shard | Lost | None) -> None:
+        if isinstance(taken, Lost):
+            log.debug("shard.not_claimed", extra={"shard": number, "why": taken.why})
+        elif taken is not None:
+            self.refused.pop(number, None)
+            self._again_at.pop(number, None)
+            self.owned[number] = taken
+            self._count(taken.claim)
+            log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
+            await taken.start()
+            self._taken.set()
+            self._spawn(self._watch(taken))
+
+    def _count(self, claimed: Claim) -> None:
+        """A claim is clean where the owner before had released the shard, or nobody had ever owned it."""
+        ownership = self.around.tallies.ownership
+        if claimed.clean:
+            ownership.clean += 1
+        else:
+            ownership.unclean += 1
+
+    async def _watch(self, shard: Shard) -> None:
+        await shard.ended.wait()
+        self._changed.set()
+
+    async def _drop(self, number: int, shard: Shard) -> None:
+        await shard.stop("claimed by another node")
+        self.owned.pop(number, None)
+        if shard.refused:
+            self._refuse(number, shard.why)
+            if shard.loss is not None:
+                await self._attempt(number, self._put_on_record(number, shard, shard.loss))
+            await self._let_go(number)
+        else:
+            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+
+    async def _put_on_record(self, number: int, shard: Shard, loss: Loss) -> None:
+        """Refuse the shard for all nodes, whatever the stream will hold by then."""
+        around = self.around
+        refusal = Refusal(node=around.node, at=around.time.wall(), stream=loss.stream)
+        await refuse(around.js, around.names, number, shard.claim.epoch, loss, refusal)
+
+    async def _hand_over(self, number: int, shard: Shard) -> None:
+        handed_over = await shard.hand_over()
+        if self.owned.pop(number, None) is None:
+            return  # Whoever waited for the same has said so.
+        if handed_over:
+            log.info("shard.handed_over", extra={"shard": number})
+        else:
+            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+
+    async def _let_go(self, number: int) -> None:
+        """However a claim or an ownership of ours ended, it must keep nobody out who should own the shard."""
+        around = self.around
+        done = await self._attempt(
+            number,
+            let_go(around.js, around.names, number, around.node, may_claim=around.members.may_claim),
+        )
+        if done is not None:
+            self._claimed.discard(number)
+
+    # ---- configurations
+
+    def _configured(self, receiver: str) -> None:
+        host = self.host_of(receiver)
+        if host is not None:
+            policy: Policy | None = self.around.receivers.policy(receiver)
+            host.configured(receiver, policy)

@@ -1,0 +1,384 @@
+"""One shard under this node: claimed, recovered, run, and handed over or lost.
+
+This is where the two floors meet: the host of the actors (which decides) is tied to the journal, the inbox
+and the snapshots of the shard (which remember). Whatever ends the ownership ends everything that belongs to
+it; what comes after begins with a claim.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from actors.errors import AngariumError, NewerVersion
+from actors.ids import event_id
+from actors.machine.event import Event
+from actors.machine.state import State
+from actors.ports import Sender, Unavailable
+from actors.retention import Needed
+from actors.runtime.host import Host
+from angarium.node.tallies import Tallies
+from angarium.sparing import Sparing
+from streams.clock import Timekeeper
+from streams.dead_letters.bury import Graveyard
+from streams.defects import on_defect
+from streams.fleet.lease import Lease
+from streams.fleet.members import Members
+from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
+from streams.journal.claim import Claim, Lost, claim, release
+from streams.journal.journal import Entry, Journal
+from streams.journal.recovery import Recovery, recover
+from streams.journal.snapshots import Checkpoint, Snapshots
+from streams.journal.tails import Loss, Marks
+from streams.journal.turns import Turns
+from streams.nats.errors import ApiError, NotOurs
+from streams.nats.jetstream import JetStream
+from streams.reading.backlog import Backlog
+from streams.reading.inbox import Inbox
+from streams.receivers import Receivers
+from streams.routing.router import Router, Routing
+
+SNAPSHOT_EVERY_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class Surroundings(Struct, frozen=True):
+    """What all shards of a node share."""
+
+    js: JetStream
+    names: Names
+    node: str
+    time: Timekeeper
+    members: Members
+    receivers: Receivers
+    sender: Sender
+    readers: asyncio.Semaphore
+    loads: Turns
+    gravediggers: asyncio.Semaphore
+    routing: Routing
+    tallies: Tallies
+    saturated: Callable[[], bool]
+    drain_s: float
+    replay_keep_s: float
+
+
+class OwnershipClock:
+    """Wall time at the claim plus the machine's own time since: no step of the wall clock matters."""
+
+    def __init__(self, claimed: Claim, time: Timekeeper) -> None:
+        self._offset = claimed.at - claimed.boottime
+        self._time = time
+
+    def now(self) -> float:
+        return self._time.boottime() + self._offset
+
+
+class Shard:
+    """The ownership of one shard, from its claim on. `ended` is set when it is over, whatever ended it.
+
+    A lease that lapses only suspends it: if nobody else owned the shard when it is claimed again, it goes on
+    from memory, so that a restart of NATS repeats nothing.
+    """
+
+    def __init__(
+        self, number: int, around: Surroundings, lease: Lease, claimed: Claim, recovery: Recovery
+    ) -> None:
+        self.number = number
+        self.ended = asyncio.Event()
+        self.why = ""
+        self.refused = False
+        self.loss: Loss | None = None
+        self.claim = claimed
+        self._around = around
+        self._recovery = recovery
+        self._lease = lease
+        js, names = around.js, around.names
+        self.journal = Journal(
+            js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S,
+            statistics=around.tallies.journal,
+        )  # fmt: skip
+        self._snapshots = Snapshots(js, names, claimed, around.loads)
+        self._backlog = Backlog(js, names, number, around.readers, replicated=claimed.replicated)
+        self._snapshotted = 0, Needed(0)
+        self._writing_snapshots = asyncio.Lock()
+        self._handing_over = asyncio.Lock()
+        self._handed_over = False
+        self._found: dict[str, State] = {}
+        self._listed = recovery.listed
+        self.host = Host(
+            epoch=claimed.epoch,
+            claimed_at=claimed.at,
+            claim_position=claimed.position,
+            unclean=claimed.unclean,
+            floor=recovery.floor,
+            needed=recovery.checkpoint.needed,
+            unacked_max=MAX_ACK_PENDING,
+            clock=OwnershipClock(claimed, around.time),
+            recorder=self.journal,
+            sender=around.sender,
+            backlog=self._backlog,
+            graveyard=Graveyard(js, names, around.gravediggers),
+            snapshots=self._snapshots,
+            policies=around.receivers,
+            tally=around.tallies.actors,
+            within_lease=self._within_lease,
+            ack=self._ack,
+            hold=self._hold,
+            saturated=around.saturated,
+            refuse=self._refuse,
+        )
+        self._marks = claimed.marks
+        self._inbox = self._new_inbox()
+        self._router = self._new_router()
+        self._keeper: asyncio.Task[None] | None = None
+        self._warn_misaddressed = Sparing(log, "event.misaddressed")
+
+    async def start(self) -> None:
+        """Begin with the actors that the journal speaks of, then read the work."""
+        self.journal.start()
+        self.host.begin(self._recovery.states, self._recovery.parked)
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
+        self._keeper.add_done_callback(on_defect("snapshots", self._end))
+        await self._inbox.start()
+        await self._router.start()
+
+    def _new_inbox(self) -> Inbox:
+        return Inbox(
+            self._around.js, self._around.names, self.number,
+            on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
+            may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
+            on_lost=self._lost, known=self._marks.deliveries,
+            created=self._recovery.created[self._around.names.deliveries],
+        )  # fmt: skip
+
+    def _new_router(self) -> Router:
+        """For the partition of the same number. It remembers nothing of an earlier ownership."""
+        return Router(
+            self._around.js, self._around.names, self.number, self._around.routing,
+            on_broken=self._end, may_reset=self.host.within_lease,
+            on_lost=self._lost, on_event=self.journal.marks_rose, known=self._marks,
+            created=self._recovery.created[self._around.names.events],
+        )  # fmt: skip
+
+    def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
+        """Nobody can be called that: it goes the way of every unknown receiver."""
+        self._warn_misaddressed(position=position, why=why)
+        now = self.host.clock.now()
+        event = Event(
+            position=position, id=event_id(None, position, now), stored_at=now, body=b"", malformed=why
+        )
+        self.host.arrive(receiver, event, reply)
+
+    def _within_lease(self) -> bool:
+        return self._lease.valid()
+
+    def _ack(self, replies: list[str]) -> None:
+        self._inbox.ack(replies)
+
+    def _hold(self, held: bool) -> None:
+        self._inbox.hold(held)
+
+    # ---- the journal's listener
+
+    def floor(self, index: int) -> int:
+        """The end of the unbroken run of messages released by the facts up to `index`."""
+        return self.host.floor(index)
+
+    def marks(self) -> Marks:
+        """The highest messages that were ever read of the streams, or known before."""
+        for deliveries in (self._inbox.mark, self._backlog.mark):
+            self._marks = self._marks.raised(Marks(deliveries=deliveries, events=self._router.mark))
+        return self._marks
+
+    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+        """The journal holds these facts."""
+        self.host.confirmed(entries)
+
+    def fenced(self, why: str) -> None:
+        """Somebody else owns the shard: stop at once, ack nothing more."""
+        self._around.tallies.ownership.fenced += 1
+        self._end(f"fenced: {why}")
+
+    # ---- a lease that lapsed
+
+    @property
+    def created(self) -> dict[str, str]:
+        """When each stream and bucket that the shard was recovered from was created."""
+        return self._recovery.created
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the lease that the claim was made under is over, be another one in force or not."""
+        return self._lease.over or self._lease is not self._around.members.lease
+
+    async def suspend(self) -> None:
+        """After a lapse: append nothing, read nothing, and keep the memory."""
+        await self.journal.suspend()
+        await self._router.stop()
+        await self._inbox.stop()
+
+    async def resume(self, lease: Lease, claimed: Claim) -> bool:
+        """Go on from memory under a new claim; False where somebody else owned the shard in between."""
+        if self.ended.is_set() or not self.journal.reclaim(claimed):
+            return False
+        host, around = self.host, self._around
+        self.claim, self._lease = claimed, lease
+        self._marks = self.marks().raised(claimed.marks)
+        self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)
+        host.go_on(claimed.epoch)
+        self._inbox, self._router = self._new_inbox(), self._new_router()
+        await self._inbox.start()
+        await self._router.start()
+        host.poke_all()
+        return True
+
+    # ---- the end
+
+    def _refuse(self, why: str) -> None:
+        """It must not be run as things are. That may come out late, for snapshots are read when needed."""
+        self.refused = True
+        self._end(why)
+
+    def _lost(self, loss: Loss) -> None:
+        """What was read is not in its stream any more. Whoever drops the shard puts that on record."""
+        self.loss = loss
+        self._refuse(loss.why)
+
+    def _end(self, why: str) -> None:
+        if not self.ended.is_set():
+            self.why = why
+            self.host.stop()
+            self.ended.set()
+
+    async def stop(self, why: str) -> None:
+        """End without a handover: nothing more is started, recorded or acked."""
+        self._end(why)
+        if self._keeper is not None:
+            self._keeper.cancel()
+        await self._router.stop()
+        await self._inbox.stop()
+        await self.journal.stop()
+
+    async def hand_over(self) -> bool:
+        """The planned end: no new attempts, those in flight finished, all recorded, acked and released.
+
+        False where the shard ended otherwise, `why` says how: then what was in flight may be repeated.
+        Whoever wants it a second time waits for the first.
+        """
+        async with self._handing_over:
+            if self.ended.is_set():
+                await self.stop(self.why)
+            else:
+                await self._hand_over()
+        return self._handed_over
+
+    async def _hand_over(self) -> None:
+        around, host = self._around, self.host
+        await self._router.stop()
+        await host.drain(around.drain_s)
+        recorded = not self.suspended and await self.journal.drain(around.drain_s)
+        if self.ended.is_set() or not recorded or host.in_flight:
+            late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
+            await self.stop(
+                "the lease lapsed" if self.suspended else f"{late} after drain_s ({around.drain_s:g} s)"
+            )
+            return
+        host.acknowledge()
+        await self._snapshot()
+        if not self.ended.is_set():
+            await self.stop("handed over")
+            self._handed_over = await release(around.js, around.names, self.claim, around.node)
+            if not self._handed_over:
+                self.why = "its release is not on record"
+
+    # ---- snapshots
+
+    async def _keep_snapshots(self) -> None:
+        while not self.ended.is_set():
+            await asyncio.sleep(SNAPSHOT_EVERY_S)
+            if not self.suspended:
+                await self._snapshot()
+
+    async def _snapshot(self) -> None:
+        """Write the changed actors and the checkpoint, true as of the last confirmed flush.
+
+        One write at a time: a checkpoint must not pass states that another write has taken and not stored.
+        """
+        async with self._writing_snapshots:
+            await self._write_snapshots()
+
+    def _leftovers(self) -> dict[str, State]:
+        """Of the snapshots that were found to say nothing any more, those whose actors are still away."""
+        host = self.host
+        awake = host.shells.keys() | host.changed.keys() | host.writing.keys()
+        return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
+
+    async def find_leftovers(self) -> None:
+        """Look through the snapshots of receivers that have no configuration: some may be dispensable by now.
+
+        The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
+        """
+        receivers, awake = self._around.receivers, self.host.shells
+        for receiver in await self._snapshots.receivers():
+            if receiver not in awake and not receivers.known(receiver):
+                try:
+                    state = await self._snapshots.load(receiver)
+                except (NewerVersion, NotOurs) as error:
+                    log.warning("snapshot.strange", extra={"receiver": receiver, "why": str(error)})
+                    continue
+                if state is not None and self.host.forgettable({receiver: state}):
+                    self._found[receiver] = state
+
+    async def _write_snapshots(self) -> None:
+        host, journal, snapshots = self.host, self.journal, self._snapshots
+        needed = host.needed()
+        if (journal.sequence, needed) == self._snapshotted:
+            return
+        states = host.take_changed()
+        forget = set(host.forgettable(states | self._leftovers()))
+        kept = [state for receiver, state in states.items() if receiver not in forget]
+        self._listed.update(states.values())
+        checkpoint = Checkpoint(
+            sequence=journal.sequence,
+            floor=journal.floor,
+            needed=needed.position,
+            holder=needed.receiver,
+            parked_parts=self._listed.as_of(journal.sequence),
+            unclean=self.claim.unclean,
+            created=self._recovery.created,
+            marks=journal.marks,
+        )
+        written: bool | None
+        try:
+            written = await snapshots.write(
+                kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
+            )
+        except (Unavailable, ApiError) as error:
+            log.warning("snapshot.delayed", extra={"shard": self.number, "why": str(error)})
+            written = None
+        except AngariumError as error:
+            self._refuse(str(error))
+            written = None
+        if written:
+            host.written()
+            self._listed.written(checkpoint.sequence)
+            self._found.clear()
+            self._snapshotted = checkpoint.sequence, needed
+            return
+        host.give_back()
+        if written is False and snapshots is self._snapshots and not self.suspended:
+            self.fenced("another node owns the shard's snapshots")
+
+
+async def take_over(number: int, around: Surroundings) -> Shard | Lost:
+    """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
+    lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
+    claimed = await claim(
+        around.js, around.names, number, around.node, around.time,
+        may_claim=around.members.may_claim, run=around.members.run,
+    )  # fmt: skip
+    if isinstance(claimed, Lost):
+        return claimed
+    recovery = await recover(around.js, around.names, claimed, around.node, around.loads)
+    return recovery if isinstance(recovery, Lost) else Shard(number, around, lease, claimed, recovery)

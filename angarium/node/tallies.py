@@ -1,0 +1,23 @@
+"""What a node counts as long as it lives: shards come and go, and its counters must never fall."""
+
+from msgspec import Struct, field
+
+from actors.counters import Tally
+from streams.journal.journal import Statistics
+
+
+class Ownership(Struct):
+    """How shards came and went: `clean` after a release, `resumed` from memory after a lapse."""
+
+    clean: int = 0
+    unclean: int = 0
+    resumed: int = 0
+    fenced: int = 0
+
+
+class Tallies(Struct, frozen=True):
+    """Counters that the shards of a node share; its routers count in `streams.routing.router.Routing`."""
+
+    actors: Tally = field(default_factory=Tally)
+    journal: Statistics = field(default_factory=Statistics)
+    ownership: Ownership = field(default_factory=Ownership)

@@ -1,0 +1,122 @@
+"""Asking the owner of a receiver: control requests, as the commands make them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from angarium.settings import Settings
+from streams.installation.topology import Names
+from streams.nats.errors import NotPermitted, Unavailable
+from streams.nats.jetstream import JetStream
+
+PASSING = "unavailable"
+"""The code of an answer that will be another one in a moment, such as while a shard changes hands."""
+PAUSE_S = 0.25
+
+
+class NotAllowed(click.ClickException):
+    """NATS does not permit our user to ask that."""
+
+
+class Refused(click.ClickException):
+    """The owner says no; `code` is one token."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def ask(
+    js: JetStream, names: Names, verb: str, receiver: str, *, timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """What the owner answers, without `ok`; asks again while the shard is on its way to another node.
+
+    Raises click.ClickException where no node answers, or the owner says no.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        left_s = deadline - asyncio.get_running_loop().time()
+        answer = await _ask_once(js, names.control(verb, *receiver.split(".")), receiver, left_s)
+        if answer.pop("ok"):
+            return answer
+        error = answer["error"]
+        if error["code"] != PASSING or left_s <= PAUSE_S:
+            raise Refused(error["code"], error["message"])
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _ask_once(js: JetStream, subject: str, receiver: str, timeout_s: float) -> dict[str, Any]:
+    try:
+        message = await js.request(subject, b"", timeout_s)
+    except NotPermitted as error:
+        raise NotAllowed(str(error)) from None
+    except Unavailable:
+        raise click.ClickException(
+            f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
+            "or see angarium doctor"
+        ) from None
+    answer: dict[str, Any] = msgspec.json.decode(message.data)
+    return answer
+
+
+async def ask_alone(
+    settings: Settings, verb: str, receiver: str, *, timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """The same over a connection made for this one question."""
+    from angarium.connecting import installation, open_jetstream
+
+    async with open_jetstream(settings) as js:
+        return await ask(js, installation(settings).names, verb, receiver, timeout_s=timeout_s)
+
+
+async def state_of(settings: Settings, receiver: str) -> dict[str, Any]:
+    """The live state of a receiver; without what it answered, where NATS permits our user no more."""
+    try:
+        return await ask_alone(settings, "inspect", receiver)
+    except NotAllowed as refused:
+        try:
+            return await ask_alone(settings, "status", receiver)
+        except NotAllowed:
+            raise refused from None
+
+
+async def waiting(js: JetStream, names: Names, receiver: str) -> str:
+    """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
+    try:
+        count = (await ask(js, names, "inspect", receiver))["backlog"]
+    except click.ClickException:
+        count = sum((await js.subjects(names.deliveries, names.deliveries_to(receiver))).values())
+        return f"up to {count} events" if count else ""
+    return f"{count} events" if count else ""
+
+
+async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: float = 5.0) -> bool:
+    """Return once the owner has discarded what waited, on record. False where it has not said so in time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+        try:
+            await ask(js, names, "inspect", receiver, timeout_s=left_s)
+        except Refused as refused:
+            return refused.code == "unknown_receiver"
+        except click.ClickException:
+            return False
+        await asyncio.sleep(PAUSE_S)
+    return False
+
+
+async def forget(
+    settings: Settings, receiver: str, agreed: Callable[[str], bool], *, timeout_s: float
+) -> bool:
+    """Discard what waits; `agreed` is asked with how much that is, if anything does. False: it was not."""
+    from angarium.connecting import installation, open_jetstream
+
+    async with open_jetstream(settings) as js:
+        names = installation(settings).names
+        count = await waiting(js, names, receiver)
+        if count and not agreed(count):
+            return False
+        await ask(js, names, "forget", receiver, timeout_s=timeout_s)
+        return True

@@ -1,0 +1,77 @@
+"""How much room an installation has and what it suffices for, as `angarium setup` and `doctor` say it."""
+
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from angarium import logs, quantities
+from streams.installation.topology import Settings as Installation
+from streams.nats.answers import StreamInfo
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
+from streams.purge import deliveries_held, events_held, journal_held
+
+EVENT_BYTES = 1200
+"""An event of 1 KiB with its subject and headers, for an idea of what a room takes."""
+DAY_S = 86_400
+_KEEPS = (
+    ("events", "what is to be routed, a day of what was"),
+    ("deliveries", "what waits, a day of what is settled"),
+    ("journal", "what nodes need to recover"),
+    ("dead_letters", "dead letters, for 30 days"),
+)
+
+
+class Room(Struct, frozen=True):
+    """The room of one stream, in bytes (-1: no limit of its own), and what it is for."""
+
+    stream: str
+    max_bytes: int
+    keeps: str
+
+
+async def rooms(js: JetStream, of: Installation) -> list[Room]:
+    """The streams that grow with the traffic, as they are."""
+    return [
+        Room(name, (await stream_info(js, name)).max_bytes, keeps)
+        for name, keeps in ((getattr(of.names, kind), keeps) for kind, keeps in _KEEPS)
+    ]
+
+
+def lines(rooms: list[Room]) -> list[str]:
+    """The rooms for people, and what that of the deliveries suffices for."""
+    width = max(len(each.stream) for each in rooms)
+    said = [f"{each.stream:{width}}  {_room(each.max_bytes):>8}  {each.keeps}" for each in rooms]
+    deliveries = rooms[1]
+    if deliveries.max_bytes > 0:
+        events = deliveries.max_bytes // EVENT_BYTES
+        rate = f"{events / DAY_S:,.0f}" if events >= 10 * DAY_S else f"{events / DAY_S:.1f}"
+        said.append(f"{deliveries.stream} takes {events:,} events of 1 KiB: {rate} a second for a day.")
+        said.append("--max-bytes at the first setup makes more room")
+    return said
+
+
+def _room(max_bytes: int) -> str:
+    return "no limit" if max_bytes <= 0 else quantities.bytes_text(max_bytes)
+
+
+async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
+    """Who needs the stream from where on, and since when: nothing before that is needed by anybody."""
+    names, shards = of.names, of.shards
+    try:
+        if info.name == names.deliveries:
+            held = await deliveries_held(js, names, shards, info, info.last)
+        elif info.name == names.events:
+            held = await events_held(js, names, shards, info.last)
+        else:
+            held = await journal_held(js, names, shards, info)
+    except AngariumError as error:
+        return f"nobody can tell who holds it ({error})"
+    what = "partition" if info.name == names.events else "shard"
+    if not held.position:
+        return f"{what} {held.shard} holds all of it: it is refused, or was not worked since this was made"
+    message = await js.message(info.name, held.position)
+    since = f", stored {logs.instant(message.stored_at)}" if message else ""
+    if held.position > info.last:
+        return "nobody needs any of it"
+    who = f"{held.receiver} ({what} {held.shard})" if held.receiver else f"{what} {held.shard}"
+    return f"{who} needs it from {held.position} on{since}"

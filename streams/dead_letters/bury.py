@@ -1,0 +1,158 @@
+"""Dead letters: what could not be delivered, kept with its body, its headers and the reason.
+
+The message is read again from the deliveries stream, so that a dead letter is what the producer published and
+not what an actor made of it. Its event's id stands in `Angarium-Id`, wherever it came from, so that a redrive
+keeps it. The id of the publish is made of receiver and number: burying again adds nothing within the stream's
+duplicate window, and after it a second letter that says the same.
+"""
+
+import asyncio
+import logging
+import re
+from asyncio import gather
+from collections.abc import Sequence
+from itertools import islice
+
+from actors.machine.facts import Burial
+from streams.installation.topology import Names
+from streams.journal.leadership import message_at
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses
+from streams.reading import messages
+
+log = logging.getLogger(__name__)
+
+REASON = "Angarium-Reason"
+SEQUENCE = "Angarium-Sequence"
+ATTEMPTS = "Angarium-Attempts"
+STATUS = "Angarium-Status"
+PROBLEM = "Angarium-Problem"
+"""Of a malformed event: what is wrong with it, in a sentence."""
+BODY = "Angarium-Body"
+BODY_GONE = "gone"
+"""The message had left the stream before it could be buried; there is nothing to redrive."""
+
+PAGE_BYTES_MAX = 1 << 20
+COMPANY = 16
+COMPANY_PAUSE_S = 0.005
+"""So many letters of names that nobody knows go at once, with a pause after them: some 2,000 a second."""
+BETWEEN = 4
+"""So many messages of a shard are read for each letter that is looked for among them."""
+_SERVERS = "nats-"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+
+
+class Graveyard:
+    """See `actors.ports.Graveyard`. It does not give up: a full stream or a lost connection delays it."""
+
+    def __init__(self, js: JetStream, names: Names, company: asyncio.Semaphore | None = None) -> None:
+        """`company` is shared by all shards of a node: what is nobody's is buried a few letters at a time."""
+        self._js = js
+        self._names = names
+        self._company = company or asyncio.Semaphore(1)
+
+    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+        """Page by page, as the messages lie in their stream: so a thousand cost little more than one."""
+        left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
+        pauses, said = Pauses(), ""
+        while left:
+            if next(iter(left.values())).receiver:
+                why = await self._try_in_company(receiver, left)
+            else:
+                why = await self._try(receiver, left)
+            if why is None:
+                continue
+            if why != said:
+                place = {"receiver": receiver, "position": next(iter(left))}
+                log.warning("dead_letter.waiting", extra=place | {"why": why})
+                said = why
+            await pauses.wait()
+
+    async def _try_in_company(self, receiver: str, left: dict[int, Burial]) -> str | None:
+        """Those of names that nobody knows: others go before them, on this node and on the server."""
+        some = dict(islice(left.items(), COMPANY))
+        async with self._company:
+            why = await self._try(receiver, some)
+            await asyncio.sleep(COMPANY_PAUSE_S)
+        for position in list(islice(left, COMPANY)):
+            if position not in some:
+                del left[position]
+        return why
+
+    async def _try(self, receiver: str, left: dict[int, Burial]) -> str | None:
+        """Bury those that one page holds, and take them out of `left`; says why not all of them are."""
+        try:
+            page = await self._page(receiver, left)
+        except (Unavailable, ApiError) as error:
+            return str(error)
+        buried = await gather(*(self._publish(receiver, left[at], message) for at, message in page.items()))
+        for position, why in zip(page, buried, strict=True):
+            if why is None:
+                del left[position]
+        return next((why for why in buried if why is not None), None)
+
+    async def _page(self, receiver: str, left: dict[int, Burial]) -> dict[int, StoredMessage | None]:
+        """The first message in `left`, or None if that is gone, by the leader; and what is read with it."""
+        first, stream = next(iter(left)), self._names.deliveries
+        whose = {position: each.receiver or receiver for position, each in left.items()}
+        message = await message_at(self._js, stream, first)
+        if message is None or not message.subject.endswith(f".{whose[first]}"):
+            return {first: None}
+        found: dict[int, StoredMessage | None] = {first: message}
+        if len(left) > 1:
+            subject, count = message.subject, len(left) - 1
+            if left[first].receiver:  # Others of the shard lie between them.
+                subject, count = f"{subject.removesuffix(whose[first])}*.*", BETWEEN * count
+            page = await self._js.read(stream, subject, first + 1, count, PAGE_BYTES_MAX)
+            found |= {
+                each.sequence: each
+                for each in page.messages
+                if each.sequence in left and each.subject.endswith(f".{whose[each.sequence]}")
+            }
+        return found
+
+    async def _publish(self, receiver: str, burial: Burial, message: StoredMessage | None) -> str | None:
+        """None once it is stored, else why it is not."""
+        receiver = burial.receiver or receiver
+        headers = _headers(receiver, burial, message)
+        answer = await self._js.publish(self._names.dead(receiver), message.data if message else b"", headers)
+        match answer:
+            case Stored():
+                return None
+            case Refused(code, text):
+                return f"{text} (JetStream error {code})"
+            case Unanswered(why):
+                return why
+
+
+def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> dict[str, str]:
+    """The original headers, and why the message is here, which nobody else may have said."""
+    event = messages.stored_event(message) if message else None
+    number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
+    ours = {
+        messages.ID: event.id if event else None,
+        messages.MESSAGE_ID: f"{receiver}:{number}",
+        REASON: burial.reason,
+        SEQUENCE: burial.sequence,
+        ATTEMPTS: burial.attempts,
+        STATUS: burial.status,
+        PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
+        BODY: None if event else BODY_GONE,
+    }
+    headers = (passed_on(message.headers) if message else {}) | ours
+    return {name: str(value) for name, value in headers.items() if value is not None}
+
+
+def passed_on(headers: dict[str, str]) -> dict[str, str]:
+    """What may stand in another stream.
+
+    The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; and a name that
+    our client does not take cannot be published at all.
+    """
+    return {
+        name: value
+        for name, value in headers.items()
+        if _NAME.match(name) and not name.lower().startswith(_SERVERS)
+    }

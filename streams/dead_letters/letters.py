@@ -1,0 +1,205 @@
+"""Dead letters found, read and dropped; `streams.dead_letters.redrive` sends them again.
+
+Letters are found by batch direct get, which a replica may answer that lags (ADR-31). That is enough to look
+around: at worst the newest letters are missing, or some are shown that are no more. Whoever acts on a letter
+asks the leader for it (`DeadLetters.letter`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+from msgspec import Struct
+
+from streams.dead_letters import bury
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+from streams.reading import messages
+
+REASONS = (
+    "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed",
+)  # fmt: skip
+AT_ONCE = 32
+"""Requests under way at a time, of those that concern one letter each."""
+SPAN_MIN, SPAN_MAX = 256, 16_384
+"""How many places of the stream are looked through at a time by those who begin with the newest."""
+
+
+class Letter(Struct, frozen=True):
+    """A dead letter as it lies in its stream: at `sequence` since `at`, seconds since the epoch."""
+
+    sequence: int
+    receiver: str
+    at: float
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def reason(self) -> str:
+        return self.headers.get(bury.REASON, "")
+
+    @property
+    def number(self) -> int | None:
+        """The receiver's own number of the event; None where it never got one."""
+        return _count(self.headers.get(bury.SEQUENCE))
+
+    @property
+    def attempts(self) -> int | None:
+        return _count(self.headers.get(bury.ATTEMPTS))
+
+    @property
+    def status(self) -> int | None:
+        """The last answer of the receiver; None where it gave none."""
+        return _count(self.headers.get(bury.STATUS))
+
+    @property
+    def event_id(self) -> str:
+        return self.headers.get(messages.ID, "")
+
+    @property
+    def type(self) -> str:
+        return self.headers.get(messages.TYPE, messages.TYPE_DEFAULT)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with a malformed event, in a sentence; nothing with any other."""
+        return self.headers.get(bury.PROBLEM, "")
+
+    @property
+    def body_gone(self) -> bool:
+        """Whether only the headers could be kept."""
+        return self.headers.get(bury.BODY) == bury.BODY_GONE
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Which letters are wanted.
+
+    `receivers` is `<tenant>.<name>`, either of which may be `*`. No `reasons` means all. A letter's time is
+    that of the stream, from `since` on and before `until`, in seconds since the epoch.
+    """
+
+    receivers: str = "*.*"
+    reasons: frozenset[str] = frozenset()
+    since: float | None = None
+    until: float | None = None
+
+    def wants(self, letter: Letter) -> bool:
+        """Whether a letter of these receivers is wanted."""
+        in_time = (self.since is None or letter.at >= self.since) and not self.is_past(letter)
+        return in_time and (not self.reasons or letter.reason in self.reasons)
+
+    def is_past(self, letter: Letter) -> bool:
+        """Whether it is too late; so are all behind it, for they lie in the order of their times."""
+        return self.until is not None and letter.at >= self.until
+
+
+class Page(Struct, frozen=True):
+    """The letters that are wanted of the next `seen`; about `unseen` are still to be looked at."""
+
+    letters: list[Letter]
+    seen: int
+    unseen: int
+
+
+class DeadLetters:
+    """The letters of one installation. A question without an answer is `Unavailable`, after a while."""
+
+    def __init__(self, js: JetStream, names: Names) -> None:
+        self._js = js
+        self._names = names
+        self._stream = names.dead_letters
+        self._subject = names.dead("")
+
+    async def end(self) -> int:
+        """The sequence of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
+        newest = await patiently(self._js.last_message, self._stream, self._names.dead("*.*"))
+        return newest.sequence if newest else 0
+
+    async def pages(self, selection: Selection, end: int) -> AsyncIterator[Page]:
+        """The letters up to and with the sequence `end`, the oldest first."""
+        subject, sequence = self._names.dead(selection.receivers), 1
+        if selection.since is not None:
+            first = await patiently(self._js.first_since, self._stream, subject, selection.since)
+            sequence = first.sequence if first else end + 1
+        while sequence <= end:
+            found = await patiently(self._js.read, self._stream, subject, sequence)
+            letters = [self._letter(each) for each in found.messages if each.sequence <= end]
+            yield Page([each for each in letters if selection.wants(each)], len(letters), found.pending)
+            if not found.pending or (letters and selection.is_past(letters[-1])):
+                return
+            sequence = found.messages[-1].sequence + 1
+
+    async def newest(self, selection: Selection, end: int) -> AsyncIterator[Page]:
+        """The same, the newest first, for those who want only some of them."""
+        subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
+        if selection.since is not None:
+            first = await patiently(self._js.first_since, self._stream, subject, selection.since)
+            oldest = first.sequence if first else end + 1
+        while end >= oldest:
+            start = max(oldest, end - span + 1)
+            letters = await self._between(subject, start, end)
+            wanted = [each for each in reversed(letters) if selection.wants(each)]
+            yield Page(wanted, len(letters), start - oldest)
+            span = min(span * 2, SPAN_MAX) if len(letters) < SPAN_MIN else SPAN_MIN
+            end = start - 1
+
+    async def _between(self, subject: str, start: int, end: int) -> list[Letter]:
+        """The letters of these places, the oldest first."""
+        letters: list[Letter] = []
+        while start <= end:
+            batch = min(SPAN_MIN, end - start + 1)
+            found = await patiently(self._js.read, self._stream, subject, start, batch)
+            letters += [self._letter(each) for each in found.messages if each.sequence <= end]
+            if not found.pending:
+                break
+            start = found.messages[-1].sequence + 1
+        return letters
+
+    async def letter(self, sequence: int) -> Letter | None:
+        """The letter at `sequence`, from the leader."""
+        found = await patiently(self._js.message, self._stream, sequence)
+        return self._letter(found) if found else None
+
+    async def letters(self, sequences: Iterable[int]) -> list[Letter]:
+        """Those of these letters that are there, from the leader, oldest first."""
+        found: list[Letter] = []
+
+        async def look(sequence: int) -> None:
+            if (letter := await self.letter(sequence)) is not None:
+                found.append(letter)
+
+        await _for_each(sequences, look)
+        return sorted(found, key=lambda letter: letter.sequence)
+
+    async def drop(self, sequences: Iterable[int], told: Callable[[int], None] = lambda _: None) -> int:
+        """Delete these letters; returns how many there were. `told` hears of each that is gone now."""
+        dropped = 0
+
+        async def drop(sequence: int) -> None:
+            nonlocal dropped
+            if await patiently(self._js.delete, self._stream, sequence):
+                dropped += 1
+            told(sequence)
+
+        await _for_each(sequences, drop)
+        return dropped
+
+    def _letter(self, message: StoredMessage) -> Letter:
+        receiver = message.subject.removeprefix(self._subject)
+        return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
+
+
+async def _for_each(sequences: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
+    """Do it for all of them, `AT_ONCE` at a time; raises what the first raised that failed."""
+    rest = iter(sequences)
+
+    async def work() -> None:
+        for sequence in rest:
+            await do(sequence)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None

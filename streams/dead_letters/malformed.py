@@ -1,0 +1,46 @@
+"""Published events that no receiver can be sent as they are: a dead letter each, among their tenant's.
+
+It lies under a name that no receiver can have, is what the producer published, and says what is wrong with
+it.
+"""
+
+from actors.machine.event import Event
+from streams.dead_letters.bury import ATTEMPTS, BODY, BODY_GONE, PROBLEM, REASON, passed_on
+from streams.installation.topology import Names
+from streams.journal.leadership import message_at
+from streams.nats.answers import Refused, Stored, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.reading import messages
+
+NAME = "_events"
+"""In the place of the receiver's name, which does not begin with `_`."""
+
+
+async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:
+    """Store the dead letter of an event of the events stream; why it could not be, or nothing.
+
+    `receiver` is `<tenant>._events`. Burying again adds nothing within the stream's duplicate window, and
+    after it a second letter that says the same. `e` in its id is a position of the events: `p` is one of the
+    deliveries, where a producer may address `<tenant>._events` as well.
+    """
+    try:
+        message = await message_at(js, names.events, event.position)
+    except (Unavailable, ApiError) as error:
+        return str(error)
+    headers = passed_on(message.headers) if message else {BODY: BODY_GONE}
+    headers |= {
+        messages.ID: event.id,
+        messages.MESSAGE_ID: f"{receiver}:e{event.position}",
+        messages.TYPE: event.type,
+        REASON: "malformed",
+        ATTEMPTS: "0",
+        PROBLEM: event.malformed,
+    }
+    match await js.publish(names.dead(receiver), message.data if message else b"", headers):
+        case Stored():
+            return ""
+        case Refused(code, text):
+            return f"{text} (JetStream error {code})"
+        case Unanswered(why):
+            return why

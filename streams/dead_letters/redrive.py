@@ -1,0 +1,260 @@
+"""Sending dead letters again: each exactly once, wherever a command that does it is cut off.
+
+A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It bears a
+mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
+mark and the installation's nonce. So whatever is sent twice is dropped, by JetStream within its window and by
+the actor within its own; and beyond both nothing is sent twice, by the plan
+(`streams.dead_letters.redrive_lock`):
+
+    begin   finish what an interrupted turn had planned: what was sent is dropped, the rest stays a letter
+    send    plan a page; ask the leader for its letters; send them; drop those that were stored
+    end     end the turn
+
+The letters of a receiver are sent one after the other, in their order.
+
+JetStream compares message ids over a whole stream, and any producer may publish there: somebody who takes the
+id of a letter first would have it dropped. So the id cannot be guessed, and where JetStream says `duplicate`
+the message that it has is looked at.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from streams.dead_letters.letters import AT_ONCE, DeadLetters, Letter
+from streams.dead_letters.redrive_lock import Turn
+from streams.installation.topology import Names
+from streams.journal.fence import IN_FLIGHT
+from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, JetStream
+from streams.nats.retry import PATIENCE_S, Pauses, patiently
+from streams.reading import messages
+
+GONE = "gone"
+MALFORMED = "malformed"
+TAKEN = "taken"
+TOO_LARGE = "too_large"
+UNSURE = "unsure"
+
+_KEPT = (messages.ID, messages.TYPE, messages.CONTENT_TYPE, messages.TRACEPARENT, messages.TRACESTATE)
+
+
+def mark(letter: Letter) -> str:
+    """What its event is marked with when it is sent again.
+
+    A letter's message id ends in the event's number, or its position where it has none: the same for a letter
+    that was buried twice.
+    """
+    number = letter.headers.get(messages.MESSAGE_ID, "").rpartition(":")[2]
+    return f"dead-{number or letter.sequence}"
+
+
+def message_id(letter: Letter, nonce: str) -> str:
+    """The id under which it is sent again, the same whenever it is; older versions had no nonce."""
+    known = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
+    return f"{known}:{nonce}" if nonce else known
+
+
+def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
+    """The headers under which it is sent again."""
+    kept = {name: letter.headers[name] for name in _KEPT if name in letter.headers}
+    return kept | {messages.AGAIN: mark(letter), messages.MESSAGE_ID: message_id(letter, nonce)}
+
+
+def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
+    """Tells whether a message of the deliveries is the letter, sent again."""
+    ours = headers_again(letter, nonce)
+    named = (messages.ID, messages.AGAIN, messages.MESSAGE_ID)
+    return (
+        message.subject.endswith(f".{letter.receiver}")
+        and all(message.headers.get(name) == ours.get(name) for name in named)
+        and message.data == letter.body
+    )
+
+
+def hindrance(letter: Letter) -> str | None:
+    """Why it cannot be sent again; None: it can."""
+    if letter.body_gone:
+        return GONE
+    return MALFORMED if letter.problem else None
+
+
+class Redriven(Struct):
+    """What became of the letters.
+
+    `redriven` counts those that were sent. `finished` (by sequence, as below) had been sent already by a
+    command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
+    `too_large` (the stream takes no event of this size), `unsure` (they may have been sent, and what was sent
+    is purged), `taken` (somebody else published something under their message id). `stopped` says why no more
+    were sent, if so.
+    """
+
+    redriven: int = 0
+    finished: list[int] = field(default_factory=list)
+    left: dict[str, list[int]] = field(default_factory=dict)
+    stopped: str = ""
+
+
+class Redrive:
+    """One command's work, in the turn that it has taken. `unsure_too`: what is unsure is sent, too.
+
+    Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Run again, it goes
+    on: what had been sent is not sent again.
+    """
+
+    def __init__(self, js: JetStream, names: Names, turn: Turn, *, unsure_too: bool = False) -> None:
+        self.done = Redriven()
+        self._js = js
+        self._names = names
+        self._turn = turn
+        self._letters = DeadLetters(js, names)
+        self._unsure_too = unsure_too
+        self._unsure: set[int] = set()
+        self._undecided = ""
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def begin(self) -> None:
+        """Finish what an interrupted turn had planned."""
+        plan = self._turn.plan
+        planned = await self._letters.letters(plan.letters)
+        sent = await self._already_sent(planned, plan.after)
+        self._unsure = {letter.sequence for letter in await self._letters.letters(plan.unsure)}
+        # Looked at after the search: what was purged meanwhile may be what was not found.
+        if (await self._deliveries()).first > plan.after + 1:
+            self._unsure |= {letter.sequence for letter in planned}
+        await self._letters.drop(sent)
+        self.done.finished = sorted(sent)
+
+    async def send(self, letters: Sequence[Letter]) -> None:
+        """Send a page of letters, if nothing has stopped it before; at most some hundred."""
+        possible = tuple(letter.sequence for letter in letters if self._is_possible(letter))
+        if not possible:
+            return
+        nonce = self._turn.plan.nonce or secrets.token_hex(16)
+        await self._keep(after=(await self._deliveries()).last, letters=possible, nonce=nonce)
+        sent = await self._send(await self._letters.letters(possible))
+        self.done.redriven += await self._letters.drop(sent)
+        if self._undecided:
+            raise Unavailable(f"{self._undecided}; run it again, and it goes on")
+
+    async def end(self) -> None:
+        """All was sent that was to be, or could be."""
+        await self._keep(letters=(), held=False)
+
+    async def _keep(self, **changes: Any) -> None:
+        await self._turn.keep(unsure=tuple(sorted(self._unsure)), **changes)
+
+    def _is_possible(self, letter: Letter) -> bool:
+        why = hindrance(letter)
+        if why is None and letter.sequence in self._unsure and not self._unsure_too:
+            why = UNSURE
+        if why is not None:
+            self._leave(letter, why)
+        return why is None
+
+    def _leave(self, letter: Letter, why: str) -> None:
+        self.done.left.setdefault(why, []).append(letter.sequence)
+
+    # ---- sending
+
+    async def _send(self, letters: Iterable[Letter]) -> set[int]:
+        """Send them, receivers side by side; returns which are stored."""
+        sent: set[int] = set()
+        await asyncio.gather(*(self._send_lane(lane, sent) for lane in _by_receiver(letters).values()))
+        return sent
+
+    async def _send_lane(self, lane: list[Letter], sent: set[int]) -> None:
+        for letter in lane:
+            async with self._room:
+                if self.done.stopped or self._undecided:
+                    return
+                match await self._publish(letter):
+                    case Stored(sequence=position, duplicate=True):
+                        await self._look(letter, position, sent)
+                    case Stored():
+                        sent.add(letter.sequence)
+                    case Refused(code=code) if code == MESSAGE_TOO_LARGE:
+                        self._leave(letter, TOO_LARGE)
+                    case Refused(code, text):
+                        self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
+                    case Unanswered(why):
+                        self._undecided = f"letter {letter.sequence} was sent and not confirmed ({why})"
+
+    async def _publish(self, letter: Letter) -> Answer:
+        """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
+        subject = self._names.publish_to(letter.receiver)
+        headers = headers_again(letter, self._turn.plan.nonce)
+        pauses, loop = Pauses(), asyncio.get_running_loop()
+        deadline, in_doubt = loop.time() + PATIENCE_S, False
+        while True:
+            await self._turn.hold()
+            match answer := await self._js.publish(subject, letter.body, headers):
+                case Stored():
+                    return answer
+                case Refused(code, text):
+                    if not in_doubt and code not in IN_FLIGHT:
+                        return answer
+                    why = text
+                case Unanswered(why):
+                    in_doubt = True
+            if loop.time() >= deadline:
+                return Unanswered(why)
+            await pauses.wait()
+
+    async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
+        """Decide what a message with the letter's id is: an earlier try of ours, or somebody else's."""
+        message = await patiently(self._js.message, self._names.deliveries, position)
+        if message is None:
+            self._unsure.add(letter.sequence)
+            self._leave(letter, UNSURE)
+        elif is_copy(message, letter, self._turn.plan.nonce):
+            sent.add(letter.sequence)
+        else:
+            self._leave(letter, TAKEN)
+
+    # ---- what an interrupted turn has sent
+
+    async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
+        """Which of these letters were sent, by their message ids behind the position `after`."""
+        sent: set[int] = set()
+        end = (await self._deliveries()).last
+        for receiver, lane in _by_receiver(letters).items():
+            sent |= await self._found(receiver, lane, after, end)
+        return sent
+
+    async def _found(self, receiver: str, lane: list[Letter], after: int, end: int) -> set[int]:
+        """Which of these letters lie between two positions; the leader helps a replica that lags."""
+        stream, subject = self._names.deliveries, self._names.deliveries_to(receiver)
+        nonce = self._turn.plan.nonce
+        by_id: dict[str, list[Letter]] = {}
+        for letter in lane:
+            by_id.setdefault(message_id(letter, nonce), []).append(letter)
+        found: set[int] = set()
+        while after < end and len(found) < len(lane):
+            page = (await patiently(self._js.read, stream, subject, after + 1)).messages
+            if not page:
+                message = await patiently(self._js.next_message, stream, subject, after + 1)
+                page = [] if message is None else [message]
+            for each in page:
+                same = by_id.get(each.headers.get(messages.MESSAGE_ID, ""), ())
+                found |= {letter.sequence for letter in same if is_copy(each, letter, nonce)}
+            after = page[-1].sequence if page else end
+        return found
+
+    async def _deliveries(self) -> StreamInfo:
+        stream = self._names.deliveries
+        info = await patiently(self._js.stream_info, stream)
+        if info is None:
+            raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+        return info
+
+
+def _by_receiver(letters: Iterable[Letter]) -> dict[str, list[Letter]]:
+    lanes: dict[str, list[Letter]] = {}
+    for letter in letters:
+        lanes.setdefault(letter.receiver, []).append(letter)
+    return lanes

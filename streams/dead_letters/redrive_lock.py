@@ -1,0 +1,132 @@
+"""Whose turn it is to send dead letters again, and what is planned in it: one key, written before they go.
+
+A letter is sent again in two steps, a publish and a deletion, in two streams; a command may die between them,
+and JetStream forgets message ids after two minutes. So the letters of a page are planned first, with the end
+of the deliveries stream at that moment: whatever becomes of the command, a letter that was sent and is still
+there is one of the planned ones, and what was sent lies behind that position. Who comes next looks there.
+(docs/decisions/redrive-exactly-once.md)
+
+The plan is also the lock. It is only ever replaced at its known revision, so all plans stand in one order.
+Its holder sends only for `LEASE_S` from before the last plan was stored; then it stores it once more, which
+fails if anybody else came. Who finds a plan that was not ended waits, until its holder cannot send any more,
+before it takes the turn. The clock is one that counts sleep, as with the nodes' leases
+(`streams.fleet.lease`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.errors import AngariumError
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
+from streams.journal.fence import Appended, Overtaken, append
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import PATIENCE_S, patiently
+from streams.versions import read_versioned
+
+VERSION = 2
+LEASE_S = 5.0
+WAIT = 1.1
+"""So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
+
+
+class Busy(AngariumError):
+    """Somebody else has the turn."""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What the holder of a turn is about to do.
+
+    `run` is the turn's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
+    wall clock, for people. `held` until the turn is ended in order. The `letters` (sequences) are being sent;
+    what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell any more
+    whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the letters of a
+    plan of version 1 were sent without one.
+    """
+
+    v: int = VERSION
+    run: str
+    step: int
+    at: float
+    held: bool
+    after: int = 0
+    letters: tuple[int, ...] = ()
+    unsure: tuple[int, ...] = ()
+    nonce: str = ""
+
+
+_plan = msgspec.json.Decoder(Plan)
+
+
+class Turn:
+    """The turn of the command `run`, from `take` on until a plan says that it is not `held` any more."""
+
+    def __init__(
+        self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LEASE_S
+    ) -> None:
+        self.plan = Plan(run=run, step=0, at=time.wall(), held=True)
+        self._js = js
+        self._names = names
+        self._time = time
+        self._lease_s = lease_s
+        self._revision = 0
+        self._ends_at = 0.0
+        self._renewing = asyncio.Lock()
+
+    async def take(self, waiting: Callable[[Plan, float], None] = lambda *_: None) -> None:
+        """Begin; what the turn before has left undone is in `plan`.
+
+        Where that one was not ended, it is waited for so long that it is over for certain; `waiting` is told
+        of it, and for how many seconds. Raises `Busy` where it goes on all the same.
+        """
+        before = await self._read()
+        if before is not None and before.held:
+            wait_s = self._lease_s * WAIT
+            waiting(before, wait_s)
+            revision = self._revision
+            await asyncio.sleep(wait_s)
+            before = await self._read()
+            if before is not None and before.held and self._revision != revision:
+                raise Busy("another redrive is under way; wait for its end, then run this one again")
+        if before is not None:
+            left = {"after": before.after, "letters": before.letters, "unsure": before.unsure}
+            self.plan = replace(self.plan, **left, nonce=before.nonce)
+        await self.keep()
+
+    async def keep(self, **changes: Any) -> None:
+        """Store the plan with these changes; `held=False` ends the turn.
+
+        Raises `Busy`; and `Unavailable`, with the plan stored or not.
+        """
+        plan = replace(self.plan, **changes, step=self.plan.step + 1)
+        sent_at = self._time.boottime()
+        data, subject = msgspec.json.encode(plan), self._names.redrive
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                stored = await append(self._js, self._names.actors, subject, data, expected=self._revision)
+        except TimeoutError:
+            raise Unavailable(f"nobody stored the plan at {subject}; may this user publish there") from None
+        match stored:
+            case Appended(sequence):
+                self.plan, self._revision, self._ends_at = plan, sequence, sent_at + self._lease_s
+            case Overtaken():
+                raise Busy("another redrive came between; run this one again, and it goes on")
+
+    async def hold(self) -> None:
+        """Return while it is our turn for certain: to be called right before a letter is sent."""
+        while self._time.boottime() >= self._ends_at:
+            async with self._renewing:
+                if self._time.boottime() >= self._ends_at:
+                    await self.keep()
+
+    async def _read(self) -> Plan | None:
+        """The plan in force, whose revision is then ours to replace."""
+        message = await patiently(self._js.last_message, self._names.actors, self._names.redrive)
+        self._revision = message.sequence if message else 0
+        return read_versioned(_plan, message.data, VERSION, message.subject) if message else None

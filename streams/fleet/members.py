@@ -1,0 +1,342 @@
+"""The members of the fleet: who shows himself, who should own which shard, and who may be taken over.
+
+Each node renews its key at a third of the TTL, and thereby its lease. It looks at the others by reading the
+bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that shows
+no new heartbeat for the TTL and half a second *by our clock* is dead to us. That its key has expired says
+nothing: a restart of NATS, or a server's fast clock, expires the living.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from streams.clock import Timekeeper
+from streams.fleet.lease import MARGIN_S, Lease
+from streams.fleet.rendezvous import wanted
+from streams.installation.topology import Names
+from streams.journal.claim import Owner
+from streams.nats.answers import Refused, Stored, StoredMessage
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses, until_answered
+from streams.nats.wire import Message, Subscription
+from streams.versions import UNREADABLE
+
+VERSION = 1
+RENEWALS = 3
+"""In one TTL, so that two may fail."""
+RENEWAL_TIMEOUT_S = 2.0
+LOOK_MIN_S = 0.01
+FORGOTTEN_S = 3600.0
+"""A dead node whose key is gone is forgotten after so long."""
+
+log = logging.getLogger(__name__)
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """What a node shows. `heartbeat` counts its renewals, of which each is good for `ttl_s` (0: unknown);
+    `started_at` is its wall clock's; `run` is another one in each process, whatever its name."""
+
+    v: int = VERSION
+    node: str
+    started_at: float
+    version: str
+    heartbeat: int
+    ttl_s: float = 0.0
+    run: str = ""
+
+
+class _Seen(Struct, frozen=True):
+    """A node's last heartbeat: its revision, 0 for none, when we saw it first, by our clock, its TTL."""
+
+    revision: int
+    since: float
+    ttl_s: float = 0.0
+
+
+_member = msgspec.json.Decoder(Member)
+
+
+class Members:
+    """This node's membership, and its view of the others.
+
+    A node's name belongs to one process at a time, and to another one after each start. What they claimed is
+    told apart by `run`, which is drawn at the start, and never by their wall clocks.
+
+    `lease` is the one in force. Whatever needs it takes it *before* it claims, and keeps it: after a lapse
+    there is another one, and what was claimed under the old one stays powerless. `live` are the names of
+    those who should own shards, sorted, this node always among them.
+    """
+
+    def __init__(
+        self, js: JetStream, names: Names, node: str, time: Timekeeper, *, ttl_s: float, version: str
+    ) -> None:
+        self.node = node
+        self.lease = Lease(ttl_s, time)
+        self.live: tuple[str, ...] = (node,)
+        self._js = js
+        self._names = names
+        self._time = time
+        self._ttl_s = ttl_s
+        self._version = version
+        self.run = js.wire.new_inbox().partition(".")[2]
+        self._heartbeat = 0
+        self._trouble = ""
+        self._seen: dict[str, _Seen] = {}
+        self._runs: dict[tuple[str, str], _Seen] = {}
+        self._differing: set[str] = set()
+        self._looked_at = -math.inf
+        self._counted_from = -math.inf
+        self._hint = asyncio.Event()
+        self._on_change: list[Callable[[], None]] = []
+        self._on_lapse: list[Callable[[], None]] = []
+        self._subscription: Subscription | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Tell `listener` when `live` is another one."""
+        self._on_change.append(listener)
+
+    def on_lapse(self, listener: Callable[[], None]) -> None:
+        """Tell `listener` when the lease is over. It stops every shard before it returns."""
+        self._on_lapse.append(listener)
+
+    async def start(self) -> None:
+        """Become a member; returns when the first heartbeat is stored and the others are known."""
+        self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
+        self._js.add_listener(self._on_connection)
+        self._subscription = await self._js.wire.subscribe(self._names.node("*"), self._on_heartbeat)
+        pauses = Pauses()
+        while not await self._renew():
+            await pauses.wait()
+            if self.lease.over:
+                self._lapse()
+        await until_answered(self._look)
+        self._tasks = [
+            asyncio.ensure_future(self._keep_renewing()),
+            asyncio.ensure_future(self._keep_looking()),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_report)
+
+    async def leave(self) -> None:
+        """Say that this node is gone, once its shards are released. Does nothing the second time."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        self._js.remove_listener(self._on_connection)
+        await subscription.unsubscribe()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._js.publish(self._names.node(self.node), b"", {"KV-Operation": "DEL", **self._expiry()})
+
+    # ---- who owns, and who may
+
+    def wanted(self, shards: int) -> list[int]:
+        """The shards that this node should own."""
+        return wanted(shards, self.node, self.live)
+
+    def may_claim(self, owner: Owner | None) -> bool:
+        """Whether a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
+        if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
+            return True
+        if owner.run:
+            # Also under our own name: that process may be asleep and think that it owns.
+            first_asked = _Seen(0, self._time.boottime())
+            return self._is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
+        if owner.node != self.node:
+            return self.stale(owner.node)
+        return self._silent(self._started_boottime, self._time.boottime())
+
+    def stale(self, node: str) -> bool:
+        """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
+
+        Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
+
+        It is counted from the first look at it, or the last reconnect; if its key is gone, also from the
+        first look after a TTL without one. A node never heard of is looked at from now on, since it may have
+        come after our last look.
+        """
+        seen = self._seen.get(node)
+        if seen is None:
+            seen = self._seen[node] = _Seen(0, self._time.boottime())
+        return self._is_silent(seen)
+
+    def _is_silent(self, seen: _Seen) -> bool:
+        return self._silent(max(seen.since, self._counted_from), self._looked_at, seen.ttl_s)
+
+    def _silent(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
+        return until - since >= max(self._ttl_s, ttl_s) + MARGIN_S
+
+    # ---- showing ourselves
+
+    async def _keep_renewing(self) -> None:
+        pauses = Pauses()
+        while True:
+            if self.lease.over:
+                self._lapse()
+            if await self._renew():
+                pauses = Pauses()
+                await asyncio.sleep(self._ttl_s / RENEWALS)
+            else:
+                await pauses.wait()
+
+    def _lapse(self) -> None:
+        """Before anything is renewed, what was owned is stopped: a renewal must not revive it."""
+        log.warning("lease.lapsed", extra={"node": self.node})
+        for listener in self._on_lapse:
+            listener()
+        self.lease = Lease(self._ttl_s, self._time)
+
+    async def _renew(self) -> bool:
+        lease = self.lease
+        sent_at = lease.sending()
+        self._heartbeat += 1
+        member = Member(
+            node=self.node, started_at=self._started_at, version=self._version, heartbeat=self._heartbeat,
+            ttl_s=self._ttl_s, run=self.run,
+        )  # fmt: skip
+        answer = await self._js.publish(
+            self._names.node(self.node),
+            msgspec.json.encode(member),
+            self._expiry(),
+            min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS),
+        )
+        if isinstance(answer, Stored):
+            self._trouble = ""
+            return lease.acknowledged(sent_at)
+        why = answer.text if isinstance(answer, Refused) else answer.why
+        if why != self._trouble and self._js.wire.connected:  # The connection tells that there is none.
+            self._trouble = why
+            log.warning("heartbeat.unstored", extra={"node": self.node, "why": why})
+        return False
+
+    def _expiry(self) -> dict[str, str]:
+        """A key nobody renews goes away by itself; the server takes whole seconds."""
+        return {"Nats-TTL": f"{math.ceil(self._ttl_s)}s"}
+
+    # ---- looking at the others
+
+    async def _keep_looking(self) -> None:
+        wait_s = self._until_next_look_s()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._hint.wait()
+            self._hint.clear()
+            try:
+                await self._look()
+                wait_s = self._until_next_look_s()
+            except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
+                log.debug("members.unseen", extra={"why": str(error)})
+                wait_s = self._ttl_s / RENEWALS
+
+    def _until_next_look_s(self) -> float:
+        """A third of the TTL; less where somebody counts as dead before that, if he shows no life."""
+        now = self._time.boottime()
+        others = [seen for node, seen in self._seen.items() if node != self.node]
+        others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
+        due_in = [
+            max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + MARGIN_S - now
+            for seen in others
+            if not self._is_silent(seen)
+        ]
+        return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS, *due_in]))
+
+    async def _look(self) -> None:
+        """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""
+        began_at = self._time.boottime()
+        present: dict[str, None] = {}
+        message = await self._next(1)
+        while message is not None:
+            node = message.subject.rpartition(".")[2]
+            if message.data:
+                present[node] = None
+                self._note(node, message)
+            elif "KV-Operation" in message.headers:
+                self._seen.pop(node, None)
+            message = await self._next(message.sequence + 1)
+        self._give_time(present)
+        self._looked_at = began_at
+        self._forget(present)
+        live = tuple(sorted({self.node, *(each for each in self._seen if self._is_live(each))}))
+        if live != self.live:
+            self.live = live
+            for listener in self._on_change:
+                listener()
+
+    async def _next(self, sequence: int) -> StoredMessage | None:
+        return await self._js.next_message(self._names.nodes, self._names.node("*"), sequence)
+
+    def _note(self, node: str, message: StoredMessage) -> None:
+        seen = self._seen.get(node)
+        if seen is None or seen.revision != message.sequence:
+            ttl_s, run = self._told(node, message.data)
+            seen = _Seen(message.sequence, self._time.boottime(), ttl_s)
+            self._seen[node] = self._runs[node, run] = seen
+
+    def _told(self, node: str, data: bytes) -> tuple[float, str]:
+        """Its TTL and its run. A node that cannot be understood counts as having our TTL."""
+        try:
+            member = _member.decode(data)
+        except UNREADABLE:
+            return 0.0, ""
+        if member.ttl_s not in (0.0, self._ttl_s) and node not in self._differing:
+            self._differing.add(node)
+            told = {"node": node, "ttl_s": member.ttl_s, "ours_s": self._ttl_s}
+            log.warning("members.ttl_differs", extra=told)
+        if node == self.node and member.run != self.run and member.run not in self._differing:
+            self._differing.add(member.run)
+            log.warning("members.name_taken", extra={"node": node, "run": member.run, "ours": self.run})
+        return member.ttl_s, member.run
+
+    def _give_time(self, present: dict[str, None]) -> None:
+        """Where the last look is a TTL ago, a heartbeat may have come and its key expired, unseen."""
+        now = self._time.boottime()
+        if now - self._looked_at >= self._ttl_s:
+            for node, seen in self._seen.items():
+                if node not in present:
+                    self._seen[node] = _Seen(seen.revision, now, seen.ttl_s)
+            for (node, run), seen in self._runs.items():
+                if self._seen.get(node) is not seen:
+                    self._runs[node, run] = _Seen(seen.revision, now, seen.ttl_s)
+
+    def _is_live(self, node: str) -> bool:
+        return self._seen[node].revision > 0 and not self.stale(node)
+
+    def _forget(self, present: dict[str, None]) -> None:
+        before = self._looked_at - FORGOTTEN_S
+        gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
+        for node in gone:
+            del self._seen[node]
+        for key in [key for key, seen in self._runs.items() if seen.since < before]:
+            if self._seen.get(key[0]) is not self._runs[key]:
+                del self._runs[key]
+
+    def _on_heartbeat(self, message: Message) -> None:
+        """Somebody new, or somebody who leaves: look at once."""
+        node = message.subject.rpartition(".")[2]
+        if node not in self._seen or not message.data:
+            self._hint.set()
+        elif node == self.node and (told := self._told(node, message.data))[1] != self.run:
+            # Our own heartbeats hide it from our looks.
+            self._runs[node, told[1]] = _Seen(0, self._time.boottime(), told[0])
+
+    def _on_connection(self, connected: bool) -> None:
+        if connected:
+            self._counted_from = self._time.boottime()
+            self._hint.set()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "the membership of this node broke", "exception": error, "task": task}
+        )

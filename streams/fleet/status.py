@@ -1,0 +1,120 @@
+"""What can be seen of an installation from outside, without being a part of it: for `angarium doctor`.
+
+Nothing here decides anything: who owns a shard is for the claim to find out, and who lives for the members.
+"""
+
+import asyncio
+import math
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import NewerVersion
+from streams.fleet import members
+from streams.fleet.lease import MARGIN_S
+from streams.fleet.members import Member
+from streams.installation.topology import Names
+from streams.journal import claim
+from streams.journal.checkpoint import read_checkpoint
+from streams.journal.claim import Owner
+from streams.journal.tails import Refusal, read_refusal
+from streams.nats.errors import NotOurs
+from streams.nats.jetstream import JetStream
+from streams.nats.protocol import epoch_of
+from streams.nats.retry import stream_info
+from streams.versions import read_versioned
+
+ASKED_AT_ONCE = 32
+
+_member = msgspec.json.Decoder(Member)
+_owner = msgspec.json.Decoder(Owner)
+
+
+class _Told(Struct):
+    ts: str
+
+
+async def server_time(js: JetStream, stream: str) -> float:
+    """The wall clock of the server that leads the stream, in seconds since the epoch. Raises Unavailable."""
+    reply = await js.request(f"$JS.API.STREAM.INFO.{stream}", b"")
+    return epoch_of(msgspec.json.decode(reply.data, type=_Told).ts)
+
+
+async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
+    """The nodes that live, by name, and a sentence for each key that cannot be read or stands still.
+
+    A key that nobody renews expires, unless the server can store nothing any more.
+    """
+    now = await server_time(js, names.nodes)
+    found: dict[str, Member] = {}
+    strange: list[str] = []
+    after, pending = 0, 1
+    while pending:
+        page = await js.read(names.nodes, names.node("*"), after + 1)
+        for message in page.messages:
+            after = message.sequence
+            if message.data:
+                try:
+                    member = read_versioned(_member, message.data, members.VERSION, message.subject)
+                except (NewerVersion, NotOurs) as error:
+                    strange.append(str(error))
+                else:
+                    silent_s = now - message.stored_at
+                    if silent_s > (member.ttl_s or math.inf) + MARGIN_S:
+                        strange.append(_silent(member.node, silent_s))
+                    else:
+                        found[member.node] = member
+        pending = page.pending
+    return [found[node] for node in sorted(found)], strange
+
+
+def _silent(node: str, silent_s: float) -> str:
+    where = "look at its log, and at the disk of nats-server"
+    return f"{node} has shown no sign of life for {silent_s:.0f} s: {where}"
+
+
+async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
+    """Who is written down as the owner of each shard; None: nobody, or nobody any more.
+
+    Raises `NewerVersion` and `NotOurs`.
+    """
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def owner(shard: int) -> Owner | None:
+        async with turn:
+            message = await js.last_message(names.actors, names.owner(shard))
+        if message is None or not message.data:
+            return None
+        found = read_versioned(_owner, message.data, claim.VERSION, names.owner(shard))
+        return None if found.released is not None else found
+
+    return await asyncio.gather(*(owner(shard) for shard in range(shards)))
+
+
+async def refusals(js: JetStream, names: Names, shards: int) -> dict[int, Refusal]:
+    """The shards that are refused on record. Raises `NewerVersion` and `NotOurs`."""
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def refusal(shard: int) -> Refusal | None:
+        async with turn:
+            return await read_refusal(js, names, shard)
+
+    found = await asyncio.gather(*(refusal(shard) for shard in range(shards)))
+    return {shard: each for shard, each in enumerate(found) if each is not None}
+
+
+async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
+    """The streams and buckets that the shards know as others of the same name, by their checkpoints.
+
+    Raises `NewerVersion`, `NotOurs`, and `ApiError` where one is missing.
+    """
+    now = {name: (await stream_info(js, name)).created for name in names.streams}
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def known(shard: int) -> dict[str, str]:
+        async with turn:
+            checkpoint = await read_checkpoint(js, names, shard)
+        return checkpoint.created if checkpoint else {}
+
+    told = await asyncio.gather(*(known(shard) for shard in range(shards)))
+    return [name for name in names.streams if any(each.get(name, now[name]) != now[name] for each in told)]

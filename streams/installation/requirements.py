@@ -1,0 +1,121 @@
+"""What must hold of an installation that exists, and what would break if it did not.
+
+Whoever finds a difference between what there is and what we would make looks here whether it matters. A
+limit that an operator has widened is none of our business; one that breaks a promise is refused.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is not as it must be: the value it `has`, the one it `wants`, what would break."""
+
+    where: str
+    field: str
+    has: str
+    wants: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field} is {self.has}, must be {self.wants}: {self.why}"
+
+
+class _Rule(Struct, frozen=True):
+    """`holds(has, wants)`; `absent` is what the server means where it leaves the field out."""
+
+    field: str
+    absent: Any
+    holds: Callable[[Any, Any], bool]
+    why: str
+
+
+def _same(has: Any, wants: Any) -> bool:
+    return bool(has == wants)
+
+
+def _at_least(has: Any, wants: Any) -> bool:
+    return bool(has >= wants)
+
+
+def _for_as_long(has: int, wants: int) -> bool:
+    return has == 0 or (wants != 0 and has >= wants)
+
+
+def _as_large(has: int, wants: int) -> bool:
+    return has == -1 or (wants != -1 and has >= wants)
+
+
+_STREAM_RULES = (
+    _Rule("subjects", [], _same, "what is published would be stored elsewhere or nowhere"),
+    _Rule(
+        "subject_transform", None, _same, "receivers would change their shards, and with them their numbers"
+    ),
+    _Rule("retention", "limits", _same, "events would vanish with their ack, before they are settled"),
+    _Rule("storage", "file", _same, "nothing would outlive a restart of the server"),
+    _Rule("discard", "old", _same, "a full stream would drop what it has accepted"),
+    _Rule("max_msgs", -1, _as_large, "a full stream would refuse what there is room for"),
+    _Rule("max_msgs_per_subject", -1, _same, "a subject would lose messages, or a key would keep old values"),
+    _Rule("max_age", 0, _for_as_long, "messages would expire while they are still needed"),
+    _Rule("max_msg_size", -1, _as_large, "an accepted event might not fit where it has to go next"),
+    _Rule("duplicate_window", 0, _at_least, "a repeated publish would be stored twice"),
+    _Rule("num_replicas", 1, _at_least, "the loss of one server would lose what it stored"),
+    _Rule("allow_direct", False, _same, "reads would fail, or be answered by a replica where they must not"),
+    _Rule("allow_atomic", False, _at_least, "snapshots could not be written"),
+    _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown for ever"),
+    _Rule("allow_rollup_hdrs", False, _at_least, "keys could not be purged"),
+    _Rule("sealed", False, _same, "nothing could be stored"),
+    _Rule("mirror", None, _same, "nothing could be stored"),
+    _Rule("sources", None, _same, "messages of other streams would be taken for ours"),
+)
+
+_CONSUMER_RULES = (
+    _Rule("filter_subject", "", _same, "a shard would get the events of others, or not its own"),
+    _Rule("filter_subjects", None, _same, "a shard would get the events of others, or not its own"),
+    _Rule("deliver_policy", "all", _same, "events would be passed over"),
+    _Rule("ack_policy", "explicit", _same, "events would count as settled when they are handed out"),
+    _Rule("ack_wait", 0, _at_least, "events would be handed out again while they are worked on"),
+    _Rule("max_deliver", -1, _same, "events would be given up after some deliveries"),
+    _Rule("max_ack_pending", -1, _as_large, "few slow receivers would hold up a whole shard"),
+    _Rule("priority_policy", "none", _same, "a node that lost a shard would go on taking its events"),
+    _Rule("priority_groups", None, _same, "no node could ask for events"),
+    _Rule("priority_timeout", 0, _at_least, "a node would lose its shard while it waits for events"),
+)
+
+
+def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
+    """What is wrong with a stream that exists. One of another version or shard count is not looked into."""
+    where = f"stream {wanted['name']}"
+    stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
+    return stamped or _problems(where, _STREAM_RULES, wanted, actual)
+
+
+def consumer_problems(stream: str, wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
+    return _problems(f"consumer {wanted['durable_name']} of {stream}", _CONSUMER_RULES, wanted, actual)
+
+
+def _problems(
+    where: str, rules: tuple[_Rule, ...], wanted: dict[str, Any], actual: dict[str, Any]
+) -> list[Problem]:
+    found: list[Problem] = []
+    for rule in rules:
+        wants, has = (config.get(rule.field, rule.absent) for config in (wanted, actual))
+        if not rule.holds(has, wants):
+            found.append(Problem(where, rule.field, str(has), str(wants), rule.why))
+    return found
+
+
+def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) -> list[Problem]:
+    shards = actual.get(STAMP_SHARDS, wanted[STAMP_SHARDS])
+    if shards != wanted[STAMP_SHARDS]:
+        why = "the shard count is fixed for the life of an installation; use another prefix for another count"
+        return [Problem(where, "the number of shards", shards, wanted[STAMP_SHARDS], why)]
+    version = actual.get(STAMP_VERSION, str(VERSION))
+    if not version.isdecimal() or int(version) > VERSION:
+        why = "it was made by a newer Angarium; upgrade this one"
+        return [Problem(where, "the version", version, f"{VERSION} or less", why)]
+    return []

@@ -1,0 +1,337 @@
+"""What an installation is made of, as data: the names from its prefix, its streams, buckets and consumers.
+
+The configurations are those of the JetStream API, since nats-py has no fields for some of them. Durations in
+them are nanoseconds. What must hold of each and why is in `streams.installation.requirements`;
+`streams.installation.setup` makes them.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from actors.policy import DOCUMENT_MAX
+
+VERSION = 1
+"""Stamped on every stream; it rises when a node could not work with what an older one made."""
+
+STAMP_VERSION = "angarium.topology"
+STAMP_SHARDS = "angarium.shards"
+
+GROUP = "owner"
+"""The priority group of each consumer; the pin goes to the shard's owner."""
+
+ACK_WAIT_S = 60.0
+"""Acks follow confirmed facts within seconds, and a takeover resets; this only catches what was forgotten."""
+
+MAX_ACK_PENDING = 20_000
+PIN_TIMEOUT_S = 5.0
+"""Without a request for so long the pin is free; longer than `streams.reading.pull.EXPIRES_S`."""
+
+DUPLICATE_WINDOW_S = 120.0
+RECEIVERS_HISTORY = 8
+MARKER_S = 60.0
+"""How long it can be seen of a node's key that it expired."""
+
+KIB = 1 << 10
+GIB = 1 << 30
+DAY_S = 86_400.0
+
+JOURNAL_AGE_S = 3 * DAY_S
+"""How long all nodes may be away, and still recover what they knew."""
+
+DEAD_AGE_S = 30 * DAY_S
+BYTES_DEFAULT = 4 * GIB
+HEADER_ROOM = 8 * KIB
+"""What headers may take beside the body. Each copy of an event gets as much again for those it adds."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What an operator chooses. `shards` is fixed for the life of the installation.
+
+    `max_bytes` is the room of events and of deliveries each, by default 4 GiB; the journal gets half of it,
+    dead letters a quarter. `max_age_s`, of events and deliveries, is longer than any receiver's own.
+    """
+
+    prefix: str = "angarium"
+    shards: int = 64
+    replicas: int = 1
+    max_body: int = 256 * KIB
+    max_bytes: int | None = None
+    max_age_s: float = 7 * DAY_S
+
+    @property
+    def names(self) -> "Names":
+        return Names(self.prefix)
+
+
+class Names(Struct, frozen=True):
+    """The streams and the subjects in them. A receiver is `<tenant>.<name>`; a bucket goes by its stream."""
+
+    prefix: str = "angarium"
+
+    @property
+    def events(self) -> str:
+        return f"{self.prefix.upper()}_EVENTS"
+
+    @property
+    def deliveries(self) -> str:
+        return f"{self.prefix.upper()}_DELIVERIES"
+
+    @property
+    def journal(self) -> str:
+        return f"{self.prefix.upper()}_JOURNAL"
+
+    @property
+    def dead_letters(self) -> str:
+        return f"{self.prefix.upper()}_DEAD"
+
+    @property
+    def receivers(self) -> str:
+        return f"KV_{self.prefix}_receivers"
+
+    @property
+    def actors(self) -> str:
+        return f"KV_{self.prefix}_actors"
+
+    @property
+    def nodes(self) -> str:
+        return f"KV_{self.prefix}_nodes"
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Those that none may make anew unnoticed.
+
+        The sequences of most are recorded elsewhere. Without the configurations all receivers would count
+        as removed, and what waits for them would be discarded.
+        """
+        return (self.events, self.deliveries, self.journal, self.receivers, self.actors)
+
+    def shard_consumer(self, shard: int) -> str:
+        return f"shard-{shard}"
+
+    def route_consumer(self, partition: int) -> str:
+        return f"route-{partition}"
+
+    def publish_event(self, tenant: str, type_: str) -> str:
+        """Where a producer publishes an event for all receivers of a tenant."""
+        return f"{self.prefix}.events.{tenant}.{type_}"
+
+    def publish_to(self, receiver: str) -> str:
+        """Where a producer publishes an event for one receiver."""
+        return f"{self.prefix}.deliver.{receiver}"
+
+    def event(self, partition: int, tenant: str, type_: str) -> str:
+        """Where an event is stored."""
+        return f"{self.prefix}.events.{partition}.{tenant}.{type_}"
+
+    def delivery(self, shard: int, receiver: str) -> str:
+        """Where a delivery is stored."""
+        return f"{self.prefix}.deliver.{shard}.{receiver}"
+
+    def deliveries_to(self, receiver: str) -> str:
+        """Where all deliveries to a receiver are stored, for those who do not know the number of shards."""
+        return f"{self.prefix}.deliver.*.{receiver}"
+
+    def deliveries_of(self, shard: int) -> str:
+        """All deliveries of a shard."""
+        return f"{self.prefix}.deliver.{shard}.*.*"
+
+    def events_of(self, partition: int) -> str:
+        """All events of a partition."""
+        return f"{self.prefix}.events.{partition}.>"
+
+    def journal_of(self, shard: int) -> str:
+        return f"{self.prefix}.journal.{shard}"
+
+    def dead(self, receiver: str) -> str:
+        return f"{self.prefix}.dead.{receiver}"
+
+    def receiver(self, receiver: str) -> str:
+        return f"$KV.{self.prefix}_receivers.{receiver}"
+
+    def actor(self, shard: int, receiver: str) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}.{receiver}"
+
+    def owner(self, shard: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._owner"
+
+    def checkpoint(self, shard: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._checkpoint"
+
+    def proof(self, shard: int) -> str:
+        """The key of the empty message that proves a leader's answer (`streams.journal.leadership`)."""
+        return f"$KV.{self.prefix}_actors.{shard}._proof"
+
+    def refusal(self, shard: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._refused"
+
+    def parked(self, shard: int, part: int) -> str:
+        return f"$KV.{self.prefix}_actors.{shard}._parked.{part}"
+
+    @property
+    def redrive(self) -> str:
+        """The one key of the bucket that is no shard's: what a redrive is about to do."""
+        return f"$KV.{self.prefix}_actors._redrive"
+
+    def node(self, node: str) -> str:
+        return f"$KV.{self.prefix}_nodes.{node}"
+
+    def control(self, verb: str, tenant: str, name: str) -> str:
+        return f"{self.prefix}.ctl.{verb}.{tenant}.{name}"
+
+
+def streams(settings: Settings) -> list[dict[str, Any]]:
+    """The four streams and three buckets."""
+    return [
+        _events(settings),
+        _deliveries(settings),
+        _journal(settings),
+        _dead_letters(settings),
+        # Some history, since an invalid configuration leaves the last valid one in force, over restarts too.
+        # What is too large for a configuration the server refuses, and no node has to read it.
+        _bucket(
+            settings,
+            settings.names.receivers,
+            history=RECEIVERS_HISTORY,
+            allow_direct=True,
+            max_msg_size=DOCUMENT_MAX + HEADER_ROOM,
+        ),
+        # Snapshots decide what is true, so no replica may answer for the leader.
+        _bucket(settings, settings.names.actors, allow_direct=False, allow_atomic=True),
+        _bucket(
+            settings,
+            settings.names.nodes,
+            allow_direct=True,
+            allow_msg_ttl=True,
+            subject_delete_marker_ttl=_nanoseconds(MARKER_S),
+        ),
+    ]
+
+
+def consumers(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
+    """The durable consumers, each with the stream that it reads."""
+    names = settings.names
+    shards = range(settings.shards)
+    return [(names.deliveries, shard_consumer(names, shard)) for shard in shards] + [
+        (names.events, route_consumer(names, partition)) for partition in shards
+    ]
+
+
+def shard_consumer(names: Names, shard: int) -> dict[str, Any]:
+    return _consumer(names.shard_consumer(shard), names.deliveries_of(shard))
+
+
+def route_consumer(names: Names, partition: int) -> dict[str, Any]:
+    return _consumer(names.route_consumer(partition), names.events_of(partition))
+
+
+def _events(settings: Settings) -> dict[str, Any]:
+    subjects = f"{settings.prefix}.events.*.>"
+    partition = f"{{{{partition({settings.shards},1)}}}}"
+    return _stream(
+        settings,
+        settings.names.events,
+        subjects,
+        subject_transform={
+            "src": subjects,
+            "dest": f"{settings.prefix}.events.{partition}.{{{{wildcard(1)}}}}.>",
+        },
+        max_age=_nanoseconds(settings.max_age_s),
+        max_bytes=_room(settings),
+        max_msg_size=settings.max_body + HEADER_ROOM,
+    )
+
+
+def _deliveries(settings: Settings) -> dict[str, Any]:
+    subjects = f"{settings.prefix}.deliver.*.*"
+    shard = f"{{{{partition({settings.shards},1,2)}}}}"
+    return _stream(
+        settings,
+        settings.names.deliveries,
+        subjects,
+        subject_transform={
+            "src": subjects,
+            "dest": f"{settings.prefix}.deliver.{shard}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
+        },
+        max_age=_nanoseconds(settings.max_age_s),
+        max_bytes=_room(settings),
+        max_msg_size=settings.max_body + 2 * HEADER_ROOM,
+    )
+
+
+def _journal(settings: Settings) -> dict[str, Any]:
+    return _stream(
+        settings,
+        settings.names.journal,
+        f"{settings.prefix}.journal.*",
+        max_age=_nanoseconds(JOURNAL_AGE_S),
+        max_bytes=_room(settings) // 2,
+        compression="s2",
+    )
+
+
+def _dead_letters(settings: Settings) -> dict[str, Any]:
+    return _stream(
+        settings,
+        settings.names.dead_letters,
+        f"{settings.prefix}.dead.*.*",
+        max_age=_nanoseconds(DEAD_AGE_S),
+        max_bytes=_room(settings) // 4,
+        max_msg_size=settings.max_body + 3 * HEADER_ROOM,
+    )
+
+
+def _stream(settings: Settings, name: str, subjects: str, **more: Any) -> dict[str, Any]:
+    """Kept by age and size and not by ack, for what waits is read again; full, it refuses what is new."""
+    return {
+        "name": name,
+        "subjects": [subjects],
+        "retention": "limits",
+        "discard": "new",
+        "storage": "file",
+        "num_replicas": settings.replicas,
+        "duplicate_window": _nanoseconds(DUPLICATE_WINDOW_S),
+        "allow_direct": True,
+        "metadata": _stamp(settings),
+        **more,
+    }
+
+
+def _bucket(settings: Settings, stream: str, *, history: int = 1, **more: Any) -> dict[str, Any]:
+    """A bucket as other clients make one (ADR-8); `history` is how many values of a key are kept."""
+    return _stream(
+        settings,
+        stream,
+        f"$KV.{stream.removeprefix('KV_')}.>",
+        max_msgs_per_subject=history,
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        **more,
+    )
+
+
+def _consumer(name: str, subjects: str) -> dict[str, Any]:
+    return {
+        "durable_name": name,
+        "filter_subject": subjects,
+        "deliver_policy": "all",
+        "ack_policy": "explicit",
+        "ack_wait": _nanoseconds(ACK_WAIT_S),
+        "max_deliver": -1,
+        "max_ack_pending": MAX_ACK_PENDING,
+        "priority_policy": "pinned_client",
+        "priority_groups": [GROUP],
+        "priority_timeout": _nanoseconds(PIN_TIMEOUT_S),
+    }
+
+
+def _stamp(settings: Settings) -> dict[str, str]:
+    return {STAMP_VERSION: str(VERSION), STAMP_SHARDS: str(settings.shards)}
+
+
+def _room(settings: Settings) -> int:
+    return BYTES_DEFAULT if settings.max_bytes is None else settings.max_bytes
+
+
+def _nanoseconds(duration_s: float) -> int:
+    return round(duration_s * 1_000_000_000)

@@ -1,0 +1,82 @@
+"""The checkpoint of a shard: from where on its next owner has to read the journal, and what lies before.
+
+It is a key of the bucket of the actors, beside the snapshots whose truth it states.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from actors.machine.bucket import Unclean
+from streams.installation.topology import Names
+from streams.journal.tails import UNKNOWN, Marks
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
+from streams.versions import read_versioned
+
+VERSION = 2
+"""1 named the parked receivers in the checkpoint itself, so an older node would take them for none."""
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """What a new owner starts from.
+
+    Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
+    released. `needed`: the lowest position of the deliveries that an actor still needs, and `holder` whose it
+    is, nobody's where messages are only not released yet. `parked_parts`: as of which journal sequence each
+    part of the list of parked receivers was written (`streams.journal.parked`): those whose events lie in the
+    stream alone, or who owe a burial, so that no message of the inbox brings them back. `parked`: those that
+    version 1 named here, with the time at which they wake, if known. `unclean`: the last claim that did not
+    follow a release. `created`: when each stream and bucket was created, by its name. `marks`: those of the
+    flush at
+    `sequence`.
+    """
+
+    v: int = VERSION
+    sequence: int = 0
+    floor: int = 0
+    needed: int = 0
+    holder: str = ""
+    parked: dict[str, float | None] = field(default_factory=dict)
+    parked_parts: tuple[int, ...] = ()
+    unclean: Unclean | None = None
+    created: dict[str, str] = field(default_factory=dict)
+    marks: Marks | UnsetType = UNSET
+
+    @property
+    def known(self) -> Marks:
+        """The marks; an older Angarium wrote none."""
+        return UNKNOWN if self.marks is UNSET else self.marks
+
+
+_decoder = msgspec.json.Decoder(Checkpoint)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    return msgspec.json.encode(checkpoint)
+
+
+def decode_checkpoint(data: bytes, where: str) -> Checkpoint:
+    """Raises `NewerVersion` and `NotOurs`."""
+    return read_versioned(_decoder, data, VERSION, where)
+
+
+async def read_checkpoint(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
+    """The shard's checkpoint, from the leader; None where none was written yet."""
+    subject = names.checkpoint(shard)
+    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    return decode_checkpoint(message.data, subject) if message is not None and message.data else None
+
+
+def check_created(checkpoint: Checkpoint, infos: Iterable[StreamInfo]) -> None:
+    """Raise `StreamRemade` where one of the streams was created at another time than the checkpoint says."""
+    for info in infos:
+        created = checkpoint.created.get(info.name, info.created)
+        if created != info.created:
+            raise StreamRemade(
+                f"{info.name} was made anew: the shards know one that was created {created}, this one was "
+                f"created {info.created}; see angarium doctor"
+            )

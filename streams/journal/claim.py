@@ -1,0 +1,335 @@
+"""Claiming a shard: four steps after which exactly one owner can append to the shard's journal.
+
+    1. put `_owner`, expecting what was read there; its revision is the epoch
+    2. read the journal's last message from the leader; give up if it bears a higher epoch
+    3. read `_owner` again; give up if it is not mine any more
+    4. append `Claimed`, expecting the message of step 2; where that is not the last any more, back to 2
+
+`_owner` alone decides nothing: between two of these steps a whole other ownership may pass. The append does,
+since it makes every append of an earlier owner fail; and 2 and 3 see to it that the epochs in a journal only
+rise. Who may try at all is a question of heartbeats (`streams.fleet.members`), and not asked here.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.machine.bucket import Unclean
+from actors.machine.facts import Claimed
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, check_created, read_checkpoint
+from streams.journal.envelope import decode_flush, encode_fact, encode_flush, message_id
+from streams.journal.fence import Appended, Overtaken, append
+from streams.journal.leadership import info_since, is_last, replicated
+from streams.journal.tails import UNKNOWN, Mark, Marks, Refusal, check_record, compare
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+from streams.versions import read_versioned
+
+VERSION = 1
+RELEASE_S = 5.0
+"""How long a release is tried: without it the next claim is unclean, which costs time and loses nothing."""
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """The value of `_owner`: who claimed the shard, and when by his wall clock.
+
+    `run` tells the processes apart that bear a node's name one after another; empty from an older version.
+    `released` is the epoch that was given up in order, 0 where it was given up otherwise; None while it is
+    held.
+    """
+
+    v: int = VERSION
+    node: str
+    at: float
+    run: str = ""
+    released: int | None = None
+
+
+class Lost(Struct, frozen=True):
+    """No ownership came of it, since somebody else has one or may have one. `why` is for the log."""
+
+    why: str
+
+
+class Predecessor(Struct, frozen=True):
+    """Whose flush the journal's last one was before the claim, which of his, and where it lies."""
+
+    node: str
+    epoch: int
+    flush: int
+    sequence: int
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """The ownership of a shard, as recorded.
+
+    `at` and `boottime` are the same moment by both clocks. `clean`: whoever owned it before posted nothing
+    that is not on record. `position`: nothing beyond it can have been posted by an owner before. `unclean`:
+    the last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal.
+    `floor`: the deliveries up to there are released. `predecessor`: None where the journal was empty.
+    `marks`: the highest messages that are known of the streams, that at `position` included. `replicated`: a
+    leader of the deliveries or of the actors may have been deposed and not know it
+    (`streams.journal.leadership`).
+    """
+
+    shard: int
+    epoch: int
+    at: float
+    boottime: float
+    clean: bool
+    position: int
+    unclean: Unclean | None
+    sequence: int
+    floor: int
+    predecessor: Predecessor | None
+    marks: Marks = UNKNOWN
+    replicated: bool = False
+
+
+class _Past(Struct, frozen=True, kw_only=True):
+    """What lies before a claim, by the last flush of the journal, or by the checkpoint if it has none."""
+
+    predecessor: Predecessor | None = None
+    floor: int = 0
+    unclean: Unclean | None = None
+    marks: Marks = UNKNOWN
+    blank: bool = False
+
+    @property
+    def epoch(self) -> int:
+        return self.predecessor.epoch if self.predecessor else 0
+
+
+class _Attempt(Struct, frozen=True, kw_only=True):
+    """A claim after its first step. `holder` and `revision` are what `_owner` said before."""
+
+    shard: int
+    node: str
+    epoch: int
+    holder: Owner | None
+    revision: int
+    resumes: int
+    began_at: float
+    accepts_loss: bool
+
+    def follows_cleanly(self, past: _Past) -> bool:
+        """Whether whoever owned the shard before posted nothing that is not on record."""
+        if past.predecessor is None:
+            return past.blank and not self.revision
+        released = self.holder is not None and self.holder.released == past.epoch
+        return released or (past.predecessor.node, past.epoch) == (self.node, self.resumes)
+
+
+_owner = msgspec.json.Decoder(Owner)
+
+
+async def claim(
+    js: JetStream,
+    names: Names,
+    shard: int,
+    node: str,
+    time: Timekeeper,
+    *,
+    may_claim: Callable[[Owner | None], bool],
+    run: str = "",
+    resumes: int = 0,
+    accepts_loss: bool = False,
+) -> Claim | Lost:
+    """Claim the shard. It goes on until that is decided, however long NATS is away, and may be cancelled.
+
+    `resumes` is the epoch of a claim of this process whose memory is whole (`Journal.reclaim`): where the
+    journal still ends with it, nothing was posted that is neither on record nor in memory.
+    `accepts_loss`: the streams are not compared with what is known of them, and that stays as it is.
+    Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` where a stream does not exist.
+    """
+    began_at = asyncio.get_running_loop().time()
+    if not accepts_loss:
+        await check_record(js, names, shard)
+    holder, revision = await _read_owner(js, names, shard)
+    if not may_claim(holder):
+        return Lost(f"{holder.node} holds it" if holder else "it may not be claimed now")
+    mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run))
+    put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
+    if isinstance(put, Overtaken):
+        return Lost("another node was faster")
+    attempt = _Attempt(
+        shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes,
+        began_at=began_at,
+        accepts_loss=accepts_loss,
+    )  # fmt: skip
+    while True:
+        drafted = await _draft(js, names, attempt, time)
+        if isinstance(drafted, Lost):
+            return drafted
+        appended = await _append_claimed(js, names, node, drafted)
+        if isinstance(appended, Appended):
+            return replace(drafted, sequence=appended.sequence)
+
+
+async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | Lost:
+    """Steps 2 and 3: the claim as it will be once it is recorded."""
+    past = await _read_past(js, names, attempt.shard)
+    marks = past.marks
+    if not attempt.accepts_loss:
+        refusal = Refusal(node=attempt.node, at=time.wall(), stream="")
+        await compare(js, names, attempt.shard, attempt.epoch, marks, refusal)
+    clean = attempt.follows_cleanly(past)
+    deliveries = await _deliveries(js, names, attempt, clean)
+    if not attempt.accepts_loss:
+        # Before the end of a stream that was made anew is recorded as one that is known.
+        check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
+        end = Mark(position=deliveries.last, stored_at=deliveries.last_at)
+        marks = marks.raised(Marks(deliveries=end))
+    if (await _read_owner(js, names, attempt.shard))[1] != attempt.epoch:
+        return Lost("another node claimed it meanwhile")
+    if past.epoch > attempt.epoch:
+        if not await _holds(js, names, attempt.shard, attempt.epoch):
+            return Lost("another node claimed it meanwhile")
+        # Whoever wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
+        raise StreamRemade(
+            f"{names.actors} is not the bucket that the journal of shard {attempt.shard} speaks of: its last "
+            f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
+        )
+    unclean = past.unclean
+    known = unclean.position if unclean else 0
+    position = max(deliveries.last, past.floor, past.marks.deliveries.position, known)
+    if attempt.accepts_loss:
+        # What lay beyond is gone, and new events will have those positions.
+        position = deliveries.last
+        unclean = unclean and replace(unclean, position=min(known, position))
+    actors = await stream_info(js, names.actors)
+    at, boottime = time.wall(), time.boottime()
+    return Claim(
+        shard=attempt.shard,
+        epoch=attempt.epoch,
+        at=at,
+        boottime=boottime,
+        clean=clean,
+        position=position,
+        unclean=unclean if clean else Unclean(attempt.epoch, position, at),
+        sequence=0,
+        floor=past.floor,
+        predecessor=past.predecessor,
+        marks=marks,
+        replicated=replicated(deliveries) or replicated(actors),
+    )
+
+
+async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: bool) -> StreamInfo:
+    """The deliveries, up to whatever an owner before may have posted and left on no record.
+
+    It had lost its lease before this claim began. A clean claim needs no proof: all is on record, or lies
+    below the last unclean one; but who accepts a loss lowers that to this end.
+    """
+    if clean and not attempt.accepts_loss:
+        return await stream_info(js, names.deliveries)
+    return await info_since(js, names.deliveries, attempt.began_at)
+
+
+async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
+    """Give the shard up, once nothing is left to record or to write. False where that is not on record.
+
+    It is tried for `RELEASE_S` only, since a node that stops must end: without it the next claim is unclean.
+    """
+    data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
+    try:
+        async with asyncio.timeout(RELEASE_S):
+            put = await append(js, names.actors, names.owner(claim.shard), data, expected=claim.epoch)
+    except TimeoutError:
+        return False
+    return isinstance(put, Appended)
+
+
+async def let_go(
+    js: JetStream, names: Names, shard: int, node: str, *, may_claim: Callable[[Owner | None], bool]
+) -> bool:
+    """Give up what this process holds by `_owner` alone; returns whether there was anything to give up.
+
+    A claim of which nothing came (recovery failed), and an ownership that ended without its release (attempts
+    in flight, no answer), would else keep everybody out for as long as this node lives. Whoever follows does
+    so uncleanly. To be called where the shard is neither owned nor being claimed.
+    """
+    holder, revision = await _read_owner(js, names, shard)
+    if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
+        return False
+    data = msgspec.json.encode(Owner(node=node, at=holder.at, released=0))
+    return isinstance(await append(js, names.actors, names.owner(shard), data, expected=revision), Appended)
+
+
+async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
+    """Whether `_owner` is still as this claim put it, for certain."""
+    return await _holds(js, names, claim.shard, claim.epoch)
+
+
+async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
+    """The same. Only a write tells, since a leader that was deposed would not know of a later claim."""
+    if (await _read_owner(js, names, shard))[1] != epoch:
+        return False
+    return await is_last(js, names.proof(shard), names.owner(shard), epoch)
+
+
+async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
+    """The value of `_owner` and its revision, by its leader. Raises `NewerVersion` and `NotOurs`."""
+    return await _read_owner(js, names, shard)
+
+
+async def _read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
+    """The value of `_owner` and its revision; a deleted one has a revision, too."""
+    subject = names.owner(shard)
+    message = await until_answered(lambda: js.last_message(names.actors, subject))
+    if message is None:
+        return None, 0
+    owner = read_versioned(_owner, message.data, VERSION, subject) if message.data else None
+    return owner, message.sequence
+
+
+async def _read_past(js: JetStream, names: Names, shard: int) -> _Past:
+    subject = names.journal_of(shard)
+    last = await until_answered(lambda: js.last_message(names.journal, subject))
+    if last is not None:
+        flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
+        predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
+        return _Past(predecessor=predecessor, floor=flush.floor, unclean=flush.unclean, marks=flush.marks)
+    checkpoint = await read_checkpoint(js, names, shard)
+    if checkpoint is None:
+        return _Past(blank=True)
+    return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean, marks=checkpoint.known)
+
+
+async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:
+    """Step 4: the first flush of the new epoch, numbered 0."""
+    unclean = drafted.unclean or Unclean(0, 0, 0.0)
+    fact = Claimed(
+        epoch=drafted.epoch,
+        at=drafted.at,
+        clean=drafted.clean,
+        position=drafted.position,
+        unclean_epoch=unclean.epoch,
+        unclean_position=unclean.position,
+        unclean_at=unclean.at,
+    )
+    data = encode_flush(
+        node=node,
+        epoch=drafted.epoch,
+        flush=0,
+        floor=drafted.floor,
+        at=drafted.at,
+        unclean=drafted.unclean,
+        marks=drafted.marks,
+        facts=[encode_fact(fact)],
+    )
+    return await append(
+        js,
+        names.journal,
+        names.journal_of(drafted.shard),
+        data,
+        expected=drafted.predecessor.sequence if drafted.predecessor else 0,
+        message_id=message_id(drafted.shard, drafted.epoch, 0),
+    )

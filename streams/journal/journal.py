@@ -1,0 +1,330 @@
+"""The journal of one shard: facts gather, and go out in one fenced append at a time.
+
+A flush goes 200 ms after its oldest fact was added, or at 256 facts; the first one after a silence, and an
+urgent one, at once. It is cut at a quarter of what the server takes as one message. Whoever adds facts never
+waits: the listener is told when they are confirmed, and `stalled` says when to start nothing new.
+
+The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
+the journal, with one exception: where the subject is empty, since all of it aged out, and `_owner` is still
+ours, the flush becomes the first of a new chain. That is why a quiet shard, too, appends something from
+time to time.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from actors.counters import Histogram
+from actors.machine.facts import Fact
+from actors.machine.state import State
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
+from streams.journal.claim import Claim, holds
+from streams.journal.envelope import encode_fact, encode_flush, message_id
+from streams.journal.fence import Appended, append
+from streams.journal.tails import Marks
+from streams.nats.jetstream import JetStream
+
+GATHER_S = 0.2
+FACTS_ENOUGH = 256
+STALLED_S = 1.0
+MARKS_S = 1.0
+"""How soon new marks alone are worth a flush: what is routed leads to no fact of this shard."""
+PAYLOAD_SHARE = 4
+"""A flush takes one part of so many of the server's largest message."""
+ENVELOPE = 768
+"""Bytes that a flush needs beside its facts, at most."""
+SIGNS_OF_LIFE = 4
+"""A quiet shard appends so many times in its journal's retention."""
+APPEND_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+log = logging.getLogger(__name__)
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A fact, its index from 1, and the state after it; implements `actors.ports.Recorded`."""
+
+    index: int
+    fact: Fact
+    state: State
+
+
+class Listener(Protocol):
+    """Who is told what becomes of the facts. Nothing here may block or raise."""
+
+    def floor(self, index: int) -> int:
+        """Asked at the cut: the end of the unbroken run of messages released by the facts up to `index`."""
+
+    def marks(self) -> Marks:
+        """Asked at the cut: the highest messages that were read of the streams."""
+
+    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+        """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
+
+    def fenced(self, why: str) -> None:
+        """The shard is not ours any more: stop it, and ack nothing."""
+
+
+class Statistics(Struct):
+    """What was appended, and how many seconds each flush took from its cut to its confirmation."""
+
+    flushes: int = 0
+    facts: int = 0
+    bytes: int = 0
+    append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_S))
+
+
+class _Flush(Struct, frozen=True, gc=False):
+    """A flush on its way: its number, what it bears, and its bytes, which never change."""
+
+    number: int
+    entries: list[Entry]
+    floor: int
+    marks: Marks
+    data: bytes
+    cut_at: float
+
+
+class Journal:
+    """The journal of a shard under one claim, and under its continuation; implements `actors.ports.Recorder`.
+
+    `index` is that of the last fact added, `confirmed_index` of the last that the journal holds. `sequence`,
+    `floor` and `marks` are those of the last confirmed flush, at first of the claim.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        claim: Claim,
+        node: str,
+        listener: Listener,
+        *,
+        time: Timekeeper,
+        retention_s: float,
+        statistics: Statistics | None = None,
+    ) -> None:
+        self.index = 0
+        self.confirmed_index = 0
+        self.sequence = claim.sequence
+        self.floor = claim.floor
+        self.marks = claim.marks
+        self.statistics = statistics or Statistics()
+        self._js = js
+        self._names = names
+        self._claim = claim
+        self._node = node
+        self._listener = listener
+        self._time = time
+        self._quiet_max_s = retention_s / SIGNS_OF_LIFE
+        self._waiting: deque[Entry] = deque()
+        self._waiting_since = 0.0
+        self._pending: _Flush | None = None
+        self._number = 0
+        self._urgent_index = 0
+        self._sign_due = False
+        self._marks_due_at: float | None = None
+        self._cut_at = 0.0
+        self._ended = False
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    # ---- what the actors see
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing new may start: an append is unconfirmed for more than a second, or none is made."""
+        if self._task is None or self._ended:
+            return True
+        return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_S
+
+    def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
+        """Take a fact and the state after it; returns its index. An `urgent` one waits for no others."""
+        self.index += 1
+        if not self._waiting:
+            self._waiting_since = self._loop.time()
+        self._waiting.append(Entry(self.index, fact, state))
+        if urgent:
+            self._urgent_index = self.index
+        if urgent or len(self._waiting) in (1, FACTS_ENOUGH):
+            self._wake.set()
+        return self.index
+
+    # ---- its life
+
+    def show_life(self) -> None:
+        """Append something soon, were it an empty flush, so that this shard does not hold the journal."""
+        self._sign_due = True
+        self._wake.set()
+
+    def marks_rose(self) -> None:
+        """The marks are higher: append them within a second, were it in an empty flush."""
+        if self._marks_due_at is None:
+            self._marks_due_at = self._loop.time() + MARKS_S
+            if not self._waiting:
+                self._wake.set()
+
+    def start(self) -> None:
+        """Begin to append. Facts may be added before."""
+        self._cut_at = self._loop.time()
+        self._task = self._loop.create_task(self._run())
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Append what was added up to now; whether it was confirmed in time."""
+        target = self._urgent_index = self.index
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.confirmed_index < target and not self._ended:
+                    await self._moved.wait()
+        except TimeoutError:
+            return False
+        return self.confirmed_index >= target
+
+    async def suspend(self) -> None:
+        """Append nothing more under this claim, since the lease is over. A flush on its way is undecided."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def reclaim(self, claim: Claim) -> bool:
+        """Go on under a new claim of this process, after `suspend`: whether nobody else has owned in between.
+
+        The claim tells whose flush was the last before it. It is the one that was on its way: so that one
+        is confirmed. Or it is the one before, and then the one on its way was not stored, and cannot be any
+        more, since the claim took its place: its facts go out anew, first of all. Anything else: False, and
+        the shard must be claimed once more and recovered.
+        """
+        before, pending = claim.predecessor, self._pending
+        if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
+            return False
+        if pending is not None and before.flush == pending.number:
+            self._confirm(pending, before.sequence)
+        elif before.flush != self._number - (pending is not None):
+            return False
+        elif pending is not None:
+            self._waiting_since = pending.cut_at
+            self._waiting.extendleft(reversed(pending.entries))
+        self._pending, self._number = None, 0
+        self._claim, self.sequence = claim, claim.sequence
+        self._urgent_index = self.index
+        self.start()
+        return True
+
+    async def stop(self) -> None:
+        """Append nothing more, for good."""
+        self._end()
+        await self.suspend()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._moved.set()
+
+    # ---- gathering, appending, confirming
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._until_due()
+                self._pending = self._cut()
+                sequence = await self._append(self._pending)
+                if sequence is None:
+                    return
+                self._confirm(self._pending, sequence)
+        except Exception as error:
+            log.error("journal.broken", extra={"shard": self._claim.shard}, exc_info=error)
+            self._fenced("its journal broke")
+
+    async def _until_due(self) -> None:
+        while (wait_s := self._due_at() - self._loop.time()) > 0:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+
+    def _due_at(self) -> float:
+        """When the next flush is to be cut."""
+        if not self._waiting:
+            due_at = self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
+            return due_at if self._marks_due_at is None else min(due_at, self._marks_due_at)
+        since = self._waiting_since
+        urgent = self._urgent_index >= self._waiting[0].index
+        after_silence = since - self._cut_at >= GATHER_S
+        if urgent or after_silence or len(self._waiting) >= FACTS_ENOUGH:
+            return since
+        return since + GATHER_S
+
+    def _cut(self) -> _Flush:
+        """The next flush: of the facts that wait, as many as one message takes."""
+        room = self._js.wire.max_payload // PAYLOAD_SHARE - ENVELOPE
+        entries, facts = list[Entry](), list[bytes]()
+        while self._waiting:
+            fact = encode_fact(self._waiting[0].fact)
+            if facts and len(fact) > room:
+                break
+            room -= len(fact) + 1
+            facts.append(fact)
+            entries.append(self._waiting.popleft())
+        floor = max(self.floor, self._listener.floor(self.confirmed_index + len(entries)))
+        marks = self.marks.raised(self._listener.marks())
+        self._number += 1
+        self._sign_due, self._marks_due_at = False, None
+        self._cut_at = self._loop.time()
+        data = encode_flush(
+            node=self._node,
+            epoch=self._claim.epoch,
+            flush=self._number,
+            floor=floor,
+            at=self._time.wall(),
+            unclean=self._claim.unclean,
+            marks=marks,
+            facts=facts,
+        )
+        return _Flush(self._number, entries, floor, marks, data, self._cut_at)
+
+    async def _append(self, flush: _Flush) -> int | None:
+        """Where the flush lies; None where the shard is not ours any more."""
+        shard, epoch, expected = self._claim.shard, self._claim.epoch, self.sequence
+        while True:
+            done = await append(
+                self._js,
+                self._names.journal,
+                self._names.journal_of(shard),
+                flush.data,
+                expected=expected,
+                message_id=message_id(shard, epoch, flush.number),
+            )
+            if isinstance(done, Appended):
+                return done.sequence
+            if done.last is not None:
+                self._fenced(f"the journal's message at {done.last.sequence} is not ours")
+                return None
+            if not await holds(self._js, self._names, self._claim):
+                self._fenced("the journal is empty, and another node has claimed it")
+                return None
+            log.info("journal.begun_anew", extra={"shard": shard, "expected": expected})
+            expected = 0
+
+    def _confirm(self, flush: _Flush, sequence: int) -> None:
+        self._pending = None
+        self.sequence, self.floor, self.marks = sequence, flush.floor, flush.marks
+        self.confirmed_index += len(flush.entries)
+        self.statistics.flushes += 1
+        self.statistics.facts += len(flush.entries)
+        self.statistics.bytes += len(flush.data)
+        self.statistics.append_s.add(self._loop.time() - flush.cut_at)
+        self._moved.set()
+        self._moved = asyncio.Event()
+        self._listener.confirmed(flush.entries, sequence)
+
+    def _fenced(self, why: str) -> None:
+        self._end()
+        self._listener.fenced(why)

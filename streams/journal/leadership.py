@@ -1,0 +1,101 @@
+"""Answers of a leader that may have been deposed and does not know it: what of them can be believed.
+
+A server that is cut off from the others goes on answering for a stream, by what it knew, for some 12 seconds
+(nats-server 2.15.1). What it tells was true. What it does not tell may be there all the same: "no message"
+and "the end" count only with a proof that whoever says so knows enough. Writes need none: a leader that was
+deposed acknowledges nothing.
+"""
+
+import asyncio
+
+from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
+from streams.nats.answers import Refused, Stored, StoredMessage, StreamInfo
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.nats.retry import Pauses, stream_info
+
+ALL = ">"
+
+
+def replicated(info: StreamInfo) -> bool:
+    """Whether the stream can have had another leader."""
+    return int(info.config.get("num_replicas", 1)) > 1
+
+
+async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
+    """The state of a stream, with all that was stored before the instant `since` of this event loop's clock.
+
+    Goes on until a leader tells that a majority has followed it since then. Replicas answer its heartbeats
+    once a second, or every message. Raises `ApiError` where there is no such stream.
+    """
+    loop, pauses = asyncio.get_running_loop(), Pauses()
+    while True:
+        asked_at = loop.time()
+        info = await stream_info(js, stream)
+        if asked_at - info.heard_s >= since:
+            return info
+        await pauses.wait()
+
+
+async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage | None:
+    """The message at `position`, or None where it is gone. Raises `Unavailable` where that is not certain."""
+    message = await js.next_message(stream, ALL, position)
+    if message is None:
+        await _ensure_beyond(js, stream, position)
+        return None
+    return message if message.sequence == position else None
+
+
+async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reach: int) -> None:
+    """Return where the stream has no message of `subject` above `after` and up to `reach`, for certain.
+
+    That says a replica whose newest message of the subject is not one of these, and which has the stream up
+    to `reach`. Raises `Unavailable` where none says so.
+    """
+    page = await js.last_of(stream, [subject])
+    if not page.messages:
+        # A replica tells how far it reaches only with a message: that of any subject does.
+        oldest = await js.next_message(stream, ALL, 1)
+        if oldest is None:
+            await _ensure_beyond(js, stream, reach)
+            return
+        page = await js.last_of(stream, [subject, oldest.subject])
+    last = max((each.sequence for each in page.messages if each.subject == subject), default=0)
+    if page.up_to < reach:
+        raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {reach} was there")
+    if after < last <= reach:
+        raise Unavailable(f"{stream}: the leader does not know the message at {last}")
+    if last > reach:
+        # The leader that is asked now may be another one, and know more.
+        found = await js.next_message(stream, subject, after + 1)
+        if found is None or found.sequence <= reach:
+            unknown = last if found is None else found.sequence
+            raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
+
+
+async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
+    """Return where all up to `position` was purged. Raises `Unavailable` otherwise."""
+    info = await js.stream_info(stream)
+    if info is None:
+        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+    if info.first <= position and replicated(info):
+        raise Unavailable(
+            f"{stream}: the leader has nothing at {position} and behind it, its end is {info.last}"
+        )
+
+
+async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
+    """Whether the newest message of `subject` is that at `sequence` (0: none), however long NATS is away.
+
+    An empty message on the subject `proof` of the same stream is stored under that condition, which only the
+    leader can do.
+    """
+    pauses = Pauses()
+    while True:
+        answer = await js.publish(proof, b"", {EXPECTED: str(sequence), EXPECTED_SUBJECT: subject})
+        match answer:
+            case Stored():
+                return True
+            case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
+                return False
+        await pauses.wait()

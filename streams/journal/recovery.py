@@ -1,0 +1,262 @@
+"""Bringing a shard back after its claim: the checkpoint, the journal's tail behind it, and the actors in it.
+
+The tail ends exactly with our own claim. An end before that is a replica that lags; anything beyond it, the
+checkpoint included, is another owner's, and the shard is lost. What no owner can have written means that a
+stream is not the one that the others speak of; the shard is then refused, since to go on would take new
+events for such as were settled long ago, and give their numbers a second time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from actors.ids import UNKNOWN
+from actors.machine.bucket import CLOCK_SKEW_S
+from actors.machine.decide import evolve
+from actors.machine.facts import Claimed, Fact
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, check_created, decode_checkpoint
+from streams.journal.claim import Claim, Lost, holds
+from streams.journal.envelope import Flush, decode_flush
+from streams.journal.fence import follows
+from streams.journal.leadership import info_since, is_last
+from streams.journal.parked import Incomplete, ParkedList, read_parked
+from streams.journal.snapshots import Snapshot, Snapshots
+from streams.journal.turns import Turns
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.protocol import epoch_of
+from streams.nats.retry import Pauses, stream_info, until_answered
+
+LOADS_AT_ONCE = 64
+log = logging.getLogger(__name__)
+
+
+class Recovery(Struct, frozen=True):
+    """A shard as of its claim.
+
+    `states` are the actors that the tail speaks of, and no others; `parked` all others that have to come back
+    unasked, with the time at which they wake, if known; `listed` the list of them, as it is stored. `floor`:
+    the deliveries up to there are released. `created`: when each stream and bucket was created, for the next
+    checkpoint.
+    """
+
+    states: dict[str, State]
+    parked: dict[str, float | None]
+    listed: ParkedList
+    checkpoint: Checkpoint
+    floor: int
+    created: dict[str, str]
+
+
+class _Recorded(Struct, frozen=True):
+    """One message of the tail."""
+
+    sequence: int
+    stored_at: float
+    flush: Flush
+
+
+async def recover(
+    js: JetStream,
+    names: Names,
+    claim: Claim,
+    node: str,
+    turns: Turns | None = None,
+    *,
+    accepts_loss: bool = False,
+) -> Recovery | Lost:
+    """Read back what the journal and the snapshots say, as of `claim`, which is `node`'s.
+
+    Snapshots are read in the `turns` of the node. `accepts_loss`: whatever has become of the streams
+    that they speak of.
+
+    Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError`
+    where a stream does not exist.
+    """
+    infos = {name: await stream_info(js, name) for name in names.streams}
+    found = await _newest_checkpoint(js, names, claim)
+    checkpoint = found or Checkpoint()
+    if not accepts_loss:
+        check_created(checkpoint, infos.values())
+    if checkpoint.sequence >= claim.sequence:
+        return await _beyond(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
+    tail = await _read_tail(js, names, claim, node, checkpoint.sequence)
+    if isinstance(tail, Lost):
+        return tail
+    if found is None and not accepts_loss:
+        _check_age(infos[names.actors], tail[0])
+    snapshots = Snapshots(js, names, claim, turns)
+    receivers = list(dict.fromkeys(fact.receiver for _, fact in _facts(tail)))
+    loaded = await _load(snapshots, receivers)
+    for receiver, snapshot in loaded.items():
+        if snapshot is not None and snapshot.as_of > claim.sequence:
+            return await _beyond(js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}")
+    states = _fold(loaded, tail)
+    deliveries = infos[names.deliveries]
+    if max([claim.floor, *(each.frontier.position for each in states.values())]) > deliveries.last:
+        # Maybe a leader said so that was deposed.
+        deliveries = await info_since(js, names.deliveries, asyncio.get_running_loop().time())
+    if not accepts_loss:
+        _check_ends(states, claim.floor, deliveries)
+    listed = await _read_parked(js, names, claim, checkpoint, snapshots)
+    parked = {receiver: at for receiver, at in listed.receivers().items() if receiver not in states}
+    created = {name: info.created for name, info in infos.items()}
+    return Recovery(states, parked, listed, checkpoint, claim.floor, created)
+
+
+async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Checkpoint | None:
+    """The checkpoint in force. What lies behind it may be purged, so that an older one would seem broken."""
+    subject, pauses = names.checkpoint(claim.shard), Pauses()
+    while True:
+        message = await until_answered(lambda: js.last_message(names.actors, subject))
+        sequence = message.sequence if message else 0
+        if not claim.replicated or await is_last(js, names.proof(claim.shard), subject, sequence):
+            return decode_checkpoint(message.data, subject) if message and message.data else None
+        await pauses.wait()
+
+
+async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> Lost:
+    """Something lies beyond our claim. While `_owner` is ours, nobody can have put it there."""
+    if not await holds(js, names, claim):
+        return Lost(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
+    raise StreamRemade(
+        f"{names.journal} was restored older than {names.actors}: shard {claim.shard} has {what}, but the "
+        f"journal only came to {claim.sequence}; see angarium doctor"
+    )
+
+
+# ---- the journal's tail
+
+
+async def _read_tail(
+    js: JetStream, names: Names, claim: Claim, node: str, after: int
+) -> list[_Recorded] | Lost:
+    """The flushes behind the sequence `after`, the last of which is our claim."""
+    tail: list[_Recorded] = []
+    at = after
+    while at < claim.sequence:
+        messages = await _read_on(js, names, claim.shard, at)
+        if not messages:
+            return Lost("our claim is not in the journal any more")
+        for message in messages:
+            if message.sequence > claim.sequence:
+                return Lost(f"another node owns it: the journal goes on behind our claim at {claim.sequence}")
+            if follows(message) > at:
+                return await _broken(js, names, claim, at, message)
+            at = message.sequence
+            flush = decode_flush(message.data, f"message {at} of {names.journal}")
+            tail.append(_Recorded(at, message.stored_at, flush))
+    last = tail[-1].flush
+    if (last.node, last.epoch) != (node, claim.epoch):
+        return Lost(f"the message of the journal at {claim.sequence} is not our claim")
+    return tail
+
+
+async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> Lost:
+    """A message of the tail follows one that is not there. While `_owner` is ours, nobody may purge it."""
+    if not await holds(js, names, claim):
+        return Lost(f"another node owns it: it has snapshotted more than up to {at}")
+    raise StreamRemade(
+        f"{names.actors} was restored older than {names.journal}, or somebody purged the journal: shard "
+        f"{claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
+        f"{follows(message)}; see angarium doctor"
+    )
+
+
+async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[StoredMessage]:
+    """The flushes that follow `at`: many from any replica, or one from the leader where the replica lags."""
+    subject = names.journal_of(shard)
+    page = await until_answered(lambda: js.read(names.journal, subject, at + 1))
+    if page.messages:
+        return page.messages
+    following = await until_answered(lambda: js.next_message(names.journal, subject, at + 1))
+    return [] if following is None else [following]
+
+
+def _facts(tail: list[_Recorded]) -> Iterator[tuple[int, Fact]]:
+    """What the tail says of actors, each with its journal sequence."""
+    for recorded in tail:
+        for fact in recorded.flush.facts:
+            if not isinstance(fact, Claimed):
+                yield recorded.sequence, fact
+
+
+# ---- the actors
+
+
+async def _load(snapshots: Snapshots, receivers: list[str]) -> dict[str, Snapshot | None]:
+    """The snapshots of these actors, a few reads at a time."""
+    loaded: dict[str, Snapshot | None] = {}
+    for start in range(0, len(receivers), LOADS_AT_ONCE):
+        some = receivers[start : start + LOADS_AT_ONCE]
+        loaded |= zip(some, await asyncio.gather(*(_load_one(snapshots, each) for each in some)), strict=True)
+    return loaded
+
+
+async def _load_one(snapshots: Snapshots, receiver: str) -> Snapshot | None:
+    return await until_answered(lambda: snapshots.read(receiver))
+
+
+async def _read_parked(
+    js: JetStream, names: Names, claim: Claim, checkpoint: Checkpoint, snapshots: Snapshots
+) -> ParkedList:
+    """The list of the parked receivers; where a part of it is gone, all are taken for parked: they are among
+    those that have snapshots, and whoever is not parked leaves memory again."""
+    try:
+        return await read_parked(js, names, claim.shard, checkpoint)
+    except Incomplete as error:
+        log.warning("parked.incomplete", extra={"shard": claim.shard, "why": str(error)})
+    listed = ParkedList()
+    for receiver in (UNKNOWN, *await until_answered(snapshots.receivers)):
+        listed.add(receiver, None)
+    return listed
+
+
+def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str, State]:
+    """The actors after the tail. A snapshot may be younger than the checkpoint: it knows a part of it."""
+    states = {
+        receiver: State(receiver=receiver) if snapshot is None else snapshot.state
+        for receiver, snapshot in loaded.items()
+    }
+    as_of = {receiver: 0 if snapshot is None else snapshot.as_of for receiver, snapshot in loaded.items()}
+    for sequence, fact in _facts(tail):
+        if sequence > as_of[fact.receiver]:
+            states[fact.receiver] = evolve(states[fact.receiver], fact)
+    return states
+
+
+# ---- streams that are not what they were
+
+
+def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
+    """Without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
+    if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
+        raise StreamRemade(
+            f"{bucket.name} was made anew: it was created {bucket.created}, the journal was begun before, "
+            f"and the snapshots that belong to it are gone; see angarium doctor"
+        )
+
+
+def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) -> None:
+    """Nothing can have been read that was never stored.
+
+    A source proves nothing of the kind: it stands in a header, which a producer may have forged.
+    """
+    if floor > deliveries.last:
+        raise _shorter(deliveries, f"the journal released everything up to {floor}")
+    for state in states.values():
+        position = state.frontier.position
+        if position > deliveries.last:
+            raise _shorter(deliveries, f"{state.receiver} was given the event at {position}")
+
+
+def _shorter(stream: StreamInfo, but: str) -> StreamRemade:
+    return StreamRemade(
+        f"{stream.name} was made anew or restored older: it ends at {stream.last}, but {but}; "
+        f"see angarium doctor"
+    )

@@ -1,0 +1,184 @@
+"""Snapshots of actors, and the checkpoint that says how far they reach, in the bucket of the actors.
+
+They only shorten the way back: the journal is the truth. A snapshot says as of which journal sequence it is
+true, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
+key `_owner` is the fence: nobody back from the dead puts an old state over a young one. The one on the
+checkpoint, which every batch writes, keeps off our own: a batch that was repeated since its answer was lost
+may still arrive, and would put an older state beside a younger checkpoint.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
+
+import msgspec
+from msgspec import Struct
+
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint as Checkpoint
+from streams.journal.checkpoint import encode_checkpoint
+from streams.journal.claim import Claim, holds
+from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
+from streams.journal.leadership import is_last
+from streams.journal.parked import ParkedList
+from streams.journal.turns import Turns
+from streams.nats.answers import Put, Refused, Stored, Unanswered
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses
+from streams.versions import read_versioned
+
+VERSION = 1
+BATCH = 256
+"""Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
+PATIENCE_S = 5.0
+DELETED = {"KV-Operation": "DEL"}
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """An actor as of the journal sequence `as_of`, and of every later one that does not speak of it."""
+
+    v: int = VERSION
+    as_of: int
+    state: State
+
+
+_decoder = msgspec.json.Decoder(Snapshot)
+
+
+class Snapshots:
+    """The snapshots of one shard, under one claim; implements `actors.ports.Snapshots`.
+
+    All shards of a node share the `turns` in which they are read.
+    """
+
+    def __init__(self, js: JetStream, names: Names, claim: Claim, turns: Turns | None = None) -> None:
+        self._js = js
+        self._turns = turns or Turns()
+        self._names = names
+        self._claim = claim
+        self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.owner(claim.shard)}
+        self._checkpoint = names.checkpoint(claim.shard)
+        self._in_force = b""
+        self._revision: int | None = None
+        self._trouble = "no answer in time"
+
+    async def load(self, receiver: str, due: float = 0.0) -> State | None:
+        """The actor's last snapshot, from the leader. Raises `Unavailable`, `NewerVersion` and `NotOurs`."""
+        try:
+            snapshot = await self.read(receiver, due)
+        except ApiError as error:
+            raise Unavailable(f"cannot read the snapshot of {receiver}: {error}") from error
+        return None if snapshot is None else snapshot.state
+
+    async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
+        """The same, with the journal sequence as of which it is true."""
+        subject = self._names.actor(self._claim.shard, receiver)
+        async with self._turns.turn(due):
+            message = await self._js.last_message(self._names.actors, subject)
+            if self._claim.replicated:
+                # A state that is older than the checkpoint beside it lacks facts, and numbers with them.
+                proof, sequence = self._names.proof(self._claim.shard), message.sequence if message else 0
+                if not await is_last(self._js, proof, subject, sequence):
+                    raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")
+        if message is None or not message.data:
+            return None
+        return read_versioned(_decoder, message.data, VERSION, subject)
+
+    async def receivers(self) -> list[str]:
+        """Whose snapshots there are, or were, by the leader. Raises `Unavailable`."""
+        prefix = self._names.actor(self._claim.shard, "")
+        try:
+            found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
+        except ApiError as error:
+            raise Unavailable(f"cannot list the snapshots: {error}") from error
+        names = (each.removeprefix(prefix) for each in found)
+        return [each for each in names if not each.startswith("_")]
+
+    async def write(
+        self,
+        states: Sequence[State],
+        forget: Iterable[str],
+        as_of: int,
+        checkpoint: Checkpoint,
+        parked: ParkedList | None = None,
+    ) -> bool:
+        """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint that then holds.
+
+        With them go the changed parts of the list of parked receivers; it must not change meanwhile.
+
+        The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
+        Raises `Unavailable` where it could not be stored for a while, and `ApiError` where the bucket is
+        gone; a part of it may be stored, which does no harm, since only the last batch bears the new
+        checkpoint, and the others the one in force again.
+        """
+        if self._revision is None:
+            await self._look()
+        puts: list[Put] = []
+        # Each is encoded when its batch is due: thousands at once would hold everybody up.
+        listed = self._parts(parked, as_of) if parked else ()
+        for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget), listed):
+            if len(puts) == BATCH - 1:
+                if not await self._store(puts):
+                    return False
+                puts = []
+            puts.append(put)
+        return await self._store(puts, encode_checkpoint(checkpoint))
+
+    def _put(self, state: State, as_of: int) -> Put:
+        subject = self._names.actor(self._claim.shard, state.receiver)
+        return Put(subject, msgspec.json.encode(Snapshot(as_of=as_of, state=state)))
+
+    def _delete(self, receiver: str) -> Put:
+        return Put(self._names.actor(self._claim.shard, receiver), b"", DELETED)
+
+    def _parts(self, parked: ParkedList, as_of: int) -> Iterator[Put]:
+        for number in sorted(parked.changed):
+            yield Put(self._names.parked(self._claim.shard, number), parked.encode(number, as_of))
+
+    async def _look(self) -> None:
+        """See which checkpoint is in force."""
+        message = await self._js.last_message(self._names.actors, self._checkpoint)
+        self._revision = 0 if message is None else message.sequence
+        self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
+
+    async def _store(self, puts: list[Put], checkpoint: bytes | None = None) -> bool:
+        """One batch, with the checkpoint in force where it bears no other; False where the shard is another
+        node's. Raises `Unavailable`."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._repeat(puts, checkpoint)
+        except TimeoutError:
+            raise Unavailable(self._trouble) from None
+
+    async def _repeat(self, puts: list[Put], checkpoint: bytes | None) -> bool:
+        """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.
+
+        An expectation that does not hold while `_owner` is ours was met by this very batch, whose answer was
+        lost, or by a batch of an earlier write, which was given up and came late. What is stored on top of
+        that is built anew: the checkpoint in force may be younger than the one that we knew.
+        """
+        pauses = Pauses()
+        while True:
+            data = self._in_force if checkpoint is None else checkpoint
+            answer = await self._js.publish_batch(self._fenced(puts, Put(self._checkpoint, data)))
+            match answer:
+                case Stored(sequence):
+                    self._in_force, self._revision = data, sequence
+                    return True
+                case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
+                    if not await holds(self._js, self._names, self._claim):
+                        return False
+                    await self._look()
+                case Refused(text=why) | Unanswered(why=why):
+                    self._trouble = why
+            await pauses.wait()
+
+    def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
+        """The batch with its expectations. A message bears one: a checkpoint that comes alone comes twice."""
+        chained = Put(checkpoint.subject, checkpoint.data, {EXPECTED: str(self._revision)})
+        if not puts:
+            return [chained, Put(checkpoint.subject, checkpoint.data, self._fence)]
+        first, *others = puts
+        return [Put(first.subject, first.data, {**(first.headers or {}), **self._fence}), *others, chained]

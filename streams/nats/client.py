@@ -1,0 +1,169 @@
+"""nats-py's client, with the few changes that we need; each says why.
+
+What is read off the socket goes straight to the handlers of `listen`. nats-py would put each message into a
+queue, from which a task of the subscription takes it, and its parser tries one pattern after the other: it is
+4.2 µs until the handler of a pulled message has it, where this takes 2.2.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.protocol.parser import AWAITING_MSG_PAYLOAD, CRLF_SIZE, Parser
+
+from streams.nats.protocol import parse_block
+from streams.nats.wire import Message
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Message], None]
+
+
+class NatsClient(Client):
+    """`wants_tls`: never fall back to an open connection, whatever the server says.
+
+    Headers are read as we do elsewhere, so that a message has the same ones whichever way it came, and so
+    that no producer's block of headers, which the server takes as it is, hides what the server adds to it.
+    """
+
+    def __init__(self, *, wants_tls: bool) -> None:
+        super().__init__()
+        self._wants_tls = wants_tls
+        self._handlers: dict[int, Handler] = {}
+        self._ps = _Parser(self)
+
+    async def listen(self, subject: str, handler: Handler) -> Subscription:
+        """Subscribe; `handler` gets each message as it is read, and must neither block nor raise."""
+        # The number that `subscribe` is about to give, with no await before: no message can come too early.
+        number = self._sid + 1
+        self._handlers[number] = handler
+        return await self.subscribe(subject)
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        """Publish the same to each subject in one command: 0.1 µs for each, where `publish` takes 1.3."""
+        if self.is_closed:
+            raise nats.errors.ConnectionClosedError
+        if not self.is_connected:
+            raise nats.errors.OutboundBufferLimitError
+        end = b" %d\r\n%b\r\n" % (len(data), data)
+        await self._send_command(b"".join([b"PUB " + subject.encode() + end for subject in subjects]))
+        await self._flush_pending()
+
+    def hand_over(self, number: int, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
+        """Give a message to whoever listens. A subject that is no UTF-8 has `\\xff` for its bytes."""
+        handler = self._handlers.get(number)
+        if handler is None:
+            return
+        message = Message(
+            subject.decode(errors="backslashreplace"),
+            data,
+            reply.decode(errors="backslashreplace"),
+            parse_block(headers) if headers else None,
+        )
+        try:
+            handler(message)
+        except Exception as error:
+            report = {"message": f"a handler of {message.subject} failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(report)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        super()._remove_sub(sid, max_msgs)
+        self._handlers.pop(sid, None)
+
+    def abandon(self) -> None:
+        """Leave the server at once. Cut off while it closes, nats-py takes an open connection for closed."""
+        for writer in (getattr(self._transport, name, None) for name in ("_io_writer", "_bare_io_writer")):
+            if writer is not None:
+                writer.transport.abort()
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """What nats-py's parser has read."""
+        self.hand_over(sid, subject, reply, headers, data)
+
+    async def _attempt_reconnect(self) -> None:
+        """Give up, and say so, where nats-py would end unsaid: it foresees no key that cannot be used.
+
+        A file may be just being written. Whoever gives up is replaced (`streams.nats.connection`).
+        """
+        try:
+            await super()._attempt_reconnect()
+        except Exception as error:
+            await self._error_cb(error)
+            await self.close()
+
+    async def _flush_pending(self, force_flush: bool = False) -> None:
+        """Never fail for a connection that broke just now, which nats-py notices a moment later.
+
+        Its flusher has ended by then, so that it writes here, at which uvloop raises RuntimeError and asyncio
+        an OSError. Its reading loop is about to connect again, with all subscriptions that there are then.
+        """
+        try:
+            await super()._flush_pending(force_flush)
+        except (OSError, RuntimeError) as error:
+            log.debug("NATS: %s", error)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """nats-py calls it before it sends anything, and upgrades only where the server requires it."""
+        if initial_connection and self._wants_tls and not info.get("tls_required"):
+            raise nats.errors.SecureConnRequiredError
+        await super()._process_info(info, initial_connection)
+
+
+class _Parser(Parser):
+    """Reads messages, and leaves all else that a server says to nats-py, as well as the end of one cut off.
+
+    A subject may hold any byte but blank, tab, CR and LF; nats-py's own patterns take \\v and \\f for blanks,
+    and over a message that they do not know it would stop reading without a word.
+    https://docs.nats.io/reference/reference-protocols/nats-protocol
+    """
+
+    def __init__(self, client: NatsClient) -> None:
+        super().__init__(client)
+        self._client = client
+
+    async def parse(self, data: bytes = b"") -> None:
+        if self.state == AWAITING_MSG_PAYLOAD:
+            missing = self.needed + CRLF_SIZE - len(self.buf)
+            await super().parse(data[:missing])
+            data = data[missing:]
+        elif self.buf:
+            data = bytes(self.buf) + data
+            self.buf.clear()
+        while data:
+            data = data[self._messages(data) :]
+            line_end = data.find(b"\r\n") + CRLF_SIZE
+            if self.state == AWAITING_MSG_PAYLOAD or line_end < CRLF_SIZE:
+                self.buf += data
+                return
+            await super().parse(data[:line_end])
+            data = data[line_end:]
+
+    def _messages(self, data: bytes) -> int:
+        """Hand over the messages that `data` begins with; returns where the last whole one ends."""
+        at, hand_over = 0, self._client.hand_over
+        while data.startswith((b"HMSG ", b"MSG "), at):
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                break
+            try:
+                verb, subject, number, *middle, size = data[at:line_end].split(b" ")
+                head_size = int(middle.pop()) if verb == b"HMSG" else 0
+                listener, whole_size = int(number), int(size)
+            except (ValueError, IndexError):
+                raise nats.errors.ProtocolError from None  # At which nats-py connects anew.
+            reply = middle[0] if middle else b""
+            start = line_end + CRLF_SIZE
+            end = start + whole_size
+            if end + CRLF_SIZE > len(data):
+                self.msg_arg = {"subject": subject, "sid": listener, "reply": reply}
+                self.needed, self.header_needed = whole_size, head_size
+                self.state = AWAITING_MSG_PAYLOAD
+                return start
+            head_end = start + head_size
+            hand_over(listener, subject, reply, data[start:head_end], data[head_end:end])
+            at = end + CRLF_SIZE
+        return at

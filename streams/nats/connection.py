@@ -1,0 +1,352 @@
+"""The real `Wire`: a connection of nats-py, used for core NATS only.
+
+nats-py makes a broken connection again by itself, but gives up for good on some errors that a server may
+send at any time (a user that expired, a permission revoked). Then a new client takes its place and is
+given all subscriptions, so that the wire ends only when it is closed.
+"""
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import nats.errors
+from msgspec import Struct
+from nats.aio.subscription import Subscription as NatsSubscription
+from nkeys import NkeysError  # type: ignore[import-untyped]  # It brings none.
+
+from streams.nats import inboxes
+from streams.nats.client import NatsClient
+from streams.nats.errors import ConnectError, Disconnected
+from streams.nats.wire import Message
+
+log = logging.getLogger(__name__)
+
+RECONNECT_WAIT_S = 0.25
+"""Between two attempts at the same server; short, since every shard waits while there is none."""
+
+CANCEL_AGAIN_S = 0.1
+
+_NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
+
+PING_INTERVAL_S = 5
+"""A server that vanished without a word is noticed after two pings without an answer."""
+
+
+class ConnectOptions(Struct, frozen=True):
+    """Where NATS is and who we are. Files are paths; user, password or token may stand in the URL.
+
+    `inbox_prefix` is what the subjects begin with to which answers come.
+    """
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    name: str = "angarium"
+    credentials: str | None = None
+    nkey: str | None = None
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    inbox_prefix: str = inboxes.USUAL
+    timeout_s: float = 5.0
+
+    def files(self) -> list[str]:
+        named = (self.credentials, self.nkey, self.tls_ca, self.tls_certificate, self.tls_key)
+        return [path for path in named if path is not None]
+
+    def wants_tls(self) -> bool:
+        given = self.tls_ca is not None or self.tls_certificate is not None
+        return given or any(server.startswith("tls://") for server in self.servers)
+
+
+async def connect(options: ConnectOptions) -> "NatsWire":
+    """Raises `ConnectError` when no server can be connected to, or none is within `timeout_s`."""
+    wire = NatsWire(options)
+    await wire.open()
+    return wire
+
+
+class NatsWire:
+    """See `streams.nats.wire.Wire`. Made by `connect`."""
+
+    def __init__(self, options: ConnectOptions) -> None:
+        self.closed = False
+        self._options = options
+        self._client = _client(options)
+        self._listeners: list[Callable[[bool], None]] = []
+        self._told_of_refusals: list[Callable[[str], None]] = []
+        self._last_refusal = ""
+        self._subscriptions: list[_Subscribed] = []
+        self._successor: asyncio.Task[None] | None = None
+        self._errors: asyncio.Queue[Exception] = asyncio.Queue()
+        self._opened = False
+        self._told = True
+
+    async def open(self) -> None:
+        """Make the first connection. nats-py would try for ever, so its first round of failures ends it."""
+        _check_files(self._options)
+        attempt = asyncio.ensure_future(self._connect())
+        failed = asyncio.ensure_future(self._one_round_of_errors())
+        try:
+            await asyncio.wait(
+                {attempt, failed}, timeout=self._options.timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            failure = attempt.exception() if attempt.done() else TimeoutError()
+            if failed.done():
+                failure = failed.result()
+        finally:
+            await _end(attempt)
+            await _end(failed)
+        if failure is not None:
+            self.closed = True
+            with suppress(AssertionError):  # nats-py's word for a client that never began to connect.
+                await self._client.close()
+            self._client.abandon()
+            raise ConnectError(_cannot_connect(self._options, _reason(failure))) from failure
+        self._opened = True
+
+    @property
+    def connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def max_payload(self) -> int:
+        return self._client.max_payload
+
+    @property
+    def server_version(self) -> str:
+        version = self._client.connected_server_version
+        return f"{version.major}.{version.minor}.{version.patch}"
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        await self._sent(self._client.publish(subject, data, reply, headers), subject)
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        await self._sent(self._client.publish_each(subjects, data), f"{len(subjects)} subjects")
+
+    async def _sent(self, publishing: Awaitable[None], where: str) -> None:
+        try:
+            await publishing
+        except nats.errors.ConnectionClosedError:
+            if self.closed:
+                raise Disconnected("the connection to NATS was closed") from None
+        except nats.errors.OutboundBufferLimitError:
+            # Core NATS promises nothing to a message sent without a connection; who needs an answer
+            # learns by its absence.
+            log.debug("not connected and the buffer is full: dropped a message to %s", where)
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "_Subscribed":
+        if self.closed:
+            raise Disconnected("the connection to NATS was closed")
+        subscription = _Subscribed(self, subject, handler)
+        self._subscriptions.append(subscription)
+        await subscription.move_to(self._client)
+        return subscription
+
+    def forget(self, subscription: "_Subscribed") -> None:
+        self._subscriptions.remove(subscription)
+
+    def on_change(self, listener: Callable[[bool], None]) -> None:
+        self._listeners.append(listener)
+
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        self._told_of_refusals.append(listener)
+
+    async def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._successor is not None:
+            await _end(self._successor)
+        await self._client.close()
+
+    async def _connect(self) -> None:
+        options = self._options
+        await self._client.connect(
+            list(options.servers),
+            name=options.name,
+            tls=_tls_context(options),
+            user_credentials=options.credentials,
+            nkeys_seed=options.nkey,
+            inbox_prefix=options.inbox_prefix,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # A float does.
+            ping_interval=PING_INTERVAL_S,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+        )
+
+    async def _one_round_of_errors(self) -> Exception:
+        for _ in self._options.servers:
+            error = await self._errors.get()
+        return error
+
+    async def _replace(self) -> None:
+        """Put a new client in the place of one that gave up, however long that takes.
+
+        Whatever keeps it from connecting: a key file may be amid its rotation.
+        """
+        said = ""
+        while True:
+            self._client = _client(self._options)
+            try:
+                await self._connect()
+                for subscription in list(self._subscriptions):
+                    await subscription.move_to(self._client)
+            except Exception as error:
+                self._client.abandon()
+                why = _cannot_connect(self._options, _reason(error))
+                log.log(logging.DEBUG if why == said else logging.WARNING, why)
+                said = why
+            else:
+                if not self._client.is_closed:
+                    self._tell(True)
+                    return
+            await asyncio.sleep(RECONNECT_WAIT_S)
+
+    def _tell(self, connected: bool) -> None:
+        """A client that gives up says once more that it is not connected."""
+        if connected == self._told:
+            return
+        self._told = connected
+        if connected:
+            log.info("connected to NATS again")
+        elif not self.closed:
+            log.warning("the connection to NATS is lost; trying to make it again")
+        for listener in self._listeners:
+            listener(connected)
+
+    async def _on_error(self, error: Exception) -> None:
+        if refused := _NOT_PERMITTED.search(str(error)):
+            self._refused(refused[1], str(error))
+        elif self._opened:
+            # That the connection is lost was told once; each vain attempt to make it again is no news.
+            level = logging.WARNING if self._client.is_connected else logging.DEBUG
+            log.log(level, "NATS: %s", str(error) or type(error).__name__)
+        else:
+            self._errors.put_nowait(error)
+
+    def _refused(self, subject: str, text: str) -> None:
+        """Whoever asks again is refused again; it is logged once."""
+        log.log(logging.DEBUG if text == self._last_refusal else logging.WARNING, "NATS: %s", text)
+        self._last_refusal = text
+        for listener in self._told_of_refusals:
+            listener(subject)
+
+    async def _on_disconnected(self) -> None:
+        self._tell(False)
+
+    async def _on_reconnected(self) -> None:
+        self._tell(True)
+
+    async def _on_closed(self) -> None:
+        if not self.closed and (self._successor is None or self._successor.done()):
+            self._successor = asyncio.ensure_future(self._replace())
+
+
+class _Subscribed:
+    """One subscription of ours, through all clients that follow one another."""
+
+    def __init__(self, wire: NatsWire, subject: str, handler: Callable[[Message], None]) -> None:
+        self._wire = wire
+        self._subject = subject
+        self._handler: Callable[[Message], None] | None = handler
+        self._client: NatsClient | None = None
+        self._current: NatsSubscription | None = None
+
+    async def move_to(self, client: NatsClient) -> None:
+        if self._client is client:
+            return
+        if client.is_closed:
+            return  # It gave up just now; its successor will take this subscription with all others.
+        self._client = client
+        self._current = await client.listen(self._subject, self._on_message)
+
+    async def unsubscribe(self) -> None:
+        if self._handler is None:
+            return
+        self._handler = None
+        self._wire.forget(self)
+        if self._current is not None and self._client is not None and not self._client.is_closed:
+            await self._current.unsubscribe()
+
+    def _on_message(self, message: Message) -> None:
+        if self._handler is not None:
+            self._handler(message)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel it until it has ended.
+
+    `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and
+    nats-py, which has heard of no cancellation, would go on for ever.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+
+
+def _client(options: ConnectOptions) -> NatsClient:
+    return NatsClient(wants_tls=options.wants_tls())
+
+
+def _check_files(options: ConnectOptions) -> None:
+    """nats-py reads some of them only when a server asks for them."""
+    for path in options.files():
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            why = f"the file {path} cannot be read ({error.strerror}); check the paths and rights of "
+            raise ConnectError(_cannot_connect(options, f"{why}credentials and TLS files")) from None
+
+
+def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
+    """None leaves it to nats-py: TLS with the system's authorities where server or URL ask for it."""
+    if options.tls_ca is None and options.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(cafile=options.tls_ca)
+    if options.tls_certificate is not None:
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
+    return context
+
+
+def _cannot_connect(options: ConnectOptions, reason: str) -> str:
+    """One sentence; the URLs without what may be a password in them."""
+    return f"cannot connect to NATS at {', '.join(map(_place, options.servers))}: {reason}"
+
+
+def _reason(failure: BaseException) -> str:
+    """Why there is no connection, and what to do."""
+    match failure:
+        case ssl.SSLError():
+            return f"TLS failed ({failure}); check the certificate, key and CA files"
+        case nats.errors.SecureConnRequiredError():
+            return "the server does not require TLS, which was asked for; enable it there, or ask for none"
+        case TimeoutError():
+            return "no answer in time; check the address and the network"
+        case ConnectionRefusedError():
+            return "nobody listens there; start nats-server or give another address"
+        case OSError():
+            return f"{failure.strerror or failure}; check the address"
+        case NkeysError() | ValueError() | TypeError():  # The last is of credentials without a JWT.
+            return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
+        case _ if "authorization" in str(failure).lower():
+            return "the server refused who we are; check the credentials, the nkey, or the user in the URL"
+        case _:
+            return str(failure) or type(failure).__name__
+
+
+def _place(server: str) -> str:
+    """The URL without its user; it may have come without a scheme."""
+    scheme, separator, rest = server.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]

@@ -1,0 +1,54 @@
+"""What can go wrong between us and NATS, as exceptions.
+
+Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
+expected outcome and therefore a value (`streams.nats.answers`). A question that got no answer is
+`Unavailable`, which is the actors' own word, since they ask through ports.
+"""
+
+from actors.errors import AngariumError
+from actors.ports import Unavailable as Unavailable
+
+
+class Disconnected(Exception):
+    """The connection to NATS was closed by us; nothing more can be sent on it."""
+
+
+class NotPermitted(Unavailable):
+    """NATS does not let our user ask that; the message names the subject and the remedy."""
+
+
+class ConnectError(Exception):
+    """No connection could be made; the message names the server and the remedy."""
+
+
+class ApiError(Exception):
+    """The JetStream API said no.
+
+    `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like
+    `code` of the same answer is not told apart finely enough to be of use.
+    """
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"{description} (JetStream error {code})")
+        self.code = code
+        self.description = description
+
+
+class SetupError(Exception):
+    """An existing installation contradicts the settings; the message bears both values."""
+
+
+class ServerError(Exception):
+    """The embedded NATS server cannot run; the message says why and what to do."""
+
+
+class StreamRemade(AngariumError):
+    """A stream or bucket is not the one that the rest speaks of; the message names it and both values."""
+
+
+class RepairError(AngariumError):
+    """A shard cannot be repaired as things are; the message says why and what to do."""
+
+
+class NotOurs(AngariumError):
+    """Something under our names that no Angarium wrote; the message says where it lies."""

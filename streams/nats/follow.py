@@ -1,0 +1,153 @@
+"""Following a subject of a stream: every message is handed on once, in order, and nothing dies silently.
+
+It takes the place of a watch, whose consumer may vanish with a server's restart unnoticed. A core
+subscription on the subject is only a hint that wakes us; what is handed on is read from the stream, from
+the last sequence seen: after a hint, after a reconnect, and at every interval, whatever was or was not heard.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses
+from streams.nats.wire import Message, Subscription
+
+log = logging.getLogger(__name__)
+
+LOOKS_AFTER_A_HINT_S = (0.0, 0.002, 0.01, 0.05, 0.2)
+"""A hint may be faster than the stream, and than the replica that is read."""
+
+TURN_MESSAGES = 64
+TURN_BYTES = 64 << 10
+"""How much is handed on before others have a turn: about two milliseconds' work of a node."""
+
+PACE_S = 0.05
+"""A pause after each change that was read. Of a key that changes all the time the stream keeps the last
+values alone, so that most changes need not be read at all."""
+
+
+class Follower:
+    """Follows `subject` (may be a wildcard; the stream must not transform it) from the stream's start.
+
+    The handler must not raise: a message would be lost with it, so an error ends the following, loudly.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: str,
+        subject: str,
+        handler: Callable[[StoredMessage], None],
+        *,
+        every_s: float = 1.0,
+    ) -> None:
+        self.applied = 0
+        self._js = js
+        self._stream = stream
+        self._subject = subject
+        self._handler = handler
+        self._every_s = every_s
+        self._woken = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._subscription: Subscription | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return when everything that there is has been handed on; retries while it cannot be read."""
+        self._subscription = await self._js.wire.subscribe(self._subject, self._on_hint)
+        self._js.add_listener(self._on_change)
+        while not await self._read():  # noqa: ASYNC110  # A retry, with nothing to wait for.
+            await asyncio.sleep(self._every_s)
+        self._task = asyncio.ensure_future(self._follow())
+        self._task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Hand on nothing more. Does nothing the second time."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        self._js.remove_listener(self._on_change)
+        await subscription.unsubscribe()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def start_over(self) -> None:
+        """The stream is another one of the same name: hand on all that it has."""
+        async with self._reading:
+            self.applied = 0
+        self._woken.set()
+
+    async def catch_up(self) -> None:
+        """Return when all that the leader has by now has been handed on, whether or not anything was heard.
+
+        Raises `Unavailable`, and `ApiError` where there is no such stream.
+        """
+        pauses = Pauses()
+        # What was the last a moment ago may be wiped before a replica shows it, so it is asked for each time.
+        while (last := await self._js.last_message(self._stream, self._subject)) is not None:
+            if last.sequence > self.applied:
+                await self._read()
+            if last.sequence <= self.applied:
+                return
+            await pauses.wait()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                await self._read()
+            else:
+                await self._look_after_a_hint()
+
+    async def _look_after_a_hint(self) -> None:
+        self._woken.clear()
+        before = self.applied
+        for delay_s in LOOKS_AFTER_A_HINT_S:
+            await asyncio.sleep(delay_s)
+            await self._read()
+            if self.applied > before:
+                await asyncio.sleep(PACE_S)
+                return
+
+    async def _read(self) -> bool:
+        """Hand on what is new; False where it could not be read."""
+        async with self._reading:
+            while True:
+                try:
+                    page = await self._js.read(self._stream, self._subject, self.applied + 1)
+                except Unavailable as error:
+                    log.debug("following %s of %s: %s", self._subject, self._stream, error)
+                    return False
+                await self._hand_on(page.messages)
+                if not page.pending:
+                    return True
+
+    async def _hand_on(self, messages: list[StoredMessage]) -> None:
+        count = size = 0
+        for message in messages:
+            self._handler(message)
+            self.applied = message.sequence
+            count, size = count + 1, size + len(message.data)
+            if count >= TURN_MESSAGES or size >= TURN_BYTES:
+                count = size = 0
+                await asyncio.sleep(0)
+
+    def _on_hint(self, _: Message) -> None:
+        self._woken.set()
+
+    def _on_change(self, connected: bool) -> None:
+        if connected:
+            self._woken.set()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "a follower's handler failed", "exception": error, "task": task}
+        )

@@ -1,0 +1,305 @@
+"""JetStream over a `Wire`: publishing, reading and the management API, with nothing that can hang.
+
+Why not nats-py's own: its `publish_async` leaves futures that never end after an error or a lost
+connection, and it answers "refused" and "unknown" with the same exceptions. Here every question ends
+(`streams.nats.replies`), and an outcome that is unknown is called so.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+import msgspec
+
+from streams.nats.answers import (
+    Answer,
+    ConsumerInfo,
+    Forbidden,
+    Page,
+    Put,
+    Refused,
+    StoredMessage,
+    StreamInfo,
+    Unanswered,
+)
+from streams.nats.errors import ApiError, Disconnected, NotPermitted, Unavailable
+from streams.nats.protocol import (
+    ConsumerReply,
+    MessageReply,
+    PurgeReply,
+    Reply,
+    StreamReply,
+    consumer_info,
+    is_page_part,
+    page,
+    publish_answer,
+    rfc3339,
+    stored_message,
+    stream_info,
+)
+from streams.nats.replies import Replies
+from streams.nats.wire import Message, Wire
+
+BATCH_MAX = 1000
+"""The most messages of an atomic batch (ADR-50)."""
+
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+MESSAGE_TOO_LARGE = 10054
+STREAM_NOT_FOUND = 10059
+
+API_TIMEOUT_S = 5.0
+
+R = TypeVar("R", bound=Reply)
+
+TURN = 32
+"""Messages of a batch that are sent before others have a turn; they take half a millisecond."""
+
+
+class JetStream:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self._replies = Replies(wire)
+        self._batches = count(1)
+        self._listeners: list[Callable[[bool], None]] = []
+        wire.on_change(self._on_change)
+
+    async def start(self) -> None:
+        """Subscribe to the answers. To be called once, before anything else."""
+        await self._replies.start()
+        self._batch_prefix = self.wire.new_inbox().rpartition(".")[2]
+
+    async def stop(self) -> None:
+        """Drop the subscription; what is still open ends as unanswered. The wire stays open."""
+        await self._replies.stop()
+
+    def add_listener(self, listener: Callable[[bool], None]) -> None:
+        """Tell `listener` False when the connection is lost, True when there is a new one."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[bool], None]) -> None:
+        """The wire's own listeners stay for ever, which does for us but not for those who come and go."""
+        self._listeners.remove(listener)
+
+    def _on_change(self, connected: bool) -> None:
+        if not connected:
+            self._replies.end_all("the connection to NATS was lost")
+        for listener in list(self._listeners):
+            listener(connected)
+
+    async def publish(
+        self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
+    ) -> Answer:
+        """Store one message. Ends at once as `Unanswered` when the connection is, or gets, lost.
+
+        What is larger than the server takes at all is refused here, since the server would close the
+        connection over it.
+        """
+        if _size(data, headers) > self.wire.max_payload:
+            return Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
+        answer = await self._replies.ask(subject, data, headers, timeout_s)
+        return answer if isinstance(answer, Unanswered) else publish_answer(answer)
+
+    async def publish_batch(self, puts: Sequence[Put], timeout_s: float = 5.0) -> Answer:
+        """Store 1 to 1,000 messages of one stream or none of them (ADR-50); the stream allows it.
+
+        Expectations in the headers of any of them hold for the whole batch. An answer tells the
+        sequence of the last message.
+        """
+        if not 1 <= len(puts) <= BATCH_MAX:
+            raise ValueError(f"a batch has 1 to {BATCH_MAX} messages, not {len(puts)}")
+        if any(_size(put.data, put.headers) > self.wire.max_payload for put in puts):
+            return Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
+        if not self.wire.connected:
+            return Unanswered("not connected to NATS")
+        batch = f"{self._batch_prefix}-{next(self._batches)}"
+        try:
+            for number, put in enumerate(puts[:-1], 1):
+                await self.wire.publish(put.subject, put.data, headers=_in_batch(put, batch, number))
+                if number % TURN == 0:
+                    await asyncio.sleep(0)
+        except Disconnected as error:
+            return Unanswered(str(error))
+        last = _in_batch(puts[-1], batch, len(puts)) | {"Nats-Batch-Commit": "1"}
+        answer = await self._replies.ask(puts[-1].subject, puts[-1].data, last, timeout_s)
+        return answer if isinstance(answer, Unanswered) else publish_answer(answer)
+
+    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
+        """The newest message of `subject` (may be a wildcard), from the leader."""
+        return await self._message(stream, {"last_by_subj": subject})
+
+    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        """The first message of `subject` (may be a wildcard) at or after `sequence`, from the leader."""
+        return await self._message(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
+
+    async def first_since(self, stream: str, subject: str, at: float) -> StoredMessage | None:
+        """The first message of `subject` that was stored since the instant `at`, from the leader.
+
+        Where messages lie microseconds apart, it may be one that was stored just before.
+        """
+        return await self._message(stream, {"next_by_subj": subject, "start_time": rfc3339(at)})
+
+    async def message(self, stream: str, sequence: int) -> StoredMessage | None:
+        """The message at `sequence`, from the leader."""
+        return await self._message(stream, {"seq": sequence})
+
+    async def delete(self, stream: str, sequence: int) -> bool:
+        """Drop the message at `sequence`, without overwriting it on the disk; False: there was none.
+
+        The server has one code for "there is none" and "it may not be", hence the second question.
+        """
+        try:
+            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, Reply)
+        except ApiError:
+            if await self.message(stream, sequence) is not None:
+                raise
+            return False
+        return True
+
+    async def _message(self, stream: str, which: dict[str, Any]) -> StoredMessage | None:
+        reply = await self._find(f"STREAM.MSG.GET.{stream}", which, MessageReply, MESSAGE_NOT_FOUND)
+        return None if reply is None or reply.message is None else stored_message(reply.message)
+
+    async def read(
+        self,
+        stream: str,
+        subject: str,
+        sequence: int,
+        batch: int = 256,
+        max_bytes: int = 4 << 20,
+        timeout_s: float = 5.0,
+    ) -> Page:
+        """Messages of `subject` (may be a wildcard) from `sequence` on, from any replica (ADR-31).
+
+        At most `batch` of them, and about `max_bytes`. A replica may lag, so that the end of what it has
+        is not the end of the stream. Raises `Unavailable`, also where the stream has no direct get.
+        """
+        which = {"seq": max(sequence, 1), "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
+        return await self._direct(stream, which, timeout_s, f"from {sequence}")
+
+    async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
+        """The newest message of each subject that has one, from any replica, all from the same.
+
+        `up_to` tells how far that one has the stream, unless it has no message at all. Raises as `read`.
+        """
+        return await self._direct(stream, {"multi_last": list(subjects)}, timeout_s, "its last messages")
+
+    async def _direct(self, stream: str, which: dict[str, Any], timeout_s: float, what: str) -> Page:
+        parts = await self._replies.ask_parts(
+            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(which), None, timeout_s, is_page_part
+        )
+        answer = parts if isinstance(parts, Unanswered) else page(parts)
+        if isinstance(answer, Unanswered):
+            raise _unavailable(f"cannot read {stream} {what}", answer)
+        return answer
+
+    async def subjects(self, stream: str, subject: str) -> dict[str, int]:
+        """The subjects that match and how many messages each has, from the leader.
+
+        Raises `Unavailable`, and `ApiError` where there is no such stream.
+        """
+        found: dict[str, int] = {}
+        while True:
+            body = {"subjects_filter": subject, "offset": len(found)}
+            reply = await self._api(f"STREAM.INFO.{stream}", body, StreamReply)
+            page_of = reply.state.subjects or {}
+            found |= page_of
+            if not page_of or len(found) >= reply.total:
+                return found
+
+    async def stream_info(self, stream: str) -> StreamInfo | None:
+        reply = await self._find(f"STREAM.INFO.{stream}", None, StreamReply, STREAM_NOT_FOUND)
+        return None if reply is None else stream_info(reply)
+
+    async def stream_create(self, config: dict[str, Any]) -> StreamInfo:
+        """Create it; the same again changes nothing, another configuration is `ApiError` 10058."""
+        return stream_info(await self._api(f"STREAM.CREATE.{config['name']}", config, StreamReply))
+
+    async def stream_update(self, config: dict[str, Any]) -> StreamInfo:
+        return stream_info(await self._api(f"STREAM.UPDATE.{config['name']}", config, StreamReply))
+
+    async def purge(self, stream: str, up_to: int) -> int:
+        """Drop all messages below the sequence `up_to`; returns how many."""
+        return (await self._api(f"STREAM.PURGE.{stream}", {"seq": up_to}, PurgeReply)).purged
+
+    async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo | None:
+        operation = f"CONSUMER.INFO.{stream}.{consumer}"
+        reply = await self._find(operation, None, ConsumerReply, CONSUMER_NOT_FOUND)
+        return None if reply is None else consumer_info(reply)
+
+    async def consumer_create(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
+        """Create the durable; the same again changes nothing, another configuration is `ApiError` 10148."""
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        operation = f"CONSUMER.CREATE.{stream}.{config['durable_name']}"
+        return consumer_info(await self._api(operation, body, ConsumerReply))
+
+    async def consumer_reset(self, stream: str, consumer: str, sequence: int | None = None) -> int:
+        """Deliver again from `sequence` on (None: from behind the ack floor); returns where it starts.
+
+        Consumer sequences restart at 1, and everything from there counts as never delivered, also what
+        was acked already. A `sequence` beyond the stream's end is taken at its word by the server: what
+        is published until then would be skipped. Raises `ApiError` 10014 where there is no such consumer.
+        """
+        body = {} if sequence is None else {"seq": max(sequence, 1)}
+        try:
+            reply = await self._api(f"CONSUMER.RESET.{stream}.{consumer}", body, ConsumerReply)
+        except Unavailable:
+            # nats-server 2.15.1 does not answer at all when the consumer is missing.
+            if await self.consumer_info(stream, consumer) is None:
+                raise ApiError(CONSUMER_NOT_FOUND, f"consumer {consumer} not found") from None
+            raise
+        return reply.reset_seq
+
+    async def consumer_unpin(self, stream: str, consumer: str, group: str) -> None:
+        """Take the pin from whoever has it; the next pull in the line gets a new one."""
+        await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, Reply)
+
+    async def check(self) -> None:
+        """Raises `Unavailable` where JetStream is off for the account that we use."""
+        await self._api("INFO", None, Reply)
+
+    async def request(
+        self, subject: str, data: bytes, timeout_s: float = 2.0, headers: dict[str, str] | None = None
+    ) -> Message:
+        """Ask and wait for one answer. Raises `Unavailable`."""
+        answer = await self._replies.ask(subject, data, headers, timeout_s)
+        if isinstance(answer, Unanswered):
+            raise _unavailable(subject, answer)
+        return answer
+
+    async def _api(self, operation: str, body: object, kind: type[R]) -> R:
+        data = b"" if body is None else msgspec.json.encode(body)
+        message = await self.request(f"$JS.API.{operation}", data, API_TIMEOUT_S)
+        try:
+            reply = msgspec.json.decode(message.data, type=kind)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"{operation}: the answer is not JetStream's ({error})") from error
+        if reply.error is None:
+            return reply
+        if reply.error.code == 503:
+            raise Unavailable(f"{operation}: {reply.error.description}")
+        raise ApiError(reply.error.err_code, reply.error.description)
+
+    async def _find(self, operation: str, body: object, kind: type[R], not_found: int) -> R | None:
+        try:
+            return await self._api(operation, body, kind)
+        except ApiError as error:
+            if error.code != not_found:
+                raise
+            return None
+
+
+def _unavailable(what: str, answer: Unanswered) -> Unavailable:
+    return NotPermitted(answer.why) if isinstance(answer, Forbidden) else Unavailable(f"{what}: {answer.why}")
+
+
+def _size(data: bytes, headers: dict[str, str] | None) -> int:
+    """What the server counts as the payload: `NATS/1.0`, lines `name: value`, an empty line, the data."""
+    if not headers:
+        return len(data)
+    return len(data) + 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+
+
+def _in_batch(put: Put, batch: str, number: int) -> dict[str, str]:
+    return {**(put.headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}

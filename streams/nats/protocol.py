@@ -1,0 +1,270 @@
+"""How JetStream's answers look on the wire, and how they become ours (`streams.nats.answers`).
+
+Only what we use is decoded; what newer servers add is ignored. The shapes are those of the NATS
+documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from streams.nats.answers import (
+    Answer,
+    ConsumerInfo,
+    Page,
+    Refused,
+    Stored,
+    StoredMessage,
+    StreamInfo,
+    Unanswered,
+)
+from streams.nats.wire import Message
+
+# The server puts these on every message of a direct get. On a stored message they could only be a
+# producer's claim, so they are no headers of it, whichever way it was read.
+_ADDED = (
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Sequence",
+    "Nats-Time-Stamp",
+    "Nats-Num-Pending",
+    "Nats-Last-Sequence",
+)
+
+_WHOLE = len("2006-01-02T15:04:05")
+
+
+class Fault(Struct):
+    """The `error` member of an answer; `code` is HTTP-like, `err_code` names the cause."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Reply(Struct):
+    """What all answers of the API have in common."""
+
+    error: Fault | None = None
+
+
+class PublishReply(Reply):
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+
+
+class StreamState(Struct):
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    last_ts: str = ""
+    subjects: dict[str, int] | None = None
+
+
+class Replica(Struct):
+    current: bool = False
+    offline: bool = False
+    active: int = 0
+
+
+class Cluster(Struct):
+    leader: str = ""
+    replicas: list[Replica] = field(default_factory=list)
+
+
+class StreamReply(Reply):
+    cluster: Cluster | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+    state: StreamState = field(default_factory=StreamState)
+    total: int = 0
+
+
+class PurgeReply(Reply):
+    purged: int = 0
+
+
+class Position(Struct):
+    consumer_seq: int = 0
+    stream_seq: int = 0
+
+
+class PinnedGroup(Struct):
+    pinned_client_id: str = ""
+
+
+class ConsumerReply(Reply):
+    name: str = ""
+    created: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    delivered: Position = field(default_factory=Position)
+    ack_floor: Position = field(default_factory=Position)
+    num_pending: int = 0
+    num_ack_pending: int = 0
+    priority_groups: list[PinnedGroup] = field(default_factory=list)
+    reset_seq: int = 0
+
+
+class RawMessage(Struct):
+    subject: str
+    seq: int
+    time: str
+    hdrs: bytes = b""
+    data: bytes = b""
+
+
+class MessageReply(Reply):
+    message: RawMessage | None = None
+
+
+_publish_reply = msgspec.json.Decoder(PublishReply)
+
+
+def publish_answer(message: Message) -> Answer:
+    """Read a publish acknowledgement. An answer of somebody other than JetStream settles nothing."""
+    try:
+        reply = _publish_reply.decode(message.data)
+    except msgspec.DecodeError:
+        return Unanswered(f"the answer is not JetStream's: {message.data[:80]!r}")
+    if reply.error is not None:
+        return Refused(reply.error.err_code, reply.error.description)
+    if not reply.stream:
+        return Unanswered(f"the answer is not JetStream's: {message.data[:80]!r}")
+    return Stored(reply.seq, reply.duplicate)
+
+
+def stream_info(reply: StreamReply) -> StreamInfo:
+    state = reply.state
+    return StreamInfo(
+        name=str(reply.config["name"]),
+        created=reply.created,
+        first=max(state.first_seq, 1),  # 0 while nothing was ever stored.
+        last=state.last_seq,
+        messages=state.messages,
+        bytes=state.bytes,
+        max_bytes=int(reply.config.get("max_bytes", -1)),
+        config=reply.config,
+        last_at=max(epoch_of(state.last_ts), 0.0) if state.last_ts else 0.0,  # The year 1: none yet.
+        heard_s=_heard_s(int(reply.config.get("num_replicas", 1)), reply.cluster),
+    )
+
+
+def _heard_s(replicas: int, cluster: Cluster | None) -> float:
+    """How long ago a majority followed the leader that answers; `active` is 0 where it never heard of one."""
+    others = replicas // 2
+    if not others:
+        return 0.0
+    if cluster is None or not cluster.leader:
+        return math.inf
+    heard = [each.active for each in cluster.replicas if each.current and not each.offline and each.active]
+    return sorted(heard)[others - 1] / 1e9 if len(heard) >= others else math.inf
+
+
+def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
+    return ConsumerInfo(
+        name=reply.name,
+        created=reply.created,
+        delivered=reply.delivered.stream_seq,
+        delivered_consumer=reply.delivered.consumer_seq,
+        ack_floor=reply.ack_floor.stream_seq,
+        ack_floor_consumer=reply.ack_floor.consumer_seq,
+        pending=reply.num_pending,
+        unacked=reply.num_ack_pending,
+        pinned=reply.priority_groups[0].pinned_client_id if reply.priority_groups else "",
+        config=reply.config,
+    )
+
+
+def stored_message(raw: RawMessage) -> StoredMessage:
+    """A message that the leader was asked for by `STREAM.MSG.GET`."""
+    _, _, lines = raw.hdrs.partition(b"\r\n")  # The first is NATS/1.0.
+    headers = parse_headers(lines)
+    for name in _ADDED:
+        headers.pop(name, None)
+    return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
+
+
+def is_page_part(message: Message) -> bool:
+    """Whether a direct get's answer is a message; else it is the status that ends the page.
+
+    `Status` cannot tell, since a producer may have stored a header of this name.
+    """
+    return message.headers is not None and "Nats-Time-Stamp" in message.headers
+
+
+def page(parts: list[Message]) -> Page | Unanswered:
+    """The page that these answers to one batch direct get make up; the last of them is its status.
+
+    Each message names the one before it, so that a hole would not pass as a gap in the sequences.
+    """
+    end = parts.pop().headers or {}
+    status = end.get("Status")
+    if status == "404":
+        return Page([], 0)
+    if status != "204":
+        return Unanswered(f"direct get: {status} {end.get('Description', '')}".rstrip())
+    messages: list[StoredMessage] = []
+    before = "0"
+    for part in parts:
+        headers = part.headers or {}
+        if headers["Nats-Last-Sequence"] != before:
+            return Unanswered("direct get: a message of the page was lost on the way")
+        before = headers["Nats-Sequence"]
+        messages.append(_page_message(part.data, headers))
+    if end.get("Nats-Last-Sequence") != before:
+        return Unanswered("direct get: the end of the page was lost on the way")
+    return Page(messages, int(end.get("Nats-Num-Pending", "0")), int(end.get("Nats-UpTo-Sequence", "0")))
+
+
+def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
+    subject, sequence, time = headers["Nats-Subject"], headers["Nats-Sequence"], headers["Nats-Time-Stamp"]
+    for name in _ADDED:
+        headers.pop(name, None)
+    return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
+
+
+def parse_block(raw: bytes) -> dict[str, str]:
+    """Read a whole block of headers, as it came: its first line may bear a status (ADR-4)."""
+    first, _, lines = raw.partition(b"\r\n")
+    headers = parse_headers(lines)
+    status, _, description = first.removeprefix(b"NATS/1.0 ").partition(b" ")
+    if status.isdigit() and first.startswith(b"NATS/1.0 "):
+        headers["Status"] = status.decode()
+        if description:
+            headers["Description"] = description.decode("utf-8", "replace").strip()
+    return headers
+
+
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """Read lines `Name: value`; of a repeated name the last value counts."""
+    headers: dict[str, str] = {}
+    for line in raw.decode("utf-8", "replace").split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+def epoch_of(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 instant in UTC, with all its nanoseconds.
+
+    The same instant comes as an integer of nanoseconds in the reply subject of a delivered message
+    (`streams.reading.delivered.Delivered`); both must give the same float, and `datetime` alone would cut it.
+    """
+    whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
+    nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)
+    return (whole * 1_000_000_000 + nanoseconds) / 1e9
+
+
+def rfc3339(at: float) -> str:
+    """The instant `at` (seconds since the epoch) as the server reads it, rounded down by 1 to 2 µs.
+
+    A float is exact to a quarter of a microsecond, so a message's own `stored_at` never lies after it.
+    """
+    seconds, microseconds = divmod(int(at * 1e6) - 1, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{microseconds:06}Z"

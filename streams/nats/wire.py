@@ -1,0 +1,74 @@
+"""The port through which everything here speaks with NATS: core NATS only, and as little of it as will do.
+
+JetStream is built on top of it (`streams.nats.jetstream`), so the simulator replaces only this port by a
+server in memory, and publisher, pull loop, follower, journal and claim run in it as they are.
+`streams.nats.connection.NatsWire` is the real one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One message as it came in.
+
+    An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
+    `Description`. Of a repeated header the last value counts.
+    """
+
+    subject: str
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] | None = None
+
+
+class Subscription(Protocol):
+    async def unsubscribe(self) -> None:
+        """After the return the handler is not called again. Does nothing the second time."""
+
+
+class Wire(Protocol):
+    """One connection to a NATS server (or cluster), made again for ever when it breaks."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message the server takes, headers included, in bytes."""
+
+    @property
+    def server_version(self) -> str:
+        """Such as `2.15.1`; that of the server we are, or were last, connected to."""
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses; answers may come to it and to the subjects below it."""
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Hand the message to the connection; that it was sent is not known when this returns.
+
+        While the connection is lost, it is kept and sent on the next one. Raises `Disconnected` only
+        when the wire was closed.
+        """
+
+    async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
+        """Publish the same to each of these subjects, which servers gave us; it costs little for each."""
+
+    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> Subscription:
+        """Call `handler` for each message, in the order of arrival; it must neither block nor raise.
+
+        The subscription outlives reconnects; what was published in between is not seen.
+        """
+
+    def on_change(self, listener: Callable[[bool], None]) -> None:
+        """Tell `listener` False when the connection is lost, True when there is a new one."""
+
+    def on_refusal(self, listener: Callable[[str], None]) -> None:
+        """Tell `listener` a subject, in lower case, that our user may not publish to or subscribe to."""
+
+    async def close(self) -> None:
+        """Send what is buffered, then end. Does nothing the second time."""

@@ -1,0 +1,52 @@
+"""Acks on their way: gathered for EVERY_S, or until there are MANY, and sent by one task.
+
+The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
+that come with every flush of the journal cost more than all else that it does for a delivery.
+Nothing is recovered from an ack, it only tells the server that it may hand out more. Without a connection
+they are dropped: a RESET follows, and hands out anew what is not released.
+"""
+
+import asyncio
+import contextlib
+
+from streams.nats.errors import Disconnected
+from streams.nats.wire import Wire
+from streams.reading.delivered import ACK
+
+EVERY_S = 1.0
+MANY = 1000
+
+
+class Acks:
+    """The acks of one consumer's messages."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._replies: list[str] = []
+        self._due = asyncio.Event()
+        self._many = asyncio.Event()
+
+    def add(self, replies: list[str]) -> None:
+        """Ack these messages, by their reply subjects, soon."""
+        self._replies += replies
+        self._due.set()
+        if len(self._replies) >= MANY:
+            self._many.set()
+
+    async def run(self) -> None:
+        """Send what is due, until cancelled."""
+        while True:
+            await self._due.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_S):
+                    await self._many.wait()
+            self._due.clear()
+            self._many.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send what is due now."""
+        replies, self._replies = self._replies, []
+        if replies and self._wire.connected:
+            with contextlib.suppress(Disconnected):
+                await self._wire.publish_each(replies, ACK)

@@ -1,0 +1,100 @@
+"""What lies in the stream of one receiver: read by batch direct get, completed by the leader's word.
+
+A direct get may be answered by a replica that lags (ADR-31), so its end proves nothing. Where it ends below
+what is known to have been there, the leader is asked for the next message: it has one, and that is the next
+event; or it has none, and the read is complete, once it is certain that this leader was not deposed
+(`streams.journal.leadership`).
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from actors.machine.event import Event
+from actors.ports import Batch
+from streams.installation.topology import Names
+from streams.journal.leadership import ensure_none, info_since, message_at
+from streams.journal.tails import NONE, Mark, higher
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.reading.messages import stored_event
+
+READERS_MAX = 16
+"""Reads under way at a time, over all shards of a node: a cold message costs the server a whole block."""
+
+PAGE_BYTES_MAX = 1 << 20
+
+T = TypeVar("T")
+
+
+class Backlog:
+    """See `actors.ports.Backlog`; of one shard. All shards of a node share the semaphore `readers`.
+
+    `mark` is the highest message that was read: it may not have been handed out yet.
+    """
+
+    def __init__(
+        self, js: JetStream, names: Names, shard: int, readers: asyncio.Semaphore, *, replicated: bool = False
+    ) -> None:
+        self._js = js
+        self._stream = names.deliveries
+        self._names = names
+        self._shard = shard
+        self._readers = readers
+        self._replicated = replicated
+        self.mark = NONE
+
+    async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
+        """The next events above `after`: at most `count_max`, and about 1 MiB."""
+        subject = self._names.delivery(self._shard, receiver)
+        async with self._readers:
+            found = await self._page(subject, after, reach, count_max)
+        end = found[-1].sequence if found else reach
+        if found:
+            self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
+        return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
+
+    async def event(self, receiver: str, position: int) -> Event | None:
+        message = await _answer(message_at(self._js, self._stream, position))
+        if message is None or message.subject != self._names.delivery(self._shard, receiver):
+            return None
+        return stored_event(message)
+
+    async def first_since(self, receiver: str, at: float) -> int | None:
+        subject = self._names.delivery(self._shard, receiver)
+        asked_at = asyncio.get_running_loop().time()
+        message = await _answer(self._js.first_since(self._stream, subject, at))
+        if message is None and self._replicated:
+            info = await _answer(info_since(self._js, self._stream, asked_at))
+            page = await self._js.last_of(self._stream, [subject])
+            if page.up_to < info.last or any(each.stored_at >= at for each in page.messages):
+                raise Unavailable(f"{receiver}: what was stored since {at:.3f} is not known for certain")
+        return None if message is None else message.sequence
+
+    async def end(self) -> int:
+        """A position at or beyond all that was stored before this was asked."""
+        return (await _answer(info_since(self._js, self._stream, asyncio.get_running_loop().time()))).last
+
+    async def count(self, receiver: str, after: int) -> int:
+        subject = self._names.delivery(self._shard, receiver)
+        page = await self._js.read(self._stream, subject, after + 1, batch=1, max_bytes=1)
+        return len(page.messages) + page.pending
+
+    async def _page(self, subject: str, after: int, reach: int, count_max: int) -> list[StoredMessage]:
+        """The next messages above `after`; none where the leader has none up to `reach`."""
+        page = await self._js.read(self._stream, subject, after + 1, count_max, PAGE_BYTES_MAX)
+        if page.messages or after >= reach:
+            return page.messages
+        message = await _answer(self._js.next_message(self._stream, subject, after + 1))
+        if message is None and self._replicated:
+            await _answer(ensure_none(self._js, self._stream, subject, after, reach))
+        return [message] if message is not None and message.sequence <= reach else []
+
+
+async def _answer(asked: Awaitable[T]) -> T:
+    """A refusal (the stream is missing, say) is no answer either: whoever asks can only ask again."""
+    try:
+        return await asked
+    except ApiError as error:
+        raise Unavailable(str(error)) from error

@@ -1,0 +1,87 @@
+"""What a shard has to do: the messages of its consumer, in the order of the stream, from its floor on.
+
+Nothing is recovered from acks, so a message may come any number of times; actors recognise by its position
+what they have seen. Acks only tell the server that it may hand out more.
+"""
+
+from collections.abc import Callable
+
+from actors.machine.event import Event
+from streams.installation.topology import Names, shard_consumer
+from streams.journal.tails import NONE, Loss, Mark
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.reading.messages import event_of, place, receiver_problem
+from streams.reading.reader import Reader
+
+BATCH = 64
+
+
+class Inbox:
+    """Of one shard, under one claim.
+
+    `on_event` gets the receiver, the event and the reply subject that `ack` will want. `on_malformed` gets
+    what no receiver can be called: the two tokens of the subject, position, reply subject and why. `floor`
+    must not exceed what the confirmed journal says. The rest is a `Reader`'s.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        shard: int,
+        *,
+        on_event: Callable[[str, Event, str], None],
+        on_malformed: Callable[[str, int, str, str], None],
+        on_broken: Callable[[str], None],
+        may_reset: Callable[[], bool],
+        floor: Callable[[], int],
+        on_lost: Callable[[Loss], None],
+        known: Mark = NONE,
+        created: str = "",
+    ) -> None:
+        self._on_event = on_event
+        self._on_malformed = on_malformed
+        self._prefix = len(names.delivery(shard, ""))
+        self._reader = Reader(
+            js,
+            names.deliveries,
+            shard_consumer(names, shard),
+            on_message=self._on_message,
+            after=floor,
+            on_broken=on_broken,
+            may_reset=may_reset,
+            on_lost=on_lost,
+            known=known,
+            created=created,
+            batch=BATCH,
+        )
+        self.start = self._reader.start
+        self.stop = self._reader.stop
+        self.ack = self._reader.ack
+        self.hold = self._reader.hold
+
+    @property
+    def received(self) -> int:
+        """The highest position handed on since the last RESET; the floor, if none was."""
+        return self._reader.received
+
+    @property
+    def mark(self) -> Mark:
+        """The highest message that was ever handed on, or known before."""
+        return self._reader.mark
+
+    @property
+    def resets(self) -> int:
+        """How often it was begun anew."""
+        return self._reader.resets
+
+    def _on_message(self, message: Message) -> int:
+        receiver, reply = message.subject[self._prefix :], message.reply
+        position, stored_at = place(reply)
+        problem = receiver_problem(receiver)
+        if problem:
+            self._on_malformed(receiver, position, reply, problem)
+        else:
+            self._on_event(receiver, event_of(position, stored_at, message.headers, message.data), reply)
+        return position

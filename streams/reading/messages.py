@@ -1,0 +1,116 @@
+"""What a message of the deliveries stream says: its headers, read once into the event that actors know.
+
+A message comes to us by two ways, handed out by the consumer or read from the stream. Both make the same
+event of it, to the last bit, since actors recognise by id and position what they have numbered before.
+What cannot be passed on to a receiver as it was published makes a malformed event, which says why; what is
+wrong in it is left out. Only trace headers are dropped without a word, as W3C Trace Context asks.
+
+Header names are compared as they stand: NATS keeps their case (ADR-4).
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from actors.errors import InvalidName
+from actors.ids import check_type, event_id, split_receiver
+from actors.machine.event import Event
+from streams.nats.answers import StoredMessage
+
+ID = "Angarium-Id"
+MESSAGE_ID = "Nats-Msg-Id"
+TYPE = "Angarium-Type"
+SOURCE = "Angarium-Source"
+AGAIN = "Angarium-Again"
+CONTENT_TYPE = "Content-Type"
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+
+TYPE_DEFAULT = "message"
+CONTENT_TYPE_DEFAULT = "application/json"
+
+_OUR_TYPES = "angarium."
+_SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
+_AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
+_CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_TRACESTATE = re.compile(r"[\t\x20-\x7e]{0,512}\Z")
+
+
+def place(reply: str) -> tuple[int, float]:
+    """Stream sequence and storage time (seconds since the epoch) of a message, from its reply subject.
+
+    It is `streams.reading.delivered.delivered` for the two tokens that every single message is asked for.
+    """
+    tokens = reply.split(".")
+    at = 5 if len(tokens) == 9 else 7
+    return int(tokens[at]), int(tokens[at + 2]) / 1e9
+
+
+@lru_cache(maxsize=1 << 16)
+def receiver_problem(receiver: str) -> str:
+    """Why no receiver can have this id, or nothing. A few receivers get most messages, hence the cache."""
+    try:
+        split_receiver(receiver)
+    except InvalidName as error:
+        return str(error)
+    return ""
+
+
+def stored_event(message: StoredMessage) -> Event:
+    """The event in a message as it was read from the stream."""
+    return event_of(message.sequence, message.stored_at, message.headers, message.data)
+
+
+def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None, body: bytes) -> Event:
+    """The event in the message at `position`; an empty header counts as none."""
+    if not headers:
+        return Event(
+            position=position, id=event_id(None, position, stored_at), stored_at=stored_at, body=body
+        )
+    get = headers.get
+    event_type = get(TYPE) or TYPE_DEFAULT
+    content_type = get(CONTENT_TYPE) or CONTENT_TYPE_DEFAULT
+    again = get(AGAIN) or ""
+    source = get(SOURCE) or ""
+    malformed = ""
+    if event_type != TYPE_DEFAULT and (problem := type_problem(event_type)):
+        event_type, malformed = TYPE_DEFAULT, f"{TYPE}: {problem}"
+    if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
+        content_type, malformed = (
+            CONTENT_TYPE_DEFAULT,
+            f"{CONTENT_TYPE}: at most 256 printable ASCII characters",
+        )
+    if again and not _AGAIN.match(again):
+        again, malformed = "", f"{AGAIN}: set by replays and redrives only; leave it out"
+    if source and not _SOURCE.match(source):
+        source, malformed = "", f"{SOURCE}: set by the router only; leave it out"
+    traceparent = get(TRACEPARENT) or ""
+    if traceparent and not _TRACEPARENT.match(traceparent):
+        traceparent = ""
+    tracestate = traceparent and (get(TRACESTATE) or "")
+    return Event(
+        position=position,
+        id=event_id(get(ID) or get(MESSAGE_ID) or None, position, stored_at),
+        stored_at=stored_at,
+        body=body,
+        type=event_type,
+        again=again,
+        # What is sent again comes from no router, so a source would be a claim that nobody made.
+        source=int(source) if source and not again else 0,
+        content_type=content_type,
+        traceparent=traceparent,
+        tracestate=tracestate if _TRACESTATE.match(tracestate) else "",
+        malformed=malformed,
+    )
+
+
+def type_problem(event_type: str) -> str:
+    """Why no producer may publish an event of that type, or nothing."""
+    if event_type.startswith(_OUR_TYPES):
+        return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
+    try:
+        check_type(event_type)
+    except InvalidName as error:
+        return str(error)
+    return ""

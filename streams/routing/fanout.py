@@ -1,0 +1,58 @@
+"""What a message of the events stream says, and what its copies in the deliveries stream bear.
+
+The type stands in the subject. What cannot be passed on as it was published makes a malformed event, as it
+does in `streams.reading.messages`.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from actors.errors import InvalidName
+from actors.ids import check_tenant, event_id
+from actors.machine.event import Event
+from streams.reading import messages
+
+_MEANT_FOR_ONE = frozenset({messages.TYPE, messages.SOURCE})
+"""Headers that mean something in the deliveries stream only."""
+
+
+def published_event(
+    position: int, stored_at: float, address: str, headers: Mapping[str, str] | None, body: bytes
+) -> Event:
+    """The event in the message at `position`, whose subject ends in `address`: `<tenant>.<type>`."""
+    tenant, _, event_type = address.partition(".")
+    given = {name: value for name, value in (headers or {}).items() if name not in _MEANT_FOR_ONE}
+    if not (given.get(messages.ID) or given.get(messages.MESSAGE_ID)):
+        # Direct sends lie in another stream, at positions of their own, before the same dedup window.
+        given[messages.ID] = event_id(None, f"e{position}", stored_at)
+    event = messages.event_of(position, stored_at, given, body)
+    problem = _tenant_problem(tenant) or messages.type_problem(event_type) or event.malformed
+    return replace(event, type=event_type, malformed=problem)
+
+
+def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
+    """The headers of a copy: what is passed on, and where it comes from, unless it is sent again.
+
+    `source`: where that is not its position (`streams.journal.tails.Marks.source`).
+    """
+    headers = {messages.ID: event.id, messages.TYPE: event.type}
+    if event.again:
+        headers[messages.AGAIN] = event.again
+    else:
+        headers[messages.SOURCE] = str(event.position if source is None else source)
+    if event.content_type != messages.CONTENT_TYPE_DEFAULT:
+        headers[messages.CONTENT_TYPE] = event.content_type
+    if event.traceparent:
+        headers[messages.TRACEPARENT] = event.traceparent
+    if event.tracestate:
+        headers[messages.TRACESTATE] = event.tracestate
+    return headers
+
+
+def _tenant_problem(tenant: str) -> str:
+    try:
+        check_tenant(tenant)
+    except InvalidName as error:
+        return str(error)
+    return ""

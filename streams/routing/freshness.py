@@ -1,0 +1,71 @@
+"""How old the configurations are that events are matched by: at most half a second older than the event.
+
+Following the bucket is not enough. Whoever follows may have stopped hearing, and a process may have slept; an
+event that was published after a subscription would then be matched without it, and be lost to the receiver.
+So the leader is asked for the bucket's last sequence, and nothing is matched before that much is applied.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from streams.clock import Timekeeper
+from streams.nats.errors import Unavailable
+from streams.nats.retry import Pauses
+
+AGE_MAX_S = 0.5
+"""Spares the leader a question for each event; it is half of what a change may take."""
+
+log = logging.getLogger(__name__)
+
+
+class Freshness:
+    """Of what a follower has applied. Asks only when somebody wants to know, and once for all of them.
+
+    `catch_up` returns when all has been applied that the leader had when it was called, or raises
+    `Unavailable`. What counts is when an event came and not when it is matched: no time that passes in
+    between, asleep or at work, makes a subscription late that was made a second before the event.
+    """
+
+    def __init__(self, catch_up: Callable[[], Awaitable[None]], time: Timekeeper) -> None:
+        self._catch_up = catch_up
+        self._time = time
+        self._as_of = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    def now(self) -> float:
+        """When an event came, for `covers`."""
+        return self._time.boottime()
+
+    def covers(self, came_at: float) -> bool:
+        """Whether an event that came then may be matched by what is applied now."""
+        return came_at <= self._as_of + AGE_MAX_S
+
+    async def cover(self, came_at: float) -> None:
+        """Return when that is so, however long NATS is away."""
+        while not self.covers(came_at):
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.ensure_future(self._ask())
+            # Whoever gives up waiting must not end it for the others.
+            await asyncio.shield(self._asking)
+
+    async def stop(self) -> None:
+        """Ask for nothing more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
+
+    async def _ask(self) -> None:
+        pauses, said = Pauses(), ""
+        while True:
+            asked_at = self._time.boottime()
+            try:
+                await self._catch_up()
+            except Unavailable as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("routing.waiting", extra={"why": f"configurations cannot be read: {said}"})
+                await pauses.wait()
+            else:
+                self._as_of = asked_at
+                return

@@ -1,0 +1,235 @@
+"""The router of one partition: events in the order of their stream, a copy to each receiver that subscribes.
+
+Lanes keep a producer's order whatever is lost on the way (`streams.routing.lanes`): a receiver has at most
+one copy that is not confirmed, and the next one waits. So every earlier source of a receiver lies before a
+later one in the deliveries, and a copy whose source is not above the highest that its actor has seen is a
+repeat, however late it comes and whoever sent it. Copies therefore bear their source and no `Nats-Msg-Id`,
+which would help for two minutes only.
+
+An event is acked when all its copies are confirmed. An ack by anybody follows that, so recovery may begin at
+the server's own ack floor; a new ownership remembers nothing.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.machine.event import Event
+from streams.dead_letters.malformed import NAME, bury_malformed
+from streams.defects import on_defect
+from streams.installation.topology import Names, route_consumer
+from streams.journal.tails import UNKNOWN, Loss, Mark, Marks
+from streams.nats.answers import Refused, Stored, Unanswered
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.reading.messages import place
+from streams.reading.reader import Reader
+from streams.routing.fanout import copy_headers, published_event
+from streams.routing.freshness import Freshness
+from streams.routing.lanes import Lanes
+
+OPEN_BYTES_MAX = 4 << 20
+"""Memory that the open events of one partition may take before no more are asked for."""
+
+COPY_BYTES = 96
+"""What a copy takes beside its event, near enough."""
+
+COPIES_MAX = 256
+"""Copies on their way at a time, over all partitions of a node, so that large ones fill no memory either."""
+
+TURN = 1000
+"""Receivers of one event before somebody else has a turn; these take a millisecond."""
+
+BATCH = 64
+"""Events asked for at a time; they come whatever memory they take."""
+
+
+class Tally(Struct):
+    """What the routers of a node have done. An event counts again when another ownership routes it again."""
+
+    events: int = 0
+    copies: int = 0
+    unmatched: int = 0
+    malformed: int = 0
+
+
+class Routing(Struct, frozen=True):
+    """What the routers of a node share. `match` gives the receivers of a tenant that subscribe to a type."""
+
+    match: Callable[[str, str], tuple[str, ...]]
+    freshness: Freshness
+    copies: asyncio.Semaphore
+    tally: Tally
+
+
+class _Open:
+    """An event that is still to be matched, or has copies that are not confirmed."""
+
+    __slots__ = ("came_at", "event", "headers", "left", "reply", "size", "tenant")
+
+    def __init__(self, tenant: str, event: Event, source: int, reply: str, came_at: float) -> None:
+        self.tenant = tenant
+        self.event = event
+        self.reply = reply
+        self.came_at = came_at
+        self.headers = copy_headers(event, source)
+        self.left = 0
+        self.size = event.size
+
+
+class Router:
+    """Of one partition, under one claim of the shard of the same number.
+
+    `on_broken` hears why it routes no more. `created` is when the events stream was made that the shard's
+    actors know the sources of. `on_event` is told of each event that is new. The rest is a `Reader`'s.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        names: Names,
+        partition: int,
+        routing: Routing,
+        *,
+        on_broken: Callable[[str], None],
+        may_reset: Callable[[], bool],
+        on_lost: Callable[[Loss], None],
+        on_event: Callable[[], None] = lambda: None,
+        known: Marks = UNKNOWN,
+        created: str = "",
+    ) -> None:
+        self._js = js
+        self._names = names
+        self._routing = routing
+        self._prefix = len(names.event(partition, "", "")) - 1
+        self._highest = 0
+        self._open: dict[int, _Open] = {}
+        self._unmatched: deque[_Open] = deque()
+        self._arrived = asyncio.Event()
+        self._bytes = 0
+        self._on_broken = on_broken
+        self._on_event = on_event
+        self._known = known
+        self._lanes = Lanes(self._send, self._confirmed, on_broken)
+        self._matching: asyncio.Task[None] | None = None
+        self._reader = Reader(
+            js,
+            names.events,
+            route_consumer(names, partition),
+            on_message=self._on_message,
+            on_broken=on_broken,
+            after=lambda: None,
+            may_reset=may_reset,
+            on_lost=on_lost,
+            known=known.events,
+            created=created,
+            batch=BATCH,
+        )
+
+    async def start(self) -> None:
+        """Begin to route."""
+        self._matching = asyncio.ensure_future(self._match())
+        self._matching.add_done_callback(on_defect("router", self._on_broken))
+        await self._reader.start()
+
+    async def stop(self) -> None:
+        """Route nothing more. What is not confirmed is routed again by whoever comes next."""
+        matching, self._matching = self._matching, None
+        if matching is not None:
+            matching.cancel()
+            await asyncio.wait({matching})
+        await self._lanes.stop()
+        await self._reader.stop()
+
+    @property
+    def mark(self) -> Mark:
+        """The highest event that was ever taken to be routed, or known before."""
+        return self._reader.mark
+
+    # ---- events
+
+    def _on_message(self, message: Message) -> int:
+        position, stored_at = place(message.reply)
+        if position > self._highest:
+            address = message.subject[self._prefix :]
+            event = published_event(position, stored_at, address, message.headers, message.data)
+            self._open_event(event, address.partition(".")[0], message.reply)
+            self._highest = position
+            self._on_event()
+        elif position not in self._open:
+            self._reader.ack([message.reply])  # It came before, and its ack was lost.
+        return position
+
+    def _open_event(self, event: Event, tenant: str, reply: str) -> None:
+        source = self._known.source(event.position)
+        opened = _Open(tenant, event, source, reply, self._routing.freshness.now())
+        self._open[event.position] = opened
+        self._count(opened.size)
+        self._unmatched.append(opened)
+        self._arrived.set()
+
+    async def _match(self) -> None:
+        """Match what has come, in order, by configurations that are fresh."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._unmatched:
+                await self._routing.freshness.cover(self._unmatched[0].came_at)
+                await self._distribute(self._unmatched.popleft())
+                await asyncio.sleep(0)
+
+    async def _distribute(self, opened: _Open) -> None:
+        event, tally = opened.event, self._routing.tally
+        tally.events += 1
+        if event.malformed:
+            tally.malformed += 1
+            lanes: tuple[str, ...] = (f"{opened.tenant}.{NAME}",)
+        else:
+            lanes = self._routing.match(opened.tenant, event.type)
+        opened.left = len(lanes)
+        opened.size += len(lanes) * COPY_BYTES
+        self._count(len(lanes) * COPY_BYTES)
+        for number, lane in enumerate(lanes, 1):
+            self._lanes.add(lane, opened)
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        if not lanes:
+            tally.unmatched += 1
+            self._close(opened)
+
+    def _close(self, opened: _Open) -> None:
+        del self._open[opened.event.position]
+        self._count(-opened.size)
+        self._reader.ack([opened.reply])
+
+    def _count(self, size: int) -> None:
+        """Ask for no more events while the open ones take too much memory."""
+        before, self._bytes = self._bytes, self._bytes + size
+        if (before > OPEN_BYTES_MAX) != (self._bytes > OPEN_BYTES_MAX):
+            self._reader.hold(self._bytes > OPEN_BYTES_MAX)
+
+    # ---- copies
+
+    async def _send(self, receiver: str, opened: _Open) -> str:
+        """Publish a copy; nothing once it is confirmed, else why it is not."""
+        if opened.event.malformed:
+            return await bury_malformed(self._js, self._names, receiver, opened.event)
+        async with self._routing.copies:
+            answer = await self._js.publish(
+                self._names.publish_to(receiver), opened.event.body, opened.headers
+            )
+        match answer:
+            case Stored():
+                self._routing.tally.copies += 1
+                return ""
+            case Refused(code, text):
+                return f"{text} (JetStream error {code})"
+            case Unanswered(why):
+                return why
+
+    def _confirmed(self, opened: _Open) -> None:
+        opened.left -= 1
+        if not opened.left:
+            self._close(opened)

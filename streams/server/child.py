@@ -1,0 +1,90 @@
+"""A child process that ends with us, however we end: Angarium's side of `watchdog.py`."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from streams.server import watchdog
+
+
+class Child:
+    """A program under its watchdog. Made by `spawn`; ended by `stop`, by `kill`, or with this process.
+
+    A fork of this process that lives on (multiprocessing's "fork") would hold the pipe, and so the child.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, orders: int) -> None:
+        self._process = process
+        self._orders: int | None = orders
+
+    @classmethod
+    async def spawn(
+        cls,
+        command: list[str],
+        *,
+        log: Path,
+        grace_s: float,
+        inherit: list[int],
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Starts `command`; its output is appended to `log`, and it inherits the descriptors `inherit`.
+
+        `environ` takes the place of our environment.
+
+        It gets a session of its own: Ctrl-C in the terminal reaches us alone, who still need the child to
+        finish what is under way.
+        """
+        watched = (sys.executable, "-I", "-S", watchdog.__file__, str(grace_s), *command)
+        stdin, orders = os.pipe()
+        try:
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *watched,
+                    stdin=stdin,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=inherit,
+                    env=environ,
+                    start_new_session=True,
+                )
+            finally:
+                os.close(output)
+        except BaseException:
+            os.close(orders)
+            raise
+        finally:
+            os.close(stdin)
+        return cls(process, orders)
+
+    @property
+    def pid(self) -> int:
+        """Of the watcher, whose child the program is."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is known to have ended."""
+        return self._process.returncode is not None
+
+    async def stop(self) -> None:
+        """SIGTERM, after the grace SIGKILL; returns when the program has ended."""
+        if self._orders is not None:
+            os.close(self._orders)
+            self._orders = None
+        await self._process.wait()
+
+    async def kill(self) -> None:
+        """SIGKILL; returns when the program has ended."""
+        if self._orders is not None:
+            with contextlib.suppress(BrokenPipeError):  # It has ended by itself.
+                os.write(self._orders, watchdog.KILL)
+        await self.stop()
+
+    async def wait(self) -> None:
+        """Returns when the program has ended, for whatever reason."""
+        await self._process.wait()

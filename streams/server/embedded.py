@@ -1,0 +1,284 @@
+"""The real nats-server as our child, for `dev`, `demo`, `bench` and tests (POSIX systems).
+
+Everything of it lies in one directory: store, configuration, log, and a lock that keeps a second server off
+the store, which nats-server itself does not. The lock is a `flock` on a descriptor that the server inherits,
+so it is held exactly as long as somebody may write. That no server outlives us is the work of `watchdog.py`.
+Other users of the machine may read nothing of it: events and secrets lie there in clear. Nor is anything of
+theirs written to: a link that somebody else made would lead us over a file of our own.
+
+Two questions are left to the server, since only it can answer them without a race: which free port it takes
+(it is asked for port -1), and when it is ready (it then writes a ports file; JetStream is recovered by then).
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from streams.nats.errors import ServerError
+from streams.server import binary
+from streams.server.child import Child
+
+HOST = "127.0.0.1"
+USUAL_PORT = 4222
+LOG_BYTES_MAX = 10 << 20
+
+OURS = frozenset({"jetstream", "lock", "nats-server.conf", "ports"})
+"""What lies in the directory, beside the logs."""
+
+READY_S = 60.0
+"""A store of some gigabytes takes seconds to recover."""
+STOP_S = 10.0
+"""From SIGTERM to SIGKILL."""
+HANDOVER_S = STOP_S + 5.0
+"""How long a start waits for what a predecessor still holds: the store, or the port it is known by."""
+LOOK_S = 0.02
+
+
+class EmbeddedServer:
+    """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
+
+    `port`: None takes 4222, or a free one if that is taken; 0 takes a free one; any other is had or refused.
+    A server that is started again keeps its port, for its clients know it by that.
+    `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
+    `max_payload`: in bytes; None is the server's 1 MiB.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        sync_interval: str | None = None,
+        max_payload: int | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.log = self.directory / "nats-server.log"
+        self._port = port
+        self._bound: int | None = None
+        self._sync_interval = sync_interval
+        self._max_payload = max_payload
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the server is, or was while it ran."""
+        if self._bound is None:
+            raise RuntimeError("the server has no address before its first start")
+        return f"nats://{HOST}:{self._bound}"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Starts the server and returns when it serves.
+
+        Raises ServerError: no nats-server or too old a one, a directory that cannot be written to, store or
+        port in use, or a server that gave up.
+        """
+        if self._child is not None:
+            raise RuntimeError("the server was started already")
+        program = await asyncio.to_thread(binary.find)
+        try:
+            lock = await self._lock()
+            try:
+                await asyncio.to_thread(_close, self.directory)
+                await self._start(program, lock)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise ServerError(
+                f"cannot keep a store in {self.directory} ({error.filename}: {error.strerror}): "
+                "make it writable, or name another directory"
+            ) from error
+
+    async def stop(self) -> None:
+        """Stops the server in order; does nothing where none was started."""
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    async def kill(self) -> None:
+        """Ends the server with SIGKILL, as a crash would; `start` then goes on with what the store holds."""
+        if self._child is not None:
+            await self._child.kill()
+            self._child = None
+
+    async def wait(self) -> None:
+        """Returns when the server has ended, for whatever reason."""
+        if self._child is not None:
+            await self._child.wait()
+
+    async def _start(self, program: Path, lock: int) -> None:
+        """Tries until the server serves, over again where somebody else was faster at the port."""
+        deadline = time.monotonic() + (HANDOVER_S if self._bound else 0)
+        while True:
+            port = self._choose_port()
+            if port is None:
+                if time.monotonic() >= deadline:
+                    raise ServerError(
+                        f"port {self._bound or self._port} of {HOST} is in use or not allowed: choose another"
+                    )
+                await asyncio.sleep(LOOK_S)
+            elif await self._serves(program, lock, port):
+                return
+            elif port == 0 or _is_free(port):
+                raise ServerError(f"nats-server ended at once: {self._last_words()} (see {self.log})")
+
+    def _choose_port(self) -> int | None:
+        """The port to try, 0 for a free one; None as long as the only one that will do is taken."""
+        fixed = self._bound or self._port
+        if fixed:
+            return fixed if _is_free(fixed) else None
+        return USUAL_PORT if self._port is None and _is_free(USUAL_PORT) else 0
+
+    async def _serves(self, program: Path, lock: int, port: int) -> bool:
+        """Runs the server; False where it ended before it was ready. Unless it serves, nothing is left."""
+        command = [str(program), "-c", str(self._write_config(port))]
+        child = await Child.spawn(command, log=self.log, grace_s=STOP_S, inherit=[lock])
+        bound = None
+        try:
+            async with asyncio.timeout(READY_S):
+                bound = await self._until_ready(child)
+        except TimeoutError as error:
+            raise ServerError(f"nats-server was not ready within {READY_S:.0f} s (see {self.log})") from error
+        finally:
+            if bound is None:
+                await child.stop()
+        if bound is None:
+            return False
+        self._bound, self._child = bound, child
+        return True
+
+    async def _until_ready(self, child: Child) -> int | None:
+        """The port on which the server serves; None if it ended before."""
+        while not child.ended:
+            if (port := self._read_port()) is not None:
+                return port
+            await asyncio.sleep(LOOK_S)
+        return None
+
+    @property
+    def _ports(self) -> Path:
+        return self.directory / "ports"
+
+    def _write_config(self, port: int) -> Path:
+        """Writes the server's configuration (JSON is a subset of its format); forgets the last ports file."""
+        shutil.rmtree(self._ports, ignore_errors=True)
+        self._ports.mkdir(mode=0o700)
+        config: dict[str, object] = {
+            "host": HOST,
+            "port": port or -1,
+            "ports_file_dir": str(self._ports),
+            "log_file": str(self.log),
+            "logfile_size_limit": LOG_BYTES_MAX,
+            "logfile_max_num": 2,
+            "jetstream": {"store_dir": str(self.directory)}
+            | ({"sync_interval": self._sync_interval} if self._sync_interval else {}),
+        }
+        if self._max_payload is not None:
+            config["max_payload"] = self._max_payload
+        path = self.directory / "nats-server.conf"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "w") as file:
+            file.write(json.dumps(config, indent=2))
+        return path
+
+    def _read_port(self) -> int | None:
+        """The port from the ports file, `{"nats": ["nats://127.0.0.1:4222"]}`; None while it is not whole."""
+        for file in self._ports.glob("*.ports"):
+            try:
+                address: str = json.loads(file.read_bytes())["nats"][0]
+            except ValueError:
+                return None
+            return int(address.rpartition(":")[2])
+        return None
+
+    def _last_words(self) -> str:
+        """The last line of the log, without the server's prefix of process id and time."""
+        lines = self.log.read_text(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return last.rpartition("] ")[2]
+
+    async def _lock(self) -> int:
+        """A descriptor that holds the lock of the directory, which is made where it is missing."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(self.directory, os.stat(self.directory))
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(self.directory / "lock", flags, 0o600)
+        try:
+            await self._wait_for(lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+
+    async def _wait_for(self, lock: int) -> None:
+        deadline = time.monotonic() + HANDOVER_S
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    raise ServerError(
+                        f"another nats-server runs on {self.directory}: stop it, or name another directory"
+                    ) from error
+            await asyncio.sleep(LOOK_S)
+
+
+def _close(directory: Path) -> None:
+    """Keep other users of the machine out of what an older version left open.
+
+    A directory that holds other things as well stays as it is: it may be somebody's project.
+    """
+    found = list(directory.iterdir())
+    ours = [each for each in found if each.name in OURS or each.name.startswith("nats-server.log")]
+    for each in ours:
+        _check_owner(each, each.lstat())
+    if len(ours) == len(found):
+        directory.chmod(0o700)
+    for each in ours:
+        _close_all(each)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    """Refuse what another user has made: it may hold links that lead elsewhere."""
+    if found.st_uid != os.geteuid():
+        raise ServerError(
+            f"{path} belongs to another user: name another directory, or chown it if it is yours"
+        )
+
+
+def _close_all(path: Path) -> None:
+    """Close a file, or a directory with all that is in it; a link leads elsewhere."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        path.chmod(0o700)
+        for each in path.iterdir():
+            _close_all(each)
+    else:
+        path.chmod(0o600)
+
+
+def _is_free(port: int) -> bool:
+    """Whether a server could listen on the port now, asked in the way in which nats-server will."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

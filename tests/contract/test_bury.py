@@ -1,0 +1,163 @@
+"""Dead letters: what was published, why it was given up, and once."""
+
+import asyncio
+
+import pytest
+
+from actors.machine.facts import Burial
+from streams.dead_letters.bury import Graveyard
+from streams.installation.topology import Names
+from streams.nats.answers import Stored, StoredMessage
+from streams.nats.jetstream import JetStream
+from tests.contract.installation import install, publish, shard
+from tests.contract.waiting import until
+
+RECEIVER = "acme.billing"
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def letters(js: JetStream, names: Names, receiver: str = RECEIVER) -> list[StoredMessage]:
+    return (await js.read(names.dead_letters, names.dead(receiver), 1)).messages
+
+
+async def test_a_dead_letter_is_what_was_published_and_why_it_is_here(js: JetStream, names: Names) -> None:
+    body = b'{"n": 1}\x00\xff'
+    headers = {"Nats-Msg-Id": "order-1", "Content-Type": "text/plain", "X-Own": "kept", "Angarium-Type": "a"}
+    position = await publish(js, names, RECEIVER, body, headers)
+    burial = Burial(position=position, reason="attempts", sequence=7, attempts=3, status=500)
+    await Graveyard(js, names).bury(RECEIVER, [burial])
+    (letter,) = await letters(js, names)
+    assert letter.subject == names.dead(RECEIVER)
+    assert letter.data == body
+    assert letter.headers == {
+        "Content-Type": "text/plain",
+        "X-Own": "kept",
+        "Angarium-Type": "a",
+        "Angarium-Id": "order-1",
+        "Nats-Msg-Id": "acme.billing:7",
+        "Angarium-Reason": "attempts",
+        "Angarium-Sequence": "7",
+        "Angarium-Attempts": "3",
+        "Angarium-Status": "500",
+    }
+
+
+async def test_burying_again_adds_nothing(js: JetStream, names: Names) -> None:
+    position = await publish(js, names, RECEIVER)
+    graveyard = Graveyard(js, names)
+    for _ in range(2):
+        await graveyard.bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+    assert len(await letters(js, names)) == 1
+
+
+async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStream, names: Names) -> None:
+    position = await publish(js, names, RECEIVER)
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+    (letter,) = await letters(js, names)
+    assert letter.headers["Angarium-Id"].startswith(f"evt_{position}_")
+
+
+async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
+    forged = {"Angarium-Reason": "x", "Angarium-Status": "200", "Angarium-Sequence": "9", "Angarium-Body": ""}
+    position = await publish(js, names, RECEIVER, b"", forged)
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="unknown_receiver")])
+    (letter,) = await letters(js, names)
+    assert {name: value for name, value in letter.headers.items() if name != "Angarium-Id"} == {
+        "Nats-Msg-Id": f"acme.billing:p{position}",
+        "Angarium-Reason": "unknown_receiver",
+        "Angarium-Attempts": "0",
+    }
+
+
+async def test_what_was_meant_for_the_server_does_not_act_again(js: JetStream, names: Names) -> None:
+    expectations = {"Nats-Expected-Stream": names.deliveries, "nats-own": "x"}
+    position = await publish(js, names, RECEIVER, b"", expectations)
+    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+    (letter,) = await letters(js, names)
+    assert [name for name in letter.headers if name.lower().startswith("nats-")] == ["Nats-Msg-Id"]
+
+
+async def test_a_malformed_event_says_what_is_wrong_with_it(js: JetStream, names: Names) -> None:
+    first = await publish(js, names, RECEIVER, b"", {"Angarium-Type": "a b"})
+    second = await publish(js, names, "1st.x", b"")
+    graveyard = Graveyard(js, names)
+    await graveyard.bury(RECEIVER, [Burial(position=first, reason="malformed", sequence=1)])
+    await graveyard.bury("1st.x", [Burial(position=second, reason="unknown_receiver")])
+    (typed,) = await letters(js, names)
+    (named,) = await letters(js, names, "1st.x")
+    assert typed.headers["Angarium-Problem"].startswith("Angarium-Type: event type 'a b'")
+    assert named.headers["Angarium-Problem"].startswith("tenant '1st'")
+
+
+async def test_what_is_gone_is_buried_without_its_body(js: JetStream, names: Names) -> None:
+    position = await publish(js, names, RECEIVER, b"body")
+    await publish(js, names, "acme.other", b"not mine")
+    await js.purge(names.deliveries, position + 1)
+    graveyard = Graveyard(js, names)
+    await graveyard.bury(RECEIVER, [Burial(position=position, reason="evicted", sequence=1)])
+    await graveyard.bury(RECEIVER, [Burial(position=position + 1, reason="evicted", sequence=2)])
+    found = await letters(js, names)
+    assert [(letter.data, letter.headers["Angarium-Body"]) for letter in found] == [(b"", "gone")] * 2
+
+
+async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, names: Names) -> None:
+    positions = []
+    for number in range(1, 101):
+        await publish(js, names, "acme.other")
+        positions.append(await publish(js, names, RECEIVER, b"%d" % number * (1 + 5000 * (number % 7))))
+    await js.delete(names.deliveries, positions[0])
+    await js.delete(names.deliveries, positions[40])
+    burials = [
+        Burial(position=position, reason="expired", sequence=number)
+        for number, position in enumerate(positions, start=1)
+    ]
+    graveyard = Graveyard(js, names)
+    await graveyard.bury(RECEIVER, burials[:30])
+    await graveyard.bury(RECEIVER, burials)
+    found = {int(letter.headers["Angarium-Sequence"]): letter for letter in await letters(js, names)}
+    assert sorted(found) == list(range(1, 101))
+    assert [number for number, letter in found.items() if "Angarium-Body" in letter.headers] == [1, 41]
+    assert all(letter.data.startswith(b"%d" % number) for number, letter in found.items() if letter.data)
+
+
+async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
+    js: JetStream, names: Names
+) -> None:
+    """All lie in one shard, others between them, and one is gone."""
+    mine = [name for name in (f"acme.x{number}" for number in range(400)) if shard(name) == shard(RECEIVER)]
+    burials = []
+    for name in mine[:40]:
+        await publish(js, names, RECEIVER)
+        position = await publish(js, names, name, name.encode())
+        burials.append(Burial(position=position, reason="unknown_receiver", receiver=name))
+    await js.delete(names.deliveries, burials[20].position)
+    graveyard = Graveyard(js, names)
+    await graveyard.bury("_unknown", burials[:10])
+    await graveyard.bury("_unknown", burials)
+    for burial in burials:
+        (letter,) = await letters(js, names, burial.receiver)
+        assert letter.headers["Nats-Msg-Id"] == f"{burial.receiver}:p{burial.position}"
+        assert letter.data == (b"" if burial is burials[20] else burial.receiver.encode())
+    assert await letters(js, names) == []
+
+
+async def test_a_full_stream_only_delays_it(
+    js: JetStream, names: Names, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = await js.stream_info(names.dead_letters)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": 1})
+    assert isinstance(await js.publish(names.dead("acme.other"), b""), Stored)
+    position = await publish(js, names, RECEIVER)
+    burial = Burial(position=position, reason="expired", sequence=1)
+    burying = asyncio.ensure_future(Graveyard(js, names).bury(RECEIVER, [burial]))
+    await until(lambda: any(record.message == "dead_letter.waiting" for record in caplog.records))
+    assert not burying.done()
+    await js.purge(names.dead_letters, 2)
+    await until(burying.done)
+    burying.result()
+    assert len(await letters(js, names)) == 1

@@ -1,0 +1,172 @@
+"""The floor and the acks, against a list of all messages ever handed out.
+
+The floor is where a takeover begins to read, so it may never pass a message that no fact has released; and it
+never falls, since what lies below it need not be handed out again.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from actors.runtime.unacked import Binding, Bindings
+
+
+class Shard(RuleBasedStateMachine):
+    """Messages come, facts are decided and confirmed, messages are released by facts, flushes are cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = self.cut_at = self.confirmed_index = 0
+        self.handed_out: list[tuple[Binding, int]] = []
+        self.acked: list[str] = []
+        self.highest_floor = 0
+
+    @initialize(floor=st.integers(0, 3))
+    def begin(self, floor: int) -> None:
+        self.bindings = Bindings(floor)
+        self.bindings.spare_max = 2
+        self.begun_at = self.received = self.highest_floor = floor
+
+    def floor(self, index: int) -> int:
+        """What it must be."""
+        held = [each.position for each, _ in self.handed_out if each.mark is None or each.mark > index]
+        return max(self.highest_floor, min(held, default=self.received + 1) - 1)
+
+    @property
+    def bound(self) -> list[Binding]:
+        return [each for each, _ in self.handed_out if each.mark is None]
+
+    def bind(self, position: int) -> None:
+        reply = f"r{len(self.handed_out)}"
+        binding = self.bindings.bind(position, "a.b", reply, float(len(self.handed_out)))
+        self.handed_out.append((binding, self.highest_floor))
+        self.received = max(self.received, position)
+
+    @rule(gap=st.integers(1, 3))
+    def a_message_comes(self, gap: int) -> None:
+        self.bind(self.received + gap)
+
+    @rule(back=st.integers(0, 9))
+    def a_message_comes_again(self, back: int) -> None:
+        position = self.received - back
+        if position > self.begun_at and all(each.position != position for each in self.bound):
+            self.bind(position)
+
+    @rule(facts=st.integers(1, 3))
+    def facts_are_decided(self, facts: int) -> None:
+        self.index += facts
+
+    @precondition(lambda self: self.bound)
+    @rule(data=st.data())
+    def a_message_is_released(self, data: st.DataObject) -> None:
+        """By the fact that was decided last, or by an older one, as when its receiver is parked already."""
+        self.bindings.release(data.draw(st.sampled_from(self.bound)), data.draw(st.integers(0, self.index)))
+
+    @rule(data=st.data())
+    def a_flush_is_cut(self, data: st.DataObject) -> None:
+        self.cut_at = data.draw(st.integers(self.cut_at, self.index))
+        floor = self.bindings.floor(self.cut_at)
+        assert floor == self.floor(self.cut_at)
+        first_time = [
+            each.position for each, floor_then in self.handed_out
+            if each.position > floor_then and (each.mark is None or each.mark > self.cut_at)
+        ]  # fmt: skip
+        assert floor < min(first_time, default=self.received + 1)
+        self.highest_floor = floor
+
+    @rule(data=st.data())
+    def a_flush_is_confirmed(self, data: st.DataObject) -> None:
+        self.confirmed_index = data.draw(st.integers(self.confirmed_index, self.cut_at))
+        replies = self.bindings.confirmed(self.confirmed_index)
+        self.highest_floor = self.floor(self.confirmed_index)
+        marks = {each.reply: each.mark for each, _ in self.handed_out}
+        for reply in replies:
+            mark = marks[reply]
+            assert mark is not None
+            assert mark <= self.confirmed_index
+        self.acked += replies
+
+    @rule(before=st.integers(0, 9))
+    def it_is_asked_who_is_overdue(self, before: int) -> None:
+        overdue = list(self.bindings.overdue(float(before)))
+        assert len(overdue) == sum(each.since < before for each in self.bound)
+
+    @invariant()
+    def what_is_bound_is_counted(self) -> None:
+        if hasattr(self, "bindings"):
+            assert self.bindings.bound == len(self.bound)
+            assert self.bindings.received == self.received
+
+    def teardown(self) -> None:
+        """Once everything is confirmed, each released message has been acked exactly once."""
+        if hasattr(self, "bindings"):
+            self.acked += self.bindings.confirmed(self.index)
+            released = [each.reply for each, _ in self.handed_out if each.mark is not None]
+            assert sorted(self.acked) == sorted(released)
+
+
+Shard.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+test_the_floor_and_the_acks = Shard.TestCase
+
+
+def test_the_floor_waits_for_the_lowest_message() -> None:
+    bindings = Bindings(10)
+    first, second = (bindings.bind(position, "a.b", f"r{position}", 0.0) for position in (11, 14))
+    bindings.release(second, 1)
+    assert bindings.floor(1) == 10
+    bindings.release(first, 2)
+    assert bindings.floor(1) == 10
+    assert bindings.floor(2) == 14
+    assert bindings.confirmed(1) == ["r14"]
+    assert bindings.confirmed(2) == ["r11"]
+
+
+def test_a_message_handed_out_again_does_not_let_the_floor_fall() -> None:
+    bindings = Bindings(0)
+    bindings.release(bindings.bind(1, "a.b", "r1", 0.0), 1)
+    bindings.release(bindings.bind(2, "a.b", "r2", 0.0), 1)
+    assert bindings.floor(1) == 2
+    again = bindings.bind(1, "a.b", "r1'", 1.0)
+    assert bindings.floor(1) == 2
+    bindings.bind(3, "a.b", "r3", 1.0)
+    bindings.release(again, 2)
+    assert bindings.floor(2) == 2
+
+
+def test_a_stream_without_messages_has_the_floor_that_it_began_with() -> None:
+    assert Bindings(7).floor(0) == 7
+
+
+def test_who_is_overdue_is_told_oldest_first_and_only_while_it_holds_a_message() -> None:
+    bindings = Bindings(0)
+    held = [bindings.bind(n, f"a.{n}", f"r{n}", float(n)) for n in range(1, 5)]
+    assert list(bindings.overdue(4.0)) == ["a.1", "a.2", "a.3"]
+    bindings.release(held[1], 0)
+    assert list(bindings.overdue(4.0)) == ["a.1", "a.3"]
+    bindings.release(held[0], 0)
+    assert list(bindings.overdue(9.0)) == ["a.3", "a.4"]
+
+
+def test_what_is_released_takes_no_memory_until_the_next_flush() -> None:
+    """A flood for a parked receiver brings about no fact, and so no flush."""
+    bindings = Bindings(0)
+    for position in range(1, 1001):
+        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), 3)
+    assert len(bindings.confirmed(3)) == 1000
+    assert list(bindings.overdue(1.0)) == []
+    held = (bindings._by_position, bindings._by_age, bindings._released)
+    assert [len(each) for each in held] == [0, 0, 0]
+    assert bindings.floor(3) == 1000
+
+
+def test_one_message_that_is_held_for_long_keeps_nothing_of_the_others() -> None:
+    bindings = Bindings(0)
+    held = bindings.bind(1, "_unknown", "r1", 0.0)
+    for position in range(2, 20_002):
+        bindings.release(bindings.bind(position, "acme.billing", f"reply {position}", 0.0), position)
+        bindings.confirmed(position)
+    assert max(len(bindings._by_position), len(bindings._by_age)) <= Bindings.spare_max + 4
+    assert list(bindings.overdue(1.0)) == ["_unknown"]
+    assert bindings.floor(20_001) == 0
+    bindings.release(held, 20_002)
+    assert bindings.floor(20_002) == 20_001
