@@ -50,8 +50,13 @@ class Sender:
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation with little room for deliveries, and nodes that look after it all the time."""
-    for interval in ("upkeep.EVERY_S", "upkeep.HURRIED_S", "upkeep.SETTLED_S", "shard.SNAPSHOT_EVERY_S"):
-        monkeypatch.setattr(f"angarium.{interval}", 0.05)
+    for interval in (
+        "maintenance.EVERY_S",
+        "maintenance.HURRIED_S",
+        "maintenance.SETTLED_S",
+        "shard.SNAPSHOT_EVERY_S",
+    ):
+        monkeypatch.setattr(f"angarium.node.{interval}", 0.05)
     for interval in ("UNACKED_MAX_S", "SWEEP_S"):
         monkeypatch.setattr(f"actors.runtime.host.{interval}", 0.05)
     names = await install(js, prefix)

@@ -89,7 +89,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for patience in ("snapshots.PATIENCE_S", "claim.RELEASE_S"):
-        monkeypatch.setattr(f"streams.{patience}", 0.05)
+        monkeypatch.setattr(f"streams.journal.{patience}", 0.05)
     async with member(wire, settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])

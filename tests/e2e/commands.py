@@ -16,7 +16,7 @@ from tests.secrecy import told
 ROOT = Path(__file__).parents[2]
 COMMAND = (
     sys.executable, "-c",
-    "import sys; sys.modules['aiohttp'] = None; from angarium.cli import main; main()",
+    "import sys; sys.modules['aiohttp'] = None; from angarium.cli.main import main; main()",
 )  # fmt: skip
 """Without aiohttp, which users have not got either: it is for the bench. nats-py imports it where there is
 one, and that takes as long as all other imports together."""

@@ -17,6 +17,8 @@ from angarium.cli import main
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
 """What takes a while to load, and a command that does."""
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +108,7 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "angarium", "--version"],
-            env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
+            env={"PYTHONPATH": str(ROOT)},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -156,14 +158,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_imports_nothing_slow() -> None:
     program = (
-        "import sys, angarium.cli\n"
+        "import sys, angarium.cli.main\n"
         "status = angarium.cli.main.run(['--help'])\n"
         "slow = {'asyncio', 'httptools', 'httpx', 'nats', 'rich', 'streams', 'uvloop'} & sys.modules.keys()\n"
         "sys.exit(f'imported {slow}' if slow else status)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
+        env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
@@ -176,7 +178,7 @@ def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path, package: str, command: s
     (tmp_path / package / "__init__.py").write_text("print('loading', flush=True); input()")
     process = subprocess.Popen(
         [sys.executable, "-m", "angarium", command],
-        env={"PYTHONPATH": f"{tmp_path}:{Path(main.__file__).parents[1]}"},
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -194,7 +196,7 @@ def test_ctrl_c_while_nats_does_not_answer_is_quiet(arguments: list[str]) -> Non
     with socket.create_server(("127.0.0.1", 0)) as mute:
         process = subprocess.Popen(
             [sys.executable, "-m", "angarium", *arguments, "--nats", f"127.0.0.1:{mute.getsockname()[1]}"],
-            env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
+            env={"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -210,10 +212,10 @@ def test_packages_of_others_are_refused_before_they_are_imported(
 ) -> None:
     (tmp_path / "strange" / "actors").mkdir(parents=True)
     (tmp_path / "strange" / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
-    program = "import sys; from angarium.cli import run; sys.exit(run(['--help']))"
+    program = "import sys; from angarium.cli.main import run; sys.exit(run(['--help']))"
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{tmp_path / 'strange'}:{Path(main.__file__).parents[1]}"},
+        env={"PYTHONPATH": f"{tmp_path / 'strange'}:{ROOT}"},
         capture_output=True,
         text=True,
     )
@@ -227,7 +229,7 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
     done = subprocess.run(
         [sys.executable, "-m", "angarium", "doctor"],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(main.__file__).parents[1])},
+        env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
@@ -239,10 +241,10 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
 def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: Path) -> None:
     """Both are in one directory then, and Python finds the files of either."""
     for package in ("actors", "streams", "angarium"):
-        shutil.copytree(Path(main.__file__).parents[1] / package, tmp_path / package)
+        shutil.copytree(ROOT / package, tmp_path / package)
     (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; from angarium.cli import run; sys.exit(run(['doctor']))"],
+        [sys.executable, "-c", "import sys; from angarium.cli.main import run; sys.exit(run(['doctor']))"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
@@ -258,7 +260,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
 def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
     """Whoever uninstalls the other package takes our files with it."""
     for package in ("streams", "angarium"):
-        shutil.copytree(Path(main.__file__).parents[1] / package, tmp_path / package)
+        shutil.copytree(ROOT / package, tmp_path / package)
     done = subprocess.run(
         [sys.executable, "-S", "-c", "from angarium import house; print(house.strangers())"],
         cwd=tmp_path,
@@ -279,7 +281,7 @@ def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(
     (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     command = [*package_check.python(), "-m", "angarium", "--version"]
-    environment = {"PYTHONPATH": str(Path(main.__file__).parents[1])}
+    environment = {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.stdout == f"angarium {__version__}\n", done.stderr
 
