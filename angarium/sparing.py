@@ -1,4 +1,4 @@
-"""Warnings of what others can cause as often as they like: few lines, that say how often it was."""
+"""Log lines of what others can cause as often as they like: few lines, that say how often it was."""
 
 import asyncio
 import logging
@@ -8,28 +8,44 @@ EVERY_S = 1.0
 
 
 class Sparing:
-    """Logs the first occurrence at once, then a line a second at most: the latest one, and how many."""
+    """Logs the first `burst` occurrences at once, then a line a second at most: the latest one, and how many.
 
-    def __init__(self, log: logging.Logger, name: str) -> None:
-        self._log, self._name = log, name
+    A second without a line gives one of the burst back.
+    """
+
+    def __init__(
+        self, log: logging.Logger, name: str, *, burst: int = 1, level: int = logging.WARNING
+    ) -> None:
+        self._log, self._name, self._level = log, name, level
         self._fields: dict[str, Any] = {}
         self._count = 0
-        self._rests = False
+        self._burst = self._left = burst
 
     def __call__(self, **fields: Any) -> None:
         """Take note of one occurrence."""
         self._fields = fields
         self._count += 1
-        if not self._rests:
+        if self._left:
+            if self.rests:
+                self._look_later()
             self._say()
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has nothing to say, and all of its burst: a new one would do as well."""
+        return self._left == self._burst
 
     def _say(self) -> None:
-        self._log.warning(self._name, extra=self._fields | {"count": self._count})
+        self._log.log(self._level, self._name, extra=self._fields | {"count": self._count})
         self._count = 0
-        self._rests = True
-        asyncio.get_running_loop().call_later(EVERY_S, self._rested)
+        self._left -= 1
 
-    def _rested(self) -> None:
-        self._rests = False
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(EVERY_S, self._look)
+
+    def _look(self) -> None:
+        self._left += 1
         if self._count:
             self._say()
+        if not self.rests:
+            self._look_later()

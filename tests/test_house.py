@@ -33,7 +33,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "ids policy",
         "machine",
-        "ports counters retention repairing status subscriptions",
+        "ports counters news retention repairing status subscriptions",
         "runtime",
     ),
     "streams": (

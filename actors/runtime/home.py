@@ -1,11 +1,12 @@
 """What a shell finds around it: the ports of its shard, and what the shard's claim says."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from actors.counters import Tally
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
+from actors.news import News
 from actors.ports import Backlog, Clock, Graveyard, Policies, Recorder, Sender
 from actors.runtime.unacked import Bindings
 
@@ -21,6 +22,7 @@ class Home(Protocol):
     graveyard: Graveyard
     policies: Policies
     tally: Tally
+    tell: Callable[[News], None]
     epoch: int
     claimed_at: float
     claim_position: int

@@ -21,6 +21,7 @@ from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
+from actors.news import News
 from actors.policy import Policy
 from actors.ports import (
     Backlog,
@@ -57,7 +58,7 @@ class Host:
 
     `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
     reading begins; no earlier owner needed anything below `needed`. `within_lease` is asked before every
-    first byte; `ack` takes reply subjects.
+    first byte; `ack` takes reply subjects, `tell` what the log is to say of receivers.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Host:
         hold: Callable[[bool], None],
         saturated: Callable[[], bool],
         refuse: Callable[[str], None],
+        tell: Callable[[News], None],
     ) -> None:
         self.epoch = epoch
         self.claimed_at = claimed_at
@@ -98,6 +100,7 @@ class Host:
         self.policies = policies
         self.tally = tally
         self.ack = ack
+        self.tell = tell
         self.appetite = Appetite(hold, saturated)
         self.bindings = Bindings(floor)
         self.needs = Needs()

@@ -17,6 +17,7 @@ from actors.machine.facts import Burial, Delivered, Fact
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
 from actors.machine.state import State, open_entry
+from actors.news import TELLING, news
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.runtime.alarm import Alarm
@@ -120,8 +121,13 @@ class Shell(Memory):
 
     def confirm(self, fact: Fact, state: State) -> None:
         """The journal holds `fact`; the host pokes afterwards."""
+        kind = type(fact)
+        if kind in TELLING or (kind is Delivered and self.confirmed.failing_since is not None):
+            told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
+            if told is not None:
+                self.host.tell(told)
         self.confirmed = state
-        if type(fact) is Delivered:
+        if kind is Delivered:
             self.unconfirmed -= 1
 
     # ---- steps

@@ -19,6 +19,7 @@ from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.resolver import DnsResolver
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
+from angarium.node.announcer import Announcer
 from angarium.node.control import ReceiverDesk
 from angarium.node.descriptors import connections_max
 from angarium.node.load import Saturation
@@ -133,7 +134,7 @@ async def member(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=Turns(),
         gravediggers=asyncio.Semaphore(1), routing=routing,
-        tallies=Tallies(), saturated=saturated,
+        tallies=Tallies(), announcer=Announcer(), saturated=saturated,
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)

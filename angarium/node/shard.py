@@ -18,6 +18,7 @@ from actors.machine.state import State
 from actors.ports import Sender, Unavailable
 from actors.retention import Needed
 from actors.runtime.host import Host
+from angarium.node.announcer import Announcer
 from angarium.node.tallies import Tallies
 from angarium.sparing import Sparing
 from streams.clock import Timekeeper
@@ -58,6 +59,7 @@ class Surroundings(Struct, frozen=True):
     gravediggers: asyncio.Semaphore
     routing: Routing
     tallies: Tallies
+    announcer: Announcer
     saturated: Callable[[], bool]
     drain_s: float
     replay_keep_s: float
@@ -127,6 +129,7 @@ class Shard:
             hold=self._hold,
             saturated=around.saturated,
             refuse=self._refuse,
+            tell=around.announcer,
         )
         self._marks = claimed.marks
         self._inbox = self._new_inbox()

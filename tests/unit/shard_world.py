@@ -19,6 +19,7 @@ from actors.machine.facts import Burial, Fact, TurnedAway
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
+from actors.news import News
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Unavailable
 from actors.runtime.host import Host
@@ -329,6 +330,7 @@ class ShardWorld:
         self.held: list[bool] = []
         self.saturated = False
         self.refused: list[str] = []
+        self.news: list[News] = []
         self.epoch = 0
         self.unacked_max = unacked_max
         if given is not None:
@@ -351,7 +353,7 @@ class ShardWorld:
             sender=self.sender, backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots,
             policies=self.policies, tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
             hold=self.held.append, saturated=lambda: self.saturated,
-            refuse=self.refused.append,
+            refuse=self.refused.append, tell=self.news.append,
         )  # fmt: skip
         states = self.journal.folded
         if snapshots:

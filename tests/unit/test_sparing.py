@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from actors.news import Name, News
+from angarium.node.announcer import BURST, TENANTS_MAX, Announcer
 from angarium.sparing import Sparing
 from tests.unit.shard_world import in_virtual_time
 
@@ -32,3 +34,66 @@ async def test_of_many_the_first_is_told_and_then_how_many_there_were(
     await asyncio.sleep(5)
     warn(position=1001)
     assert told(caplog)[3:] == [(1001, 1)]
+
+
+@in_virtual_time
+async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytest.LogCaptureFixture) -> None:
+    warn = Sparing(LOG, "receiver.offline", burst=3)
+    for position in range(10):
+        warn(position=position)
+    assert told(caplog) == [(0, 1), (1, 1), (2, 1)]
+    await asyncio.sleep(1.5)
+    assert told(caplog)[3:] == [(9, 7)]
+    await asyncio.sleep(2)
+    for position in range(20, 24):
+        warn(position=position)
+    assert told(caplog)[4:] == [(20, 1), (21, 1)]
+    await asyncio.sleep(10)
+    assert told(caplog)[6:] == [(23, 2)]
+    assert warn.rests
+
+
+# ---- news of receivers
+
+
+def news(receiver: str, name: Name = "offline") -> News:
+    return News(name=name, receiver=receiver, why="no success for 5 min; HTTP 500", since=1_700_000_000.0)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [f"{each.levelname} {each.getMessage()} {each.__dict__['receiver']}" for each in caplog.records]
+
+
+@in_virtual_time
+async def test_news_are_told_in_full(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    tell = Announcer()
+    tell(news("acme.billing"))
+    tell(news("acme.billing", "recovered"))
+    assert lines(caplog) == ["WARNING receiver.offline acme.billing", "INFO receiver.recovered acme.billing"]
+    assert caplog.records[0].__dict__["since"] == "2023-11-14T22:13:20.000Z"
+    assert caplog.records[0].__dict__["why"] == "no success for 5 min; HTTP 500"
+
+
+@in_virtual_time
+async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tell = Announcer()
+    for _ in range(10):
+        for number in range(10_000):
+            tell(news(f"hostile.r{number}"))
+        tell(news("acme.billing"))
+        await asyncio.sleep(1)
+    assert sum(" acme.billing" in line for line in lines(caplog)) == 10
+    assert sum(" hostile." in line for line in lines(caplog)) <= BURST + 10
+
+
+@in_virtual_time
+async def test_who_is_quiet_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    tell = Announcer()
+    for number in range(3 * TENANTS_MAX):
+        tell(news(f"t{number}.r"))
+        await asyncio.sleep(0.1)
+    assert len(caplog.records) == 3 * TENANTS_MAX
+    assert len(tell._sparing) <= TENANTS_MAX

@@ -1,0 +1,79 @@
+"""News of a receiver: it was disabled, is offline, is back, or waits for a valid configuration.
+
+They are read off the confirmed facts, by the state before and after each. That state comes back from the
+journal and the snapshots, so a takeover tells nothing twice. If an owner dies between a fact's append and
+its confirmation, that one piece of news is lost.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from actors.machine import facts as f
+from actors.machine.state import State
+from actors.policy import Offline, Policy
+
+Name = Literal["disabled", "offline", "recovered", "misconfigured"]
+
+TELLING = frozenset({f.AttemptFailed, f.Throttled, f.Disabled, f.Resumed, f.Retargeted, f.Parked})
+"""The facts that may be news; and `Delivered`, of a receiver that was failing."""
+WHY_MAX = 200
+
+
+class News(Struct, frozen=True, kw_only=True):
+    """What has changed with a receiver, why in words, and since when it fails or failed, if it did."""
+
+    name: Name
+    receiver: str
+    why: str
+    since: float | None = None
+
+
+def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool) -> News | None:
+    """What the confirmed fact tells, or None.
+
+    `invalid`: there is a configuration, and never was a valid one.
+    """
+    after_s = (policy.offline if policy else Offline()).after_s
+    match fact:
+        case f.Delivered() if _was_offline(before, after_s):
+            return _of(before, "recovered", "it takes events again")
+        case f.Disabled(reason=reason, at=at) if not before.disabled:
+            why = "it answered 410" if reason == "gone" else _no_success(after, at)
+            return _of(after, "disabled", why)
+        case f.AttemptFailed(at=at) | f.Throttled(at=at):
+            if _is_offline(after, at, after_s) and not _was_offline(before, after_s):
+                return _of(after, "offline", _no_success(after, at))
+        case f.Resumed() if before.disabled or _was_offline(before, after_s):
+            return _of(before, "recovered", "it was resumed")
+        case f.Retargeted() if before.disabled or _was_offline(before, after_s):
+            return _of(before, "recovered", "it has another url")
+        case f.Parked() if policy is None and invalid and not before.parked:
+            return _of(after, "misconfigured", "it never had a valid configuration; its events wait")
+    return None
+
+
+def _of(state: State, name: Name, why: str) -> News:
+    return News(name=name, receiver=state.receiver, why=why[:WHY_MAX], since=state.failing_since)
+
+
+def _was_offline(state: State, after_s: float) -> bool:
+    """Whether it was offline at its last attempt, so that this was told then."""
+    return state.last is not None and _is_offline(state, state.last.at, after_s)
+
+
+def _is_offline(state: State, at: float, after_s: float) -> bool:
+    return state.failing_since is not None and at - state.failing_since >= after_s
+
+
+def _no_success(state: State, at: float) -> str:
+    said = "" if state.failing_since is None else f"no success for {_minutes(at - state.failing_since)}"
+    match state.last:
+        case f.AttemptFailed(error=error):
+            return f"{said}; {error}" if said else error
+        case _:
+            return said
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"

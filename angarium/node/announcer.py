@@ -1,0 +1,43 @@
+"""The log's lines about receivers: who was disabled, is offline, is back, or lacks a valid configuration.
+
+One tenant with thousands of receivers that flap must not flood the log, nor hide the lines of another. So
+each tenant has a few lines of each kind at once, then one a second, which says for how many it stands.
+"""
+
+import logging
+
+from actors.news import Name, News
+from angarium.logs import instant
+from angarium.sparing import Sparing
+
+BURST = 8
+TENANTS_MAX = 1024
+"""Above so many, those who have nothing to say are forgotten."""
+_LINES: dict[Name, tuple[str, int]] = {
+    "disabled": ("receiver.disabled", logging.WARNING),
+    "offline": ("receiver.offline", logging.WARNING),
+    "misconfigured": ("receiver.misconfigured", logging.WARNING),
+    "recovered": ("receiver.recovered", logging.INFO),
+}
+log = logging.getLogger(__name__)
+
+
+class Announcer:
+    """Logs news of receivers, sparingly."""
+
+    def __init__(self) -> None:
+        self._sparing: dict[tuple[str, Name], Sparing] = {}
+
+    def __call__(self, news: News) -> None:
+        since = {} if news.since is None else {"since": instant(news.since)}
+        self._of(news)(receiver=news.receiver, why=news.why, **since)
+
+    def _of(self, news: News) -> Sparing:
+        key = news.receiver.partition(".")[0], news.name
+        found = self._sparing.get(key)
+        if found is None:
+            if len(self._sparing) >= TENANTS_MAX:
+                self._sparing = {each: one for each, one in self._sparing.items() if not one.rests}
+            line, level = _LINES[news.name]
+            found = self._sparing[key] = Sparing(log, line, burst=BURST, level=level)
+        return found
