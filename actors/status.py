@@ -5,15 +5,19 @@ headers are not shown, and of the receiver's last answer no cookie, nor what it 
 whoever may look need not be able to act.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from actors.machine.bucket import refill
+from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.commands import View
+from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, OutcomeFact
+from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
@@ -28,6 +32,19 @@ Phase = Literal[
 ]  # fmt: skip
 
 
+class Head(Struct, frozen=True, kw_only=True):
+    """The oldest event that is not settled, and the number that it has or will get.
+
+    `type` is empty where the event is not in memory.
+    """
+
+    position: int
+    sequence: int
+    id: str
+    stored_at: float
+    type: str = ""
+
+
 def inspect(
     state: State,
     policy: Policy | None,
@@ -38,6 +55,7 @@ def inspect(
     node: str,
     queued: int,
     backlog: int,
+    head: Head | None,
     last_answer: Answered | None,
     problems: list[str],
     answer_shown: bool = True,
@@ -56,6 +74,7 @@ def inspect(
         "shard": shard,
         "node": node,
         "phase": phase(state, policy, view, now),
+        "why": why(state, policy, view, now, backlog=backlog, problems=problems),
         "problems": problems,
         "next_sequence": state.frontier.sequence + 1,
         "settled_sequence": state.settled_sequence,
@@ -63,6 +82,7 @@ def inspect(
         "queued": queued,
         "backlog": backlog,
         "parked": state.parked,
+        "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
         "resume_at": _instant(_resume_at(state, policy, now)),
@@ -96,6 +116,145 @@ def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
     if _held_until(state, policy) > now:
         return "backing_off"
     return None
+
+
+# ---- why nothing moves
+
+
+def why(
+    state: State,
+    policy: Policy | None,
+    view: View,
+    now: float,
+    *,
+    backlog: int,
+    problems: Collection[str] = (),
+) -> str:
+    """Why the receiver gets nothing at this moment, in words, with the way out where there is one."""
+    held = _held_words(state, policy, view, now, problems)
+    if not backlog:
+        return f"nothing waits; {held}" if held else "nothing waits"
+    return held or _owed_words(state, policy, view, now)
+
+
+def _held_words(
+    state: State, policy: Policy | None, view: View, now: float, problems: Collection[str]
+) -> str:
+    """What keeps the receiver from its events; nothing where nothing does."""
+    receiver, held = state.receiver, held_back(state, policy, now)
+    go_on = f"angarium receiver resume {receiver} lets it go on"
+    match held:
+        case None:
+            return ""
+        case "misconfigured":
+            found = "; ".join(problems) or "it never had a valid configuration"
+            return f"misconfigured: {found}; angarium receiver put {receiver} mends it"
+        case "disabled" if state.disabled == "gone":
+            return f"disabled: it answered 410 (Gone); {go_on}"
+        case "disabled":
+            return f"disabled: {_no_success(state, now)}; {go_on}"
+        case "paused":
+            return f"paused: {go_on}"
+        case "offline":
+            at = _resume_at(state, policy, now)
+            following = f"the next attempt is at {_moment(at, now)}" if at else "it is tried at once"
+            following = "an attempt is under way" if view.in_flight else following
+            return f"offline: {_no_success(state, now)}, {_failures(state)}; {following}"
+        case "throttled":
+            asked = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
+            return f"throttled until {_moment(state.throttled_until, now)}: {asked}"
+        case _:
+            until = _resume_at(state, policy, now) or now
+            return f"backing off until {_moment(until, now)}: {_failures(state)}"
+
+
+def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> str:
+    """What an event waits for whose receiver is not held back."""
+    if count := len(view.in_flight):
+        return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
+    if not view.may_start:
+        return "it waits for NATS to confirm what was recorded"
+    due = min((each.next_at for each in state.open), default=0.0)
+    if due > now and view.head is None and not state.parked:
+        return f"all that waits was tried, and is tried again from {_moment(due, now)} on"
+    bucket, limit = view.bucket or state.bucket, state.limit
+    if bucket is not None and limit is not None and policy is not None and policy.rate is not None:
+        filled = refill(bucket, limit, now, bucket.epoch, view.set_aside)
+        if take(filled) is None:
+            rate = f"{policy.rate.limit:g} a {policy.rate.per}"
+            return f"out of tokens until {_moment(next_token_at(filled, limit), now)}, at {rate}"
+    return "the next attempt is due"
+
+
+def _no_success(state: State, now: float) -> str:
+    since = state.failing_since
+    return "it kept failing" if since is None else f"no success since {_moment(since, now)}"
+
+
+def _failures(state: State) -> str:
+    """How often it failed, and how the last time: `3 failures in a row, the last: HTTP 503`."""
+    count, last = state.consecutive_failures, state.last
+    if isinstance(last, AttemptFailed) and last.ours:
+        return "this node had nothing to spare for the last attempt"
+    failures = "1 failure" if count == 1 else f"{count} failures in a row"
+    error = last.error or f"HTTP {last.status}" if isinstance(last, AttemptFailed) else ""
+    return f"{failures}, the last: {error}" if error else failures
+
+
+def _moment(at: float, now: float) -> str:
+    """An instant for people, and how far off it is: `12:03:10 UTC (in 42 s)`."""
+    ahead = at > now
+    moment = datetime.fromtimestamp(math.ceil(at) if ahead else int(at), UTC)
+    day = "" if moment.date() == datetime.fromtimestamp(now, UTC).date() else f"{moment:%Y-%m-%d} "
+    far = f"in {duration_text(at - now)}" if ahead else f"{duration_text(now - at)} ago"
+    return f"{day}{moment:%H:%M:%S} UTC ({far})"
+
+
+def duration_text(seconds: float) -> str:
+    """A span of time for people: `42 s`, `7 min`, `5 h`, `3 d`."""
+    for unit, length, enough in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
+        if seconds < enough:
+            return f"{math.ceil(seconds / length)} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+# ---- the oldest event
+
+
+def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head | None:
+    """The oldest event that is not settled, as far as memory knows it."""
+    if state.open:
+        entry = state.open[0]
+        event = in_flight.get(entry.position) or view.held.get(entry.position)
+        return Head(
+            position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at,
+            type=event.type if event else "",
+        )  # fmt: skip
+    return read_head(state, [*in_flight.values(), *([view.head] if view.head else [])])
+
+
+def read_head(state: State, events: Iterable[Event]) -> Head | None:
+    """The first of these that will get a number, none of which is open."""
+    for event in events:
+        if event.position > state.frontier.position and not is_repeat(state.frontier, event):
+            return Head(
+                position=event.position, sequence=state.frontier.sequence + 1, id=event.id,
+                stored_at=event.stored_at, type=event.type,
+            )  # fmt: skip
+    return None
+
+
+def _head(head: Head, now: float) -> dict[str, object]:
+    return {
+        "sequence": head.sequence,
+        "event_id": head.id,
+        "type": head.type or None,
+        "stored_at": _instant(head.stored_at),
+        "age_s": round(max(0.0, now - head.stored_at), 3),
+    }
+
+
+# ---- the parts
 
 
 def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:

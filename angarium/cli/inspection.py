@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from actors.status import duration_text
 from angarium.cli import options
 from angarium.terminal import output
 from angarium.terminal.run import run
@@ -35,24 +36,40 @@ def inspect(receiver: str, as_json: bool, **given: Any) -> None:
 def lines(state: dict[str, Any]) -> list[str]:
     """The state for people: a headline, what it waits for, and the rest as names and values."""
     width = max(map(len, state))
-    shown = [f"{state['receiver']}: {_headline(state)}"]
+    shown = [f"{state['receiver']}: {output.visible(_headline(state))}"]
     for name, value in state.items():
-        if name in ("receiver", "phase") or value in (None, [], {}):
+        if name in ("receiver", "why") or value in (None, [], {}):
             continue
-        shown.append(f"  {name:{width}}  {_value(name, value)}")
+        shown.append(f"  {name:{width}}  {_value(name, value)}{_meaning(name, value)}")
     return shown
 
 
 def _headline(state: dict[str, Any]) -> str:
-    phase = str(state["phase"]).replace("_", " ")
-    until = f" until {state['resume_at']}" if state.get("resume_at") else ""
-    return f"{phase}{until}, {state['backlog']} waiting"
+    """How much waits, and why; a node of an older version has only the phase to tell."""
+    count, why = state["backlog"], state.get("why") or str(state["phase"]).replace("_", " ")
+    return f"{count} waiting, {why}" if count else str(why)
+
+
+def _meaning(name: str, value: Any) -> str:
+    """What a member tells that its name does not."""
+    match name, value:
+        case "backlog", _:
+            return " (accepted and not settled)"
+        case "queued", _:
+            return " (of these in the node's memory)"
+        case "parked", True:
+            return " (the others are read from the stream when due)"
+        case _:
+            return ""
 
 
 def _value(name: str, value: Any) -> str:
     match name, value:
         case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
             return f"{tokens:g} of {burst} tokens, {limit:g} a {per}"
+        case "head", {"sequence": number, "event_id": event_id, "age_s": age_s}:
+            event = " ".join(filter(None, (f"#{number}", value.get("type"))))
+            return f"{output.visible(event)}, {output.visible(event_id)}, {duration_text(age_s)} old"
         case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
             event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
             outcome = output.visible(str(value["error"] or value["status"]))

@@ -8,6 +8,8 @@ the journal.
 import asyncio
 from typing import Any, assert_never
 
+from msgspec.structs import replace
+
 from actors.machine.outcome import Answered
 from actors.policy import Policy
 from actors.ports import Absent, Invalid, Unavailable
@@ -16,12 +18,15 @@ from actors.runtime.host import Host
 from actors.runtime.ping import Refusal, ping
 from actors.runtime.shell import Shell
 from actors.runtime.skipping import skip
-from actors.status import inspect
+from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
 from streams.control import Denied, Done, Request
 from streams.receivers import Receivers
 
 LOAD_TIMEOUT_S = 5.0
+VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget")
+REPEATS_MAX = 4
+"""How many events are read, at most, to find the first that is no repeat."""
 
 
 class ReceiverDesk:
@@ -37,69 +42,71 @@ class ReceiverDesk:
 
     async def deal(self, request: Request) -> Done | Denied:
         """Do what is asked, and return once it is recorded."""
-        host = self._node.host_of(request.receiver)
+        if request.verb not in VERBS:
+            known = ", ".join(VERBS)
+            return Denied("unknown_verb", f"{request.verb[:32]}: there is no such verb; there are {known}")
+        receiver = request.receiver
+        host = self._node.host_of(receiver)
         if host is None:
             return Denied("unavailable", "the receiver's shard is on its way to another node; ask again")
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
-                shell = await host.resident(request.receiver)
-            match request.verb:
-                case "inspect":
-                    return await self._inspect(host, shell, answer_shown=True)
-                case "status":
-                    return await self._inspect(host, shell, answer_shown=False)
-                case "ping":
-                    return await self._ping(shell)
-                case "pause":
-                    return await self._pause(shell, paused=True)
-                case "resume":
-                    return await self._pause(shell, paused=False)
-                case "skip":
-                    return await self._skip(shell)
-                case "forget":
-                    return await self._forget(shell)
-                case verb:
-                    known = "inspect, status, ping, pause, resume, skip, forget"
-                    return Denied("unknown_verb", f"{verb[:32]}: there is no such verb; there are {known}")
+                if not await self._is_known(host, receiver):
+                    return _unknown(receiver)
+                shell = await host.resident(receiver)
+            return await self._deal(request.verb, host, shell)
         except Refusal as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
             return Denied("unavailable", "NATS does not answer just now; ask again")
 
-    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Done | Denied:
+    async def _is_known(self, host: Host, receiver: str) -> bool:
+        """Whether there is anything to ask about: anybody may name receivers that never were.
+
+        Nothing is kept of such a name. One that was put a moment ago is known to the leader, which answers
+        all who ask at the same time with one answer.
+        """
+        if not self._receivers.known(receiver):
+            await self._receivers.catch_up()
+        return host.knows(receiver)
+
+    async def _deal(self, verb: str, host: Host, shell: Shell) -> Done | Denied:
+        removed = shell.policy is None and not self._receivers.known(shell.receiver)
+        looks = verb in ("inspect", "status")
+        if removed and not (looks and shell.state.opened):
+            return _unknown(shell.receiver)
+        match verb:
+            case "inspect" | "status":
+                return await self._inspect(host, shell, answer_shown=verb == "inspect")
+            case "ping":
+                return await self._ping(shell)
+            case "pause" | "resume":
+                return await self._pause(shell, paused=verb == "pause")
+            case "skip":
+                event = await skip(shell)
+                return Done({"sequence": event.sequence, "event_id": event.id})
+            case _:
+                discarded = await forget(shell)
+                return Done({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
+
+    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Done:
         """Show how the receiver does. Not all may see its last answer, which may repeat an event's body."""
         receiver = shell.receiver
-        if not shell.state.opened and shell.policy is None and not self._receivers.known(receiver):
-            return _unknown(receiver)
-        state = shell.state
-        waiting = await host.backlog.count(receiver, state.frontier.position)
+        waiting = await host.backlog.count(receiver, shell.state.frontier.position)
+        head = await _head(host, shell, waiting)
         return Done(inspect(
             shell.state, shell.policy, shell.view(), host.clock.now(), shard=self._node.shard_of(receiver),
-            node=self._node.around.node, queued=len(shell.mailbox), backlog=waiting + len(state.open),
-            last_answer=shell.last_answer, problems=list(self._receivers.problems(receiver)),
+            node=self._node.around.node, queued=len(shell.mailbox), backlog=waiting + len(shell.state.open),
+            head=head, last_answer=shell.last_answer, problems=list(self._receivers.problems(receiver)),
             answer_shown=answer_shown,
         ))  # fmt: skip
 
     async def _ping(self, shell: Shell) -> Done | Denied:
-        if shell.policy is None and not self._receivers.known(shell.receiver):
-            return _unknown(shell.receiver)
         outcome = await ping(shell)
         members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
         if not isinstance(outcome, Answered):
             members["error"] = f"{outcome.error}: {outcome.detail}"
         return Done(members)
-
-    async def _skip(self, shell: Shell) -> Done | Denied:
-        if shell.policy is None and not self._receivers.known(shell.receiver):
-            return _unknown(shell.receiver)
-        event = await skip(shell)
-        return Done({"sequence": event.sequence, "event_id": event.id})
-
-    async def _forget(self, shell: Shell) -> Done | Denied:
-        if shell.policy is None and not self._receivers.known(shell.receiver):
-            return _unknown(shell.receiver)
-        discarded = await forget(shell)
-        return Done({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
 
     async def _pause(self, shell: Shell, *, paused: bool) -> Done | Denied:
         """Edit the configuration, take it up at once, and end what held the receiver back on a resume."""
@@ -119,5 +126,18 @@ class ReceiverDesk:
                 assert_never(answer)
 
 
+async def _head(host: Host, shell: Shell, waiting: int) -> Head | None:
+    """The oldest event that is not settled; read from the stream where memory does not have it."""
+    head = known_head(shell.state, shell.view(), shell.in_flight)
+    if head is None and waiting:
+        batch = await host.backlog.read(shell.receiver, shell.state.frontier.position, 0, REPEATS_MAX)
+        return known_head(shell.state, shell.view(), shell.in_flight) or read_head(shell.state, batch.events)
+    if head is not None and not head.type:
+        event = await host.backlog.event(shell.receiver, head.position)
+        return replace(head, type=event.type) if event else head
+    return head
+
+
 def _unknown(receiver: str) -> Denied:
-    return Denied("unknown_receiver", f"{receiver}: there is no such receiver; put its configuration first")
+    remedy = f"angarium receiver put {receiver} makes one, angarium receiver list shows all"
+    return Denied("unknown_receiver", f"no receiver {receiver}: {remedy}")

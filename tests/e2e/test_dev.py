@@ -69,7 +69,7 @@ def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> N
     terminal.until(lambda: terminal.json("inspect", "acme.billing")["settled_sequence"] == 2)
     state = terminal.json("inspect", "acme.billing")
     assert (state["phase"], state["next_sequence"], state["backlog"]) == ("idle", 3, 0)
-    assert "acme.billing: idle, 0 waiting" in terminal.done("inspect", "acme.billing")
+    assert "acme.billing: nothing waits\n" in terminal.done("inspect", "acme.billing")
 
     findings = msgspec.json.decode(terminal.done("doctor", "--json"))
     assert {each["subject"]: each["text"] for each in findings}["shards"] == "all 4 are owned"
@@ -96,8 +96,8 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
 
 
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:
-    assert "there is no such receiver" in terminal.failed("inspect", "acme.nobody")
-    assert "there is no such receiver" in terminal.failed("receiver", "pause", "acme.nobody")
+    assert "no receiver acme.nobody: angarium receiver put" in terminal.failed("inspect", "acme.nobody")
+    assert "no receiver acme.nobody: " in terminal.failed("receiver", "pause", "acme.nobody")
 
 
 def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:

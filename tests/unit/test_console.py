@@ -10,8 +10,14 @@ from angarium.operations import receivers
 from angarium.terminal import output
 
 STATE: dict[str, Any] = {
-    "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off", "problems": [],
+    "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
+    "why": "backing off until 12:00:00 UTC (in 9 s): 4 failures in a row, the last: HTTP 503",
+    "problems": [],
     "next_sequence": 3, "settled_sequence": 1, "in_flight": 0, "queued": 0, "backlog": 2, "parked": True,
+    "head": {
+        "sequence": 2, "event_id": "e2", "type": "order.created", "stored_at": "2026-01-31T11:53:00.000Z",
+        "age_s": 420.0,
+    },
     "disabled": None, "resume_at": "2026-01-31T12:00:00.000Z", "failing_since": None,
     "bucket": {"tokens": 1.5, "limit": 10, "per": "minute", "burst": 2, "effective_limit": 10},
     "last_attempt": {
@@ -24,7 +30,20 @@ STATE: dict[str, Any] = {
 
 
 def test_a_state_begins_with_why_nothing_comes() -> None:
-    assert lines(STATE)[0] == "acme.billing: backing off until 2026-01-31T12:00:00.000Z, 2 waiting"
+    assert lines(STATE)[0] == (
+        "acme.billing: 2 waiting, backing off until 12:00:00 UTC (in 9 s): "
+        "4 failures in a row, the last: HTTP 503"
+    )
+    assert lines(STATE | {"backlog": 0, "why": "nothing waits"})[0] == "acme.billing: nothing waits"
+
+
+def test_what_a_receiver_wrote_is_not_obeyed_in_the_first_line() -> None:
+    assert "\x1b" not in "".join(lines(STATE | {"why": "the last: \x1b[2J"}))
+
+
+def test_a_node_of_an_older_version_has_only_a_phase_to_tell() -> None:
+    older = {name: value for name, value in STATE.items() if name not in ("why", "head")}
+    assert lines(older)[0] == "acme.billing: 2 waiting, backing off"
 
 
 def test_a_state_in_words() -> None:
@@ -34,8 +53,18 @@ def test_a_state_in_words() -> None:
     assert shown["last_attempt"] == "#2, attempt 4: 503 after 1.25 ms, 2026-01-31T11:59:00.000Z"
     assert shown["last_response"] == r"503 busy\x1b[2J"
     assert shown["counters"] == "delivered 1, dead 0"
-    assert shown["parked"] == "yes"
-    assert not {"failing_since", "disabled", "problems"} & shown.keys()
+    assert shown["head"] == "#2 order.created, e2, 7 min old"
+    assert shown["backlog"] == "2 (accepted and not settled)"
+    assert shown["queued"] == "0 (of these in the node's memory)"
+    assert shown["parked"] == "yes (the others are read from the stream when due)"
+    assert shown["phase"] == "backing_off"
+    assert not {"failing_since", "disabled", "problems", "why"} & shown.keys()
+
+
+def test_a_head_whose_body_is_not_in_memory_has_no_type() -> None:
+    head = STATE["head"] | {"type": None}
+    [line] = [line for line in lines(STATE | {"head": head}) if line.startswith("  head")]
+    assert line.split("  ")[-1] == "#2, e2, 7 min old"
 
 
 def test_an_answer_whose_body_is_withheld_has_a_status() -> None:

@@ -1,5 +1,7 @@
 """What `inspect` shows: one word for the phase, instants as text, and no secret."""
 
+from typing import Any, get_args
+
 import msgspec
 import pytest
 
@@ -7,12 +9,12 @@ from actors import status
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.commands import View
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, Delivered
-from actors.machine.numbering import Frontier, Numbered
+from actors.machine.facts import AttemptFailed, Delivered, Throttled
+from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
 from actors.machine.state import Open, State
 from actors.policy import Policy, Rate
-from actors.status import inspect, phase
+from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, why
 from tests.unit.shard_world import in_virtual_time, strict
 
 NOW = 1_700_000_000.0
@@ -35,8 +37,9 @@ def shown(
 ) -> dict[str, object]:
     view = View(head=HEAD, bucket=state.bucket)
     return inspect(
-        state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40, last_answer=last_answer,
-        problems=[], answer_shown=answer_shown,
+        state, policy, view, NOW, shard=7, node="n1", queued=2, backlog=40,
+        head=Head(position=9, sequence=3, id="e3", stored_at=NOW - 10, type="order.created"),
+        last_answer=last_answer, problems=[], answer_shown=answer_shown,
     )  # fmt: skip
 
 
@@ -66,6 +69,152 @@ def test_the_phase_is_the_gravest_that_holds(
     assert phase(state, policy, view, NOW) == expected
 
 
+FAILED = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, status=503, error="HTTP 503")
+TIMEOUT = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="timeout: no answer in 15 s")
+OURS = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="overload: full", ours=True)
+THROTTLED = Throttled(receiver="a.b", events=(), at=NOW, attempt=1, status=429, until=NOW + 42)
+EMPTY = Bucket(0.0, NOW, 1)
+
+
+@pytest.mark.parametrize(
+    ("members", "policy", "view", "expected"),
+    [
+        ({}, POLICY, View(in_flight=(1,)), "an attempt is under way"),
+        ({}, RELAXED, View(in_flight=(1, 2)), "2 attempts are under way"),
+        ({}, POLICY, View(head=HEAD), "the next attempt is due"),
+        ({"parked": True}, POLICY, View(), "the next attempt is due"),
+        ({}, POLICY, View(head=HEAD, may_start=False), "it waits for NATS to confirm what was recorded"),
+        (
+            {"limit": Limit(0.5, 4), "bucket": EMPTY}, POLICY, View(head=HEAD),
+            "out of tokens until 22:13:23 UTC (in 3 s), at 30 a minute",
+        ),
+        (
+            {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=Bucket(1.0, NOW, 1)),
+            "the next attempt is due",
+        ),
+        (
+            {"open": (ENTRY,)}, RELAXED, View(),
+            "all that waits was tried, and is tried again from 22:13:22 UTC (in 2 s) on",
+        ),
+        ({"open": (ENTRY,)}, RELAXED, View(head=HEAD), "the next attempt is due"),
+        (
+            {"open": (ENTRY,), "consecutive_failures": 1, "last": FAILED}, POLICY, View(),
+            "backing off until 22:13:22 UTC (in 2 s): 1 failure, the last: HTTP 503",
+        ),
+        (
+            {"open": (ENTRY,), "backoff_until": NOW + 600, "consecutive_failures": 7, "last": TIMEOUT},
+            RELAXED, View(),
+            "backing off until 22:23:20 UTC (in 10 min): 7 failures in a row, "
+            "the last: timeout: no answer in 15 s",
+        ),
+        (
+            {"open": (ENTRY,), "backoff_until": NOW + 9, "last": OURS}, POLICY, View(),
+            "backing off until 22:13:29 UTC (in 9 s): this node had nothing to spare for the last attempt",
+        ),
+        (
+            {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(head=HEAD),
+            "throttled until 22:14:02 UTC (in 42 s): it answered 429",
+        ),
+        (
+            {"throttled_until": NOW + 42}, POLICY, View(),
+            "throttled until 22:14:02 UTC (in 42 s): as it asked",
+        ),
+        (
+            {"failing_since": NOW - 400, "backoff_until": NOW + 7200, "consecutive_failures": 9,
+             "last": TIMEOUT},
+            POLICY, View(),
+            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row, "
+            "the last: timeout: no answer in 15 s; the next attempt is at 2023-11-15 00:13:20 UTC (in 2 h)",
+        ),
+        (
+            {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(in_flight=(9,)),
+            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; "
+            "an attempt is under way",
+        ),
+        (
+            {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(),
+            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; it is tried at once",
+        ),
+        ({"paused": True}, POLICY, View(), "paused: angarium receiver resume a.b lets it go on"),
+        (
+            {"disabled": "gone"}, POLICY, View(),
+            "disabled: it answered 410 (Gone); angarium receiver resume a.b lets it go on",
+        ),
+        (
+            {"disabled": "failing", "failing_since": NOW - 432_000}, POLICY, View(),
+            "disabled: no success since 2023-11-09 22:13:20 UTC (5 d ago); "
+            "angarium receiver resume a.b lets it go on",
+        ),
+        (
+            {}, None, View(),
+            "misconfigured: url: must be there; angarium receiver put a.b mends it",
+        ),
+    ],
+)  # fmt: skip
+def test_it_says_in_words_why_nothing_moves(
+    members: dict[str, Any], policy: Policy | None, view: View, expected: str
+) -> None:
+    state = State(receiver="a.b", **members)
+    problems = () if policy else ("url: must be there",)
+    assert why(state, policy, view, NOW, backlog=3, problems=problems) == expected
+    held = expected.startswith(("backing", "throttled", "offline", "paused", "disabled", "misconfigured"))
+    alone = f"nothing waits; {expected}" if held else "nothing waits"
+    assert why(state, policy, view, NOW, backlog=0, problems=problems) == alone
+
+
+def test_one_that_never_had_a_valid_configuration_is_told_what_to_do() -> None:
+    assert why(State(receiver="a.b"), None, View(), NOW, backlog=1) == (
+        "misconfigured: it never had a valid configuration; angarium receiver put a.b mends it"
+    )
+
+
+def test_every_phase_has_its_words() -> None:
+    """In its own name, but for the two in which nothing holds the receiver back."""
+    said = {
+        phase(state, policy, View(), NOW): why(state, policy, View(), NOW, backlog=1)
+        for state, policy in (
+            (State(receiver="a.b", throttled_until=NOW + 1), POLICY),
+            (State(receiver="a.b", backoff_until=NOW + 1), POLICY),
+            (State(receiver="a.b", failing_since=NOW - 900), POLICY),
+            (State(receiver="a.b", paused=True), POLICY),
+            (State(receiver="a.b", disabled="gone"), POLICY),
+            (State(receiver="a.b"), None),
+        )
+    }
+    assert set(said) == set(get_args(Phase)) - {"idle", "active"}
+    for held, words in said.items():
+        assert words.startswith(held.replace("_", " "))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (86_400 * 3, "3 d")],
+)
+def test_spans_are_told_as_people_tell_them(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_the_head_is_the_oldest_that_is_not_settled() -> None:
+    fresh = State(receiver="a.b", frontier=Frontier(position=8, sequence=2))
+    second = Event(position=11, id="e4", stored_at=NOW, body=b"", type="b")
+    expected = Head(position=9, sequence=3, id="e3", stored_at=NOW - 10, type="message")
+    assert known_head(fresh, View(head=HEAD), {}) == expected
+    assert known_head(fresh, View(head=second), {9: HEAD}) == expected
+    assert known_head(State(receiver="a.b", open=(ENTRY,)), View(head=second, held={9: HEAD}), {}) == expected
+    opened = known_head(State(receiver="a.b", open=(ENTRY,)), View(head=second), {})
+    assert opened == Head(position=9, sequence=3, id="e3", stored_at=NOW - 10)
+    assert known_head(fresh, View(), {}) is None
+
+
+def test_of_what_is_read_from_the_stream_a_repeat_is_no_head() -> None:
+    state = State(receiver="a.b", frontier=number(Frontier(), with_number(HEAD, 1)))
+    again = Event(position=12, id="e3", stored_at=NOW, body=b"")
+    following = Event(position=13, id="e5", stored_at=NOW, body=b"", type="a")
+    found = read_head(state, [HEAD, again, following])
+    assert found == Head(position=13, sequence=2, id="e5", stored_at=NOW, type="a")
+    assert read_head(state, [HEAD, again]) is None
+
+
 def test_it_shows_everything_that_the_contract_lists() -> None:
     event = Numbered(sequence=3, position=9, id="e3", stored_at=NOW - 10)
     last = AttemptFailed(
@@ -77,9 +226,15 @@ def test_it_shows_everything_that_the_contract_lists() -> None:
         limit=Limit(0.5, 4), bucket=Bucket(1.0, NOW - 2, 5), failing_since=NOW - 60, consecutive_failures=2,
     )  # fmt: skip
     assert shown(state) == {
-        "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off", "problems": [],
+        "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
+        "why": "backing off until 22:13:22 UTC (in 2 s): 2 failures in a row, the last: HTTP 500",
+        "problems": [],
         "next_sequence": 4, "settled_sequence": 2, "in_flight": 0, "queued": 2, "backlog": 40,
         "parked": False, "disabled": None,
+        "head": {
+            "sequence": 3, "event_id": "e3", "type": "order.created",
+            "stored_at": "2023-11-14T22:13:10.000Z", "age_s": 10.0,
+        },
         "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
         "resume_at": "2023-11-14T22:13:21.500Z",
         "failing_since": "2023-11-14T22:12:20.000Z",
