@@ -45,7 +45,7 @@ class Http1Transport:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(started_at + request.timeout_s):
-                    await stack.enter_async_context(self._slow_lane.turn(request.target))
+                    await stack.enter_async_context(self._slow_lane.turn(request.target, request.receiver))
             except TimeoutError:
                 latency_s = self._loop.time() - started_at
                 return Failure(kind=FailureKind.OVERLOAD, detail=_NO_ROOM, latency_s=latency_s)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.turns import Bound, Places, Waiter
 from angarium.delivery.target import Target
 
 SLOW_S = 1.0
@@ -19,24 +20,14 @@ KNOWN_MAX = 65_536
 """Slow targets that are remembered, some 300 bytes each; what became slow first is forgotten first."""
 
 
-class _Host:
-    """The share of the lane that one host has, and how many use it or wait for it."""
-
-    __slots__ = ("room", "users")
-
-    def __init__(self, most: int) -> None:
-        self.room = asyncio.Semaphore(most)
-        self.users = 0
-
-
 class SlowLane:
     """Knows who is slow, and lets half as many of them be under way as there may be connections."""
 
     def __init__(self, limits: Limits) -> None:
         self._known: dict[Target, None] = {}
-        self._room = asyncio.Semaphore(_half(limits.connections_max))
+        self._places: Places[None] = Places(Bound(_half(limits.connections_max)))
         self._per_host_max = _half(limits.per_host_max)
-        self._hosts: dict[tuple[str, int], _Host] = {}
+        self._hosts: dict[tuple[str, int], Bound[None]] = {}
 
     def __contains__(self, target: Target) -> bool:
         return bool(self._known) and target in self._known
@@ -52,17 +43,18 @@ class SlowLane:
             self._known[target] = None
 
     @asynccontextmanager
-    async def turn(self, target: Target) -> AsyncIterator[None]:
-        """Wait for a turn in the lane, in order, and hold it for the block; the caller bounds the time."""
+    async def turn(self, target: Target, receiver: str) -> AsyncIterator[None]:
+        """Wait for the receiver's turn in the lane, and hold it for the block; the caller bounds the time."""
         where = (target.host, target.port)
-        host = self._hosts.get(where) or self._hosts.setdefault(where, _Host(self._per_host_max))
-        host.users += 1
+        host = self._hosts.get(where) or self._hosts.setdefault(where, Bound(self._per_host_max))
+        waiter: Waiter[None] = Waiter(asyncio.get_running_loop().create_future(), receiver, host)
+        self._places.enter(waiter)
         try:
-            async with host.room, self._room:
-                yield
+            await waiter.future
+            yield
         finally:
-            host.users -= 1
-            if not host.users:
+            self._places.withdraw(waiter)
+            if not host.taken:
                 del self._hosts[where]
 
 

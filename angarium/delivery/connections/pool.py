@@ -7,9 +7,10 @@ one receiver's answer never reaches another receiver (docs/decisions/connections
 idle last is used first, and what was idle longest goes first: when it has rested too long, or when room is
 needed.
 
-Bounds count all receivers of a host together. Where one is reached an attempt waits in line, under its own
-deadline; each connection that closes, or that comes to rest and is the receiver's own, lets the first of the
-line try again. One that comes to rest while the first waits for another is closed.
+Bounds count all receivers of a host together. Where one is reached an attempt waits for its turn, under its
+own deadline (`turns.py`). One connection is closed for it: the one that was idle longest or, where none is,
+the next that comes to rest. In its turn it gets the room of a connection that closed, or a connection of its
+own receiver that came to rest.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from angarium.delivery.connections.turns import Bound, Places, Waiter
 from angarium.delivery.http1 import Connection, Exchange
 
 EXPIRED_AT_ONCE = 2
@@ -52,23 +54,31 @@ class Key(NamedTuple):
 Place = tuple[str, str, int, str]
 """A key without its receiver: where the connections of one host count together."""
 
-Line = dict[asyncio.Future[None], Key | None]
-"""Who waits, in order, and for whose connection (None: only a new one will do).
 
-It is a dict, so that leaving it in the middle costs nothing.
-"""
+class _Room(Bound[Connection]):
+    """Connections that are bounded together: which are idle since when, and how many are being closed."""
+
+    __slots__ = ("closing", "idle")
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.closing = 0
+        self.idle: dict[Connection, tuple[_Group, float]] = {}
+
+    @property
+    def short(self) -> bool:
+        """Whether more attempts wait than connections are being closed; no connection stays idle then."""
+        return self.line.count > self.closing
 
 
-class _Host:
-    """The connections to one host at one address, and who waits for one."""
+class _Host(_Room):
+    """The connections to one host at one address."""
 
-    __slots__ = ("idle", "line", "open_count", "place")
+    __slots__ = ("place",)
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, most: int) -> None:
+        super().__init__(most)
         self.place = place
-        self.open_count = 0
-        self.idle: dict[Connection, None] = {}
-        self.line: Line = {}
 
 
 class _Group:
@@ -106,8 +116,10 @@ class Pool:
         self._hosts: dict[Place, _Host] = {}
         self._groups: dict[Key, _Group] = {}
         self._all: set[Connection] = set()
-        self._idle: dict[Connection, tuple[_Group, float]] = {}
-        self._line: Line = {}
+        self._closing: set[Connection] = set()
+        self._whole = _Room(limits.connections_max)
+        self._places = Places(self._whole)
+        self._idle, self._line = self._whole.idle, self._whole.line
         self._due: list[Connection] = []
         self._expired: deque[tuple[Connection, Exchange]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -130,32 +142,42 @@ class Pool:
         return None
 
     async def room(self, key: Key, *, fresh: bool) -> Connection | None:
-        """Wait until `connect` is within the bounds, and call it with no await in between.
+        """Wait for room for a new connection; the caller calls `connect` with no await in between.
 
-        Without `fresh`, a connection that came to rest meanwhile does as well, and is returned.
+        Without `fresh`, a connection of the receiver's that came to rest does as well, and is returned.
         """
-        wanted = None if fresh else key
-        while True:
-            kept = None if fresh else self.take(key)
-            if kept is not None or self._emptied is not None:
-                return kept
-            host = self._hosts.get(key[1:])
-            if host is not None and host.open_count >= self._limits.per_host_max:
-                await self._stand_in(host.line, wanted, next(iter(host.idle), None))
-            elif len(self._all) >= self._limits.connections_max:
-                await self._stand_in(self._line, wanted, next(iter(self._idle), None))
-            else:
-                return None
+        kept = None if fresh else self.take(key)
+        if kept is not None or self._emptied is not None:
+            return kept
+        host = self._host(key)
+        waiter: Waiter[Connection] = Waiter(
+            self._loop.create_future(), key.receiver, host, instead=None if fresh else key
+        )
+        self._places.enter(waiter)
+        self._make_room(host)
+        self._make_room(self._whole)
+        try:
+            await waiter.future
+        except asyncio.CancelledError:
+            if waiter.given is None:
+                self._places.withdraw(waiter)
+                self._forget_if_empty(host)
+            elif waiter.given.usable:
+                self.rest(self._groups[key], waiter.given)
+            raise
+        return waiter.given
 
     async def connect(self, key: Key) -> Connection:
-        """A new connection. Raises OSError, among them ssl.SSLError; the caller bounds the time."""
+        """A new connection in the room that was waited for; the caller bounds the time.
+
+        Raises OSError, among them ssl.SSLError.
+        """
         if self._emptied is not None:
             raise ConnectionAbortedError("the transport is closed")
-        group = self._groups.get(key) or self._new_group(key)
+        group = self._groups.get(key) or self._groups.setdefault(key, _Group(self, key, self._host(key)))
         connection = Connection(group, self._loop)
         self._all.add(connection)
         group.open_count += 1
-        group.host.open_count += 1
         tls, name = (self._tls, key.host) if key.scheme == "https" else (None, None)
         try:
             await self._loop.create_connection(
@@ -173,9 +195,9 @@ class Pool:
             self._emptied = self._loop.create_future()
         for connection in list(self._all):
             connection.abort()
-        for waiter in [*self._line, *(w for host in self._hosts.values() for w in host.line)]:
-            if not waiter.done():
-                waiter.set_result(None)
+        for line in (self._line, *(host.line for host in self._hosts.values())):
+            for waiter in line:
+                waiter.tell()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._all:
@@ -195,18 +217,14 @@ class Pool:
 
     def rest(self, group: _Group, connection: Connection) -> None:
         """Take back a connection that is fit for another exchange of the receiver's."""
-        line = group.host.line or self._line
-        if line and next(iter(line.values())) != group.key:
-            connection.abort()  # The first of the line gets its room, once it is closed.
+        if (self._line.count or group.host.line.count) and self._passed_on(group, connection):
             return
-        now = self._loop.time()
+        kept = (group, self._loop.time())
         group.idle[connection] = None
-        group.host.idle[connection] = None
-        self._idle[connection] = (group, now)
-        if line:
-            _call_next(line)
+        group.host.idle[connection] = kept
+        self._idle[connection] = kept
         if self._sweeper is None:
-            self._sweeper = self._loop.call_at(now + self._limits.idle_s, self._sweep)
+            self._sweeper = self._loop.call_at(kept[1] + self._limits.idle_s, self._sweep)
 
     def closed(self, group: _Group, connection: Connection) -> None:
         """A connection is gone, or was never made: its room is free."""
@@ -215,32 +233,53 @@ class Pool:
         host = group.host
         self._all.remove(connection)
         group.open_count -= 1
-        host.open_count -= 1
         self._retire(group, connection)
-        _call_next(host.line)
-        _call_next(self._line)
+        if connection in self._closing:
+            self._closing.remove(connection)
+            host.closing -= 1
+            self._whole.closing -= 1
+        self._places.leave(host)
+        self._make_room(self._whole)
         if not group.open_count:
             del self._groups[group.key]
-        if not host.open_count and not host.line:
-            del self._hosts[host.place]
+        self._forget_if_empty(host)
         if self._emptied is not None and not self._all and not self._emptied.done():
             self._emptied.set_result(None)
 
-    async def _stand_in(self, line: Line, wanted: Key | None, idle: Connection | None) -> None:
-        """Wait for a turn; a connection that rests elsewhere makes room for it."""
-        if idle is not None:
-            self._retire(self._idle[idle][0], idle)
-            idle.abort()
-        waiter = self._loop.create_future()
-        line[waiter] = wanted
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                _call_next(line)
-            raise
-        finally:
-            line.pop(waiter, None)
+    def _passed_on(self, group: _Group, connection: Connection) -> bool:
+        """Whether somebody gets the connection, whose turn it is, or it is closed to make room."""
+        for room in (self._whole, group.host):
+            if self._places.give(room, connection, group.key):
+                return True
+            if room.short:
+                self._close(group, connection)
+                return True
+        return False
+
+    def _make_room(self, room: _Room) -> None:
+        """Close what was idle longest, if somebody waits for it."""
+        if room.short and room.idle:
+            connection, (group, _) = next(iter(room.idle.items()))
+            self._close(group, connection)
+
+    def _close(self, group: _Group, connection: Connection) -> None:
+        self._retire(group, connection)
+        self._closing.add(connection)
+        group.host.closing += 1
+        self._whole.closing += 1
+        connection.abort()
+
+    def _host(self, key: Key) -> _Host:
+        place = key[1:]
+        host = self._hosts.get(place)
+        if host is None:
+            host = self._hosts[place] = _Host(place, self._limits.per_host_max)
+        return host
+
+    def _forget_if_empty(self, host: _Host) -> None:
+        """Whoever waits for a place at the host, or in all, keeps one taken there."""
+        if not host.taken:
+            del self._hosts[host.place]
 
     def _write(self) -> None:
         due, self._due = self._due, []
@@ -253,11 +292,6 @@ class Pool:
             connection.expire(exchange)
         if self._expired:
             self._loop.call_soon(self._expire)
-
-    def _new_group(self, key: Key) -> _Group:
-        place = key[1:]
-        host = self._hosts.get(place) or self._hosts.setdefault(place, _Host(place))
-        return self._groups.setdefault(key, _Group(self, key, host))
 
     def _retire(self, group: _Group, connection: Connection) -> None:
         """No longer to be taken."""
@@ -273,15 +307,4 @@ class Pool:
             if since + self._limits.idle_s > now:
                 self._sweeper = self._loop.call_at(since + self._limits.idle_s, self._sweep)
                 break
-            self._retire(group, connection)
-            connection.abort()
-
-
-def _call_next(line: Line) -> None:
-    """Let the first of the line try again."""
-    while line:
-        waiter = next(iter(line))
-        del line[waiter]
-        if not waiter.done():
-            waiter.set_result(None)
-            return
+            self._close(group, connection)

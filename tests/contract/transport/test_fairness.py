@@ -1,0 +1,125 @@
+"""Whose turn it is where connections are scarce: tenants in turn, and the receivers of each; ours alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from angarium.delivery import http1_transport
+from angarium.delivery.connections.pool import Limits
+from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.transport import Failure, Response, Transport
+from tests.contract.transport.conftest import MakeTransport, answered, post_to
+from tests.contract.transport.receiver import OK, Peer, Receiver
+from tests.contract.waiting import PATIENCE_S
+
+CONNECTIONS = 4
+GREEDY = [f"greedy.r{number}" for number in range(16)]
+WIDE = 8
+VICTIMS = ["acme.one", "beta.one", "beta.two", "gamma.one"]
+TURNS = 8
+"""Answers until each victim was asked: two of them are of one tenant, and the greedy one is the fourth."""
+
+
+@pytest.fixture(params=[Http1Transport], ids=["http1"])
+def kind(request: pytest.FixtureRequest) -> type[Http1Transport]:
+    chosen: type[Http1Transport] = request.param
+    return chosen
+
+
+@pytest.fixture(
+    params=[Limits(connections_max=CONNECTIONS), Limits(per_host_max=CONNECTIONS)],
+    ids=["in all", "of a host"],
+)
+async def transport(request: pytest.FixtureRequest, make_transport: MakeTransport) -> Transport:
+    return make_transport(limits=request.param)
+
+
+class Till:
+    """Receivers of one host, each with a path of its own, that answer when they are told to.
+
+    `came` are those that were asked, in order; who was asked first answers first.
+    """
+
+    def __init__(self, receiver: Receiver, transport: Transport) -> None:
+        self.came: list[str] = []
+        self.posting: list[asyncio.Task[Response | Failure]] = []
+        self._receiver = receiver
+        self._transport = transport
+        self._held: list[asyncio.Event] = []
+        self._news = asyncio.Event()
+        receiver.plays(self._script)
+
+    async def post(self, *receivers: str) -> None:
+        """Let each be posted to, as soon as it has a connection."""
+        for receiver in receivers:
+            url = f"http://127.0.0.1:{self._receiver.port}/{receiver}"
+            self.posting.append(asyncio.create_task(post_to(self._transport, url, receiver=receiver)))
+        await asyncio.sleep(0)
+
+    async def asked(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.came) < count:
+                await self._news.wait()
+                self._news.clear()
+
+    async def answer(self, count: int) -> None:
+        """So many answer one by one, and each time the next one is asked, if there is any."""
+        for _ in range(count):
+            self._held.pop(0).set()
+            await self.asked(min(len(self.came) + 1, len(self.posting)))
+
+    async def _script(self, peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            self.came.append(request.line.split()[1].decode()[1:])
+            self._held.append(go := asyncio.Event())
+            self._news.set()
+            await go.wait()
+            await peer.send(OK)
+
+
+@pytest.fixture
+async def till(transport: Transport, receiver: Receiver) -> AsyncIterator[Till]:
+    till = Till(receiver, transport)
+    yield till
+    for posted in till.posting:
+        posted.cancel()
+    await asyncio.gather(*till.posting, return_exceptions=True)
+
+
+async def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_for_each_of_them(till: Till) -> None:
+    """16 receivers, each with 8 attempts at once, have all connections; whoever else comes is next."""
+    await till.post(*GREEDY * WIDE)
+    await till.asked(CONNECTIONS)
+    await till.post(*VICTIMS)
+    await till.answer(TURNS)
+    assert set(VICTIMS) <= set(till.came[CONNECTIONS:])
+    await till.answer(len(till.posting) - TURNS)
+    for posted in till.posting:
+        answered(await posted)
+
+
+async def test_a_wide_receiver_delays_another_of_its_tenant_by_one_answer(till: Till) -> None:
+    await till.post(*["acme.wide"] * 10 * CONNECTIONS)
+    await till.asked(CONNECTIONS)
+    await till.post("acme.narrow")
+    await till.answer(2)
+    assert "acme.narrow" in till.came[CONNECTIONS:]
+
+
+async def test_slow_receivers_of_one_tenant_delay_slow_ones_of_others_by_one_answer_for_each(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1_transport, "SLOW_S", 0.0)
+    for count, receiver in enumerate([*GREEDY, *VICTIMS], 1):
+        await till.post(receiver)
+        await till.asked(count)
+        await till.answer(1)
+        answered(await till.posting[-1])
+    known = len(till.came)
+    await till.post(*GREEDY * WIDE)
+    await till.asked(known + CONNECTIONS // 2)
+    await till.post(*VICTIMS)
+    await till.answer(TURNS)
+    assert set(VICTIMS) <= set(till.came[known:])

@@ -1,0 +1,214 @@
+"""Turns in line: tenants in turn, the receivers of each in turn, attempts in order; and places given so."""
+
+import asyncio
+from collections import Counter
+from heapq import heappop, heappush
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from angarium.delivery.connections.turns import Bound, Line, Places, Waiter
+
+SERVICE_S = 0.875
+"""Just below what the slow lane takes for slow; exact in binary, as all times here."""
+CONNECTIONS = 60
+RECEIVERS = st.sampled_from(["a.1", "a.2", "a.3", "b.1", "b.2", "c.1"])
+
+
+def filled(*receivers: str) -> Line[int]:
+    line: Line[int] = Line()
+    for number, receiver in enumerate(receivers):
+        line.add(receiver, number)
+    return line
+
+
+def emptied(line: Line[int]) -> list[int]:
+    return [line.take() for _ in range(line.count)]
+
+
+def test_tenants_have_their_turns_however_many_attempts_one_has_waiting() -> None:
+    assert emptied(filled("a.1", "a.1", "a.1", "b.1", "a.1", "c.1", "b.1")) == [0, 3, 5, 1, 6, 2, 4]
+
+
+def test_within_a_tenant_receivers_have_their_turns() -> None:
+    assert emptied(filled("a.1", "a.1", "a.1", "a.2", "a.3", "a.2")) == [0, 3, 4, 1, 5, 2]
+
+
+def test_a_receivers_turn_comes_though_other_tenants_come_and_go() -> None:
+    line = filled("a.1", "a.1", "a.2")
+    for number in range(10, 14):
+        line.add("b.1", number)
+    assert emptied(line) == [0, 10, 2, 11, 1, 12, 13]
+
+
+def test_who_leaves_without_a_turn_changes_nobody_elses() -> None:
+    line = filled("a.1", "a.2", "b.1", "a.1", "c.1")
+    line.remove("a.1", 0)
+    line.remove("b.1", 2)
+    assert list(line) == [3, 1, 4]
+    assert emptied(line) == [3, 4, 1]
+
+
+class LineAndLists(RuleBasedStateMachine):
+    """The line beside a naive one: lists of lists, looked through each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line: Line[int] = Line()
+        self.naive: list[tuple[str, list[tuple[str, list[int]]]]] = []
+        self.waiting: dict[int, str] = {}
+        self.next = 0
+
+    @rule(receiver=RECEIVERS)
+    def add(self, receiver: str) -> None:
+        tenant = receiver[0]
+        if tenant not in [name for name, _ in self.naive]:
+            self.naive.append((tenant, []))
+        receivers = next(each for name, each in self.naive if name == tenant)
+        if receiver not in [name for name, _ in receivers]:
+            receivers.append((receiver, []))
+        next(each for name, each in receivers if name == receiver).append(self.next)
+        self.line.add(receiver, self.next)
+        self.waiting[self.next] = receiver
+        self.next += 1
+
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def take(self) -> None:
+        tenant, receivers = self.naive.pop(0)
+        receiver, entries = receivers.pop(0)
+        first = entries.pop(0)
+        receivers += [(receiver, entries)] * bool(entries)
+        self.naive += [(tenant, receivers)] * bool(receivers)
+        assert self.line.first() == first
+        assert self.line.take() == first
+        del self.waiting[first]
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(sorted(self.waiting)))
+        self.line.remove(self.waiting.pop(entry), entry)
+        for _, receivers in self.naive:
+            for _, entries in receivers:
+                if entry in entries:
+                    entries.remove(entry)
+            receivers[:] = [each for each in receivers if each[1]]
+        self.naive = [each for each in self.naive if each[1]]
+
+    @invariant()
+    def same(self) -> None:
+        entries = [entry for _, receivers in self.naive for _, entries in receivers for entry in entries]
+        assert list(self.line) == entries
+        assert self.line.count == len(entries) == len(self.waiting)
+
+
+LineAndLists.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestLineAndLists = LineAndLists.TestCase
+
+
+class Till:
+    """Connections that are held for so long each, on a clock of its own, and a line for them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waited: dict[str, float] = {}
+        self._line: Line[tuple[int, str, float]] = Line()
+        self._ends: list[tuple[float, str]] = []
+        self._number = count()
+
+    def ask(self, receiver: str) -> None:
+        self._line.add(receiver, (next(self._number), receiver, self.now))
+        self._serve()
+
+    def run(self, until: float) -> None:
+        """Let time pass; a greedy receiver asks again as soon as it was answered."""
+        while self._ends and self._ends[0][0] <= until:
+            self.now, answered = heappop(self._ends)
+            if answered.startswith("greedy"):
+                self.ask(answered)
+            self._serve()
+        self.now = until
+
+    def _serve(self) -> None:
+        while self._line.count and len(self._ends) < CONNECTIONS:
+            _, receiver, since = self._line.take()
+            heappush(self._ends, (self.now + SERVICE_S, receiver))
+            self.waited[receiver] = max(self.waited.get(receiver, 0.0), self.now - since)
+
+
+def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_at_most() -> None:
+    till = Till()
+    for number in range(16 * 256):
+        till.ask(f"greedy.r{number % 16}")
+    for number in range(400):
+        till.run(0.5 + number / 32)
+        till.ask(f"victim{number % 4}.r")
+    till.run(100.0)
+    assert max(till.waited[f"victim{number}.r"] for number in range(4)) <= SERVICE_S
+    assert max(till.waited.values()) > 16 * 256 / CONNECTIONS * SERVICE_S / 2
+
+
+class Held(RuleBasedStateMachine):
+    """Places at three hosts and in all: never more than there are, and nobody waits where one is free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.whole: Bound[str] = Bound(4)
+        self.hosts: list[Bound[str]] = [Bound(2), Bound(2), Bound(3)]
+        self.places = Places(self.whole)
+        self.waiters: list[Waiter[str]] = []
+
+    @rule(host=st.integers(0, 2), receiver=RECEIVERS, instead=st.sampled_from([None, "x"]))
+    def enter(self, host: int, receiver: str, instead: str | None) -> None:
+        waiter: Waiter[str] = Waiter(self.loop.create_future(), receiver, self.hosts[host], instead)
+        self.places.enter(waiter)
+        self.waiters.append(waiter)
+
+    @precondition(lambda self: self.waiters)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        waiter = self.waiters.pop(data.draw(st.integers(0, len(self.waiters) - 1)))
+        if waiter.given is None:
+            self.places.withdraw(waiter)
+
+    @precondition(lambda self: self.waiters)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        """Cancelled, and not told yet: it may still be given a place, and gives it back when it wakes."""
+        data.draw(st.sampled_from(self.waiters)).future.cancel()
+
+    @rule(bound=st.integers(0, 3))
+    def give(self, bound: int) -> None:
+        self.places.give([*self.hosts, self.whole][bound], "thing", "x")
+
+    @invariant()
+    def bounds_hold(self) -> None:
+        within = [each for each in self.waiters if each.line is None and each.given is None]
+        at_host = [each for each in self.waiters if each.line is self.whole.line]
+        assert self.whole.taken == len(within)
+        for host in self.hosts:
+            assert host.taken == sum(each.host is host for each in (*within, *at_host))
+        for bound in (self.whole, *self.hosts):
+            assert bound.taken <= bound.most
+            assert bound.taken == bound.most or not bound.line.count
+            assert Counter(bound.line) == Counter(each for each in self.waiters if each.line is bound.line)
+
+    @invariant()
+    def who_has_what_it_waits_for_was_told(self) -> None:
+        for each in self.waiters:
+            assert each.future.done() == (each.line is None) or each.future.cancelled()
+
+    def teardown(self) -> None:
+        for waiter in self.waiters:
+            if waiter.given is None:
+                self.places.withdraw(waiter)
+        assert [each.taken for each in (self.whole, *self.hosts)] == [0, 0, 0, 0]
+        self.loop.close()
+
+
+Held.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestHeld = Held.TestCase
