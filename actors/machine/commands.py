@@ -1,10 +1,11 @@
-"""What can be asked of a receiver (commands, imperative), and what it then owes (steps).
+"""Commands: what can be asked of a receiver. Steps: what it owes next; those that only record are commands.
 
-A command carries everything that `decide` may not know by itself: the time, the bucket as it is in memory,
-places in the stream. A step is performed by the shell, which answers with a command.
+A command carries what `decide` cannot know by itself, such as places in the stream. The time and the bucket
+in memory are arguments of `decide`.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -20,23 +21,18 @@ class RecordOutcome(Struct, frozen=True, gc=False):
 
     event: Event | None
     outcome: Answered | Failed
-    at: float
-    bucket: Bucket | None
 
 
 class Adopt(Struct, frozen=True):
     """The configuration is another one. `above`: no owner can have posted anything beyond this position."""
 
-    at: float
     above: int
     epoch: int
-    bucket: Bucket | None
 
 
 class OpenReceiver(Struct, frozen=True):
     """The receiver exists and begins with the events beyond `position`; `removal` was its last, if any."""
 
-    at: float
     position: int
     window: int
     removal: int = 0
@@ -47,8 +43,6 @@ class GiveUpEvents(Struct, frozen=True):
 
     events: tuple[Numbered, ...]
     reason: str
-    at: float
-    bucket: Bucket | None
 
 
 class DropRepeat(Struct, frozen=True, gc=False):
@@ -67,21 +61,15 @@ class StartAttempt(Struct, frozen=True, gc=False):
     """An attempt has taken its token and must be on record before it is made."""
 
     event: Event
-    at: float
-    bucket: Bucket | None
 
 
 class StartPing(Struct, frozen=True):
     """A ping has taken its token and must be on record before it is made."""
 
-    at: float
-    bucket: Bucket | None
-
 
 class ParkReceiver(Struct, frozen=True):
     """Its waiting events are dropped from memory. All up to `position` are released, whosever they were."""
 
-    at: float
     waiting_since: float | None
     position: int = 0
 
@@ -89,13 +77,9 @@ class ParkReceiver(Struct, frozen=True):
 class UnparkReceiver(Struct, frozen=True):
     """Everything that lay in the stream alone is settled."""
 
-    at: float
-
 
 class ResumeReceiver(Struct, frozen=True):
     """Somebody said to go on."""
-
-    at: float
 
 
 class RemoveReceiver(Struct, frozen=True):
@@ -104,10 +88,8 @@ class RemoveReceiver(Struct, frozen=True):
     `source` is the highest of theirs, and `keys` are those that enter the dedup window, packed.
     """
 
-    at: float
     position: int
     waiting: int
-    bucket: Bucket | None
     removal: int = 0
     source: int = 0
     keys: bytes = b""
@@ -122,26 +104,21 @@ class MissEvents(Struct, frozen=True):
 
     first: int
     last: int
-    at: float
-    bucket: Bucket | None
     posted: int = 0
     source: int = 0
 
 
 class RefuseEvent(Struct, frozen=True):
-    """The event at `position` belongs to no receiver that exists."""
+    """The event belongs to no receiver that exists: it becomes a dead letter without a number."""
 
-    position: int
+    event: Event
     reason: str
-    at: float
-    source: int = 0
 
 
 class TurnAway(Struct, frozen=True):
     """These events are for names that nobody knows. `discarded`: there is no room for dead letters."""
 
     events: tuple[Burial, ...]
-    at: float
     discarded: bool = False
 
 
@@ -151,10 +128,8 @@ class ForgetBacklog(Struct, frozen=True):
     `source` and `keys` are those of `RemoveReceiver`.
     """
 
-    at: float
     position: int
     waiting: int
-    bucket: Bucket | None
     source: int = 0
     keys: bytes = b""
 
@@ -185,25 +160,6 @@ class Post(Struct, frozen=True, gc=False):
     accepted: bool = False
 
 
-class Record(Struct, frozen=True):
-    """Take a token and record the attempt of `event` before it is made."""
-
-    event: Event
-
-
-class GiveUp(Struct, frozen=True):
-    """Dead-letter these events, under these numbers."""
-
-    events: tuple[Numbered, ...]
-    reason: str
-
-
-class Ignore(Struct, frozen=True):
-    """Drop `event`: it is a repeat."""
-
-    event: Event
-
-
 class Bury(Struct, frozen=True):
     """Publish these dead letters."""
 
@@ -232,27 +188,8 @@ class Ask(Struct, frozen=True):
     """Ask the leader of the configurations whether there is such a receiver: here, none is known."""
 
 
-class Refuse(Struct, frozen=True):
-    """Dead-letter `event`, which belongs to no receiver, without a number."""
-
-    event: Event
-    reason: str
-
-
-class Begin(Struct, frozen=True):
-    """There is such a receiver: open it."""
-
-
-class Reconfigure(Struct, frozen=True):
-    """Adopt the configuration that is in force now."""
-
-
 class Park(Struct, frozen=True):
     """Drop the waiting events from memory: their turn is far off."""
-
-
-class Unpark(Struct, frozen=True):
-    """Nothing lies in the stream alone any more."""
 
 
 class WaitUntil(Struct, frozen=True, gc=False):
@@ -265,8 +202,10 @@ class Rest(Struct, frozen=True, gc=False):
     """Nothing is owed until something happens."""
 
 
-Decision = Record | GiveUp | Ignore | Refuse | Begin | Reconfigure | Unpark
-Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Decision
+Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+"""Steps that are performed by recording them."""
+
+Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Recorded
 
 
 class Line(Struct, frozen=True, gc=False):
@@ -274,6 +213,31 @@ class Line(Struct, frozen=True, gc=False):
 
     to: int
     reason: str
+
+
+class Reach(Protocol):
+    """How far events may have gone, whoever owned the shard.
+
+    No event up to `released_to` is a new receiver's, and none beyond `taken_to` can have been posted. `epoch`
+    is that of the present owner.
+    """
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def released_to(self) -> int: ...
+
+    @property
+    def taken_to(self) -> int: ...
+
+
+class Nowhere(Struct, frozen=True):
+    """The reach in a shard that nobody has used."""
+
+    epoch: int = 1
+    released_to: int = 0
+    taken_to: int = 0
 
 
 class View(Struct, frozen=True, gc=False, kw_only=True):
@@ -289,7 +253,8 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
     there is such a receiver is being asked; `invalid`: there is, and never was a valid configuration;
     `absent_to`: there was none when the event at that position had come; `removal`: the last one of its
-    configuration; `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
+    configuration; `set_aside`: tokens of attempts that are recorded and not made yet,
+    pings included; `reach` is asked only where it counts.
     """
 
     head: Event | None = None
@@ -315,3 +280,4 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     removal: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
+    reach: Reach = Nowhere()

@@ -1,8 +1,8 @@
 """The machine of one receiver: three pure functions, and all the rules there are.
 
-    decide(state, policy, command) -> facts      what happens
-    evolve(state, fact) -> state                 what is (`actors.machine.evolve`)
-    next_step(state, policy, view, now) -> step  what is owed; the shell only performs it
+    decide(state, policy, command, at, bucket) -> facts   what happens
+    evolve(state, fact) -> state                          what is (`actors.machine.evolve`)
+    next_step(state, policy, view, now) -> step           what is owed; the shell only performs it
 
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
 
@@ -31,7 +31,7 @@ from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Limit, next_token_at, refill, take, under
+from actors.machine.bucket import Bucket, Limit, next_token_at, refill, take, under
 from actors.machine.event import Event
 from actors.machine.evolve import evolve as evolve
 from actors.machine.expiry import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
@@ -49,23 +49,25 @@ UNHURRIED = (
     f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
-_UNBOUND = c.GiveUp | c.Read
+_UNBOUND = c.GiveUpEvents | c.Read
 
 
 # ---- decide: what happens
 
 
-def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fact]:
-    """The facts that `command` brings about."""
+def decide(
+    state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
+) -> list[f.Fact]:
+    """The facts that `command` brings about at the instant `at`, with the bucket as it is then."""
     receiver = state.receiver
     match command:
         case c.RecordOutcome():
-            return _outcome(state, policy, command)
+            return _outcome(state, policy, command, at, bucket)
         case c.Adopt():
-            return [] if policy is None else _adopt(state, policy, command)
-        case c.OpenReceiver(at, position, window, removal):
+            return [] if policy is None else _adopt(state, policy, command, at, bucket)
+        case c.OpenReceiver(position, window, removal):
             return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
-        case c.GiveUpEvents(events, reason, at, bucket):
+        case c.GiveUpEvents(events, reason):
             known = open_entry(state, events[0].position)
             return [f.DeadLettered(
                 receiver=receiver, events=events, at=at, reason=reason, bucket=bucket,
@@ -75,39 +77,41 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvent(event):
             return [f.Accepted(receiver=receiver, events=(numbered(state, event),))]
-        case c.StartAttempt(event, at, bucket):
+        case c.StartAttempt(event):
             return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
-        case c.StartPing(at, bucket):
+        case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
-        case c.ParkReceiver(at, waiting_since, position):
+        case c.ParkReceiver(waiting_since, position):
             if state.parked and waiting_since in (None, state.waiting_since):
                 return []
             position = 0 if state.parked or state.opened else position
             return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
-        case c.UnparkReceiver(at):
+        case c.UnparkReceiver():
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
-        case c.ResumeReceiver(at):
+        case c.ResumeReceiver():
             return [f.Resumed(receiver=receiver, at=at)]
-        case c.RemoveReceiver(at, position, waiting, bucket, removal, source, keys):
+        case c.RemoveReceiver(position, waiting, removal, source, keys):
             return [f.Removed(
                 receiver=receiver, at=at, position=position, bucket=bucket, removal=removal, source=source,
                 keys=keys,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case c.ForgetBacklog(at, position, waiting, bucket, source, keys):
+        case c.ForgetBacklog(position, waiting, source, keys):
             return [f.Forgot(
                 receiver=receiver, at=at, position=position, bucket=bucket, source=source, keys=keys,
                 discarded=waiting + len(state.open), next_sequence=state.frontier.sequence + waiting + 1,
             )]  # fmt: skip
-        case c.MissEvents(first, last, at, bucket, posted, source):
+        case c.MissEvents(first, last, posted, source):
             left_out = 0 if last <= state.frontier.position else max(1, posted)
             return [f.Missing(
                 receiver=receiver, at=at, first=first, last=last, bucket=bucket, source=source,
                 next_sequence=state.frontier.sequence + left_out + 1,
             )]  # fmt: skip
-        case c.RefuseEvent(position, reason, at, source):
-            return [f.Refused(receiver=receiver, position=position, reason=reason, at=at, source=source)]
-        case c.TurnAway(turned_away, at, discarded):
+        case c.RefuseEvent(event, reason):
+            return [f.Refused(
+                receiver=receiver, position=event.position, reason=reason, at=at, source=event.source,
+            )]  # fmt: skip
+        case c.TurnAway(turned_away, discarded):
             return [f.TurnedAway(receiver=receiver, events=turned_away, at=at, discarded=discarded)]
         case c.MarkBuried(positions):
             return [f.Buried(receiver=receiver, positions=positions)]
@@ -115,8 +119,10 @@ def decide(state: State, policy: Policy | None, command: c.Command) -> list[f.Fa
             assert_never(command)
 
 
-def _outcome(state: State, policy: Policy | None, command: c.RecordOutcome) -> list[f.Fact]:
-    event, outcome, at, bucket = command.event, command.outcome, command.at, command.bucket
+def _outcome(
+    state: State, policy: Policy | None, command: c.RecordOutcome, at: float, bucket: Bucket | None
+) -> list[f.Fact]:
+    event, outcome = command.event, command.outcome
     entry = open_entry(state, event.position) if event else None
     # Of an event that was given up while it was on its way, the answer only tells how the receiver does.
     over = event is not None and entry is None and event.position <= state.frontier.position
@@ -164,21 +170,21 @@ def _failing_s(state: State, now: float) -> float:
     return 0.0 if state.failing_since is None else now - state.failing_since
 
 
-def _adopt(state: State, policy: Policy, command: c.Adopt) -> list[f.Fact]:
+def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bucket | None) -> list[f.Fact]:
     """Bring on record whatever the configuration has changed."""
     receiver, facts = state.receiver, list[f.Fact]()
     target = stable_hash(policy.url)
     if state.target != target:
         facts.append(f.Retargeted(receiver=receiver, target=target))
     if policy.paused and not state.paused:
-        facts.append(f.Paused(receiver=receiver, at=command.at))
+        facts.append(f.Paused(receiver=receiver, at=at))
     elif state.paused and not policy.paused:
-        facts.append(f.Resumed(receiver=receiver, at=command.at))
+        facts.append(f.Resumed(receiver=receiver, at=at))
     limit = Limit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
     if limit != state.limit:
         unused = state.limit is None and state.frontier.sequence == 0
-        bucket = under(limit, command.bucket, at=command.at, epoch=command.epoch, unused=unused)
-        facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=bucket))
+        granted = under(limit, bucket, at=at, epoch=command.epoch, unused=unused)
+        facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
     frontier = state.frontier
     if frontier.change is None and frontier.size != policy.dedup_window:
         above = max(command.above, frontier.position)
@@ -202,21 +208,24 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
     if policy is None:
         return step_without_policy(state, view, now)
     if not state.opened:
-        return c.Begin()
+        # What an owner released and no state speaks of any more was an unknown receiver's.
+        position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
+        # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
+        return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal > state.removal:
         return c.Rest() if view.in_flight or view.asking else c.Ask()
     if not view.adopted or _window_differs(state, policy):
-        return c.Rest() if view.in_flight else c.Reconfigure()
+        return c.Rest() if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
     if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
         return c.Count(view.read_to)
     if len(view.in_flight) >= _width(state, policy):
         return c.Rest()
     head = view.head
     if head and _is_over(state, head):
-        return c.Ignore(head)
+        return c.DropRepeat(head)
     all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
     if state.parked and all_read and all(each.position > view.seen for each in state.open):
-        return c.Unpark()
+        return c.UnparkReceiver()
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
@@ -295,7 +304,7 @@ def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Ope
         if take(filled) is None:
             return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
         if state.limit.slow:
-            return c.Record(event)
+            return c.StartAttempt(event)
     if entry is None:
         return c.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
     return c.Post(event, entry.sequence, entry.attempts + 1, free)
@@ -309,7 +318,7 @@ def _give_up(
     if len(state.burials) >= BURIALS_MAX:
         return c.Rest()
     events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
-    return c.GiveUp(events, reason)
+    return c.GiveUpEvents(events, reason)
 
 
 def _wait(now: float, until: float, *, drops: bool) -> c.Step:

@@ -28,11 +28,11 @@ def step_without_policy(state: State, view: c.View, now: float) -> c.Step:
     if head is None:
         if not state.parked:
             return c.Rest()
-        return c.Unpark() if view.read_to >= view.seen else c.Read(view.read_to)
+        return c.UnparkReceiver() if view.read_to >= view.seen else c.Read(view.read_to)
     if head.position > view.absent_to and not head.malformed:
         return c.Ask()
     reason = "malformed" if head.malformed else "unknown_receiver"
-    return c.Rest() if len(state.burials) >= BURIALS_MAX else c.Refuse(head, reason)
+    return c.Rest() if len(state.burials) >= BURIALS_MAX else c.RefuseEvent(head, reason)
 
 
 def _waits_up_to(position: int, state: State, view: c.View) -> bool:
@@ -51,7 +51,7 @@ def _step_while_invalid(state: State, view: c.View, now: float) -> c.Step:
         if not state.parked:
             return c.Rest()
         if view.read_to >= view.seen:
-            return c.Unpark()
+            return c.UnparkReceiver()
     stored_at = entry.stored_at if entry else head.stored_at if head else state.waiting_since
     if stored_at is None:
         return c.Rest()
@@ -66,11 +66,11 @@ def _give_up_oldest(state: State, view: c.View, reason: str) -> c.Step:
     if len(state.burials) >= BURIALS_MAX:
         return c.Rest()
     if state.open:
-        return c.GiveUp((as_numbered(state.open[0]),), reason)
+        return c.GiveUpEvents((as_numbered(state.open[0]),), reason)
     if head is None:
         return c.Read(view.read_to)
     if not state.opened:
-        return c.Refuse(head, reason)
+        return c.RefuseEvent(head, reason)
     if is_repeat(state.frontier, head):
-        return c.Ignore(head)
-    return c.GiveUp((with_number(head, state.frontier.sequence + 1),), reason)
+        return c.DropRepeat(head)
+    return c.GiveUpEvents((with_number(head, state.frontier.sequence + 1),), reason)

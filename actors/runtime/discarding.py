@@ -46,11 +46,8 @@ async def forget(shell: "Shell") -> int:
     async with _standing_still(shell):
         position = shell.taken_to
         passed = await _passed(shell, position)
-        now = shell.host.clock.now()
         discarded = passed.count + len(shell.state.open)
-        shell.discard(c.ForgetBacklog(
-            now, position, passed.count, shell.bucket_at(now), source=passed.source, keys=passed.keys,
-        ))  # fmt: skip
+        shell.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys))
         index = shell.host.recorder.index
     await shell.host.confirmed_to(index)
     return discarded
@@ -63,11 +60,8 @@ async def remove(shell: "Shell") -> None:
         removal = known if known is not None and known.revision > shell.state.removal else None
         position = await _removed_to(shell, removal.at) if removal else shell.taken_to
         passed = await _passed(shell, position)
-        now = shell.host.clock.now()
-        shell.discard(c.RemoveReceiver(
-            now, position, passed.count, shell.bucket_at(now), removal.revision if removal else 0,
-            source=passed.source, keys=passed.keys,
-        ))  # fmt: skip
+        revision = removal.revision if removal else 0
+        shell.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
 
 
 @asynccontextmanager

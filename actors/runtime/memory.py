@@ -62,9 +62,19 @@ class Memory:
         self.parked_mark = 0
         self.busy_reading = False
 
-    def record(self, command: c.Command) -> None:
+    def record(self, command: c.Command, now: float) -> None:
         """Decide, and take what was decided as done; the journal will confirm it."""
         raise NotImplementedError
+
+    @property
+    def epoch(self) -> int:
+        """That of the shard's present owner."""
+        return self.host.epoch
+
+    @property
+    def released_to(self) -> int:
+        """No event up to there is a new receiver's."""
+        return self.host.released_to
 
     @property
     def taken_to(self) -> int:
@@ -181,7 +191,7 @@ class Memory:
         waiting = [each.stored_at for each in self.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), self.mailbox.head) if each]
         parked = self.state.parked
-        self.record(c.ParkReceiver(now, min(waiting, default=None), self.host.released_to))
+        self.record(c.ParkReceiver(min(waiting, default=None), self.host.released_to), now)
         if not parked:
             self.parked_mark = self.host.recorder.index
         events = (*self.mailbox.events, *self.held.values(), *self.in_flight.values())
@@ -200,8 +210,7 @@ class Memory:
         if event is not None:
             self.held[position] = event
         else:
-            now = self.host.clock.now()
-            self.record(c.MissEvents(position, position, now, self.bucket_at(now)))
+            self.record(c.MissEvents(position, position), self.host.clock.now())
             self._release(position, self.host.recorder.index)
 
     def _take_batch(self, batch: Batch, reach: int, known: Known) -> None:
@@ -214,10 +223,8 @@ class Memory:
         self.taken += len(found.events)
         if found.gone and not self.mailbox:
             first, last = found.gone
-            now = self.host.clock.now()
-            self.record(c.MissEvents(
-                first, last, now, self.bucket_at(now), posted=self.unrecorded, source=known.source
-            ))  # fmt: skip
+            missing = c.MissEvents(first, last, posted=self.unrecorded, source=known.source)
+            self.record(missing, self.host.clock.now())
             self.read_to = last
         if self.read_to >= self.seen:
             self.sweep_left()
@@ -241,7 +248,8 @@ class Memory:
 
     def discard(self, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
         """Nothing of what lies up to the command's position is wanted any more."""
-        self.record(command)
+        now = self.host.clock.now()
+        self.record(command, now)
         position = command.position
         for bound in [each for each in self.bound if each <= position]:
             self._release(bound, self.host.recorder.index)
@@ -250,7 +258,7 @@ class Memory:
         self.read_to = max(self.read_to, position)
         if self.seen > position:
             self.counted = False
-            self.record(c.ParkReceiver(command.at, command.at))
+            self.record(c.ParkReceiver(now), now)
             self.parked_mark = self.host.recorder.index
         self.sweep_left()
         self.seen = max(self.seen, position)

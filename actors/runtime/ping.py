@@ -49,7 +49,7 @@ async def ping(shell: Shell) -> Answered | Failed:
 
 async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bool) -> Answered | Failed:
     host = shell.host
-    shell.record(c.StartPing(now, shell.bucket))
+    shell.record(c.StartPing(), now)
     index = host.recorder.index
     await host.confirmed_to(index)
     recorded_at, now = now, host.clock.now()
@@ -70,7 +70,6 @@ async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bo
     if isinstance(outcome, NotSent):
         raise Refusal("unavailable", outcome.why)
     if not host.stopped:
-        now = host.clock.now()
-        shell.record(c.RecordOutcome(None, outcome, now, shell.bucket_at(now)))
+        shell.record(c.RecordOutcome(None, outcome), host.clock.now())
         shell.poke()
     return outcome

@@ -14,7 +14,6 @@ from actors.machine.bucket import inherit
 from actors.machine.decide import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Delivered, Fact
-from actors.machine.numbering import Numbered
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
 from actors.machine.state import State, open_entry
 from actors.news import TELLING, news
@@ -104,9 +103,9 @@ class Shell(Memory):
 
     # ---- facts
 
-    def record(self, command: c.Command) -> None:
+    def record(self, command: c.Command, now: float) -> None:
         """Decide, and take what was decided as done; the journal will confirm it."""
-        for fact in decide(self.state, self.policy, command):
+        for fact in decide(self.state, self.policy, command, now, self.bucket_at(now)):
             self._record(fact)
 
     def _record(self, fact: Fact) -> None:
@@ -171,6 +170,7 @@ class Shell(Memory):
             removal=self._removal,
             bucket=self.bucket,
             set_aside=self.set_aside,
+            reach=self,
         )
 
     def _advance(self) -> c.Post | None:
@@ -186,7 +186,7 @@ class Shell(Memory):
                 case c.Post():
                     self._take_token(now, step.free)
                     if step.accepted:
-                        self.record(c.AcceptEvent(step.event))
+                        self.record(c.AcceptEvent(step.event), now)
                     self._take_out(step.event)
                     self.in_flight[step.event.position] = step.event
                     return step
@@ -211,52 +211,48 @@ class Shell(Memory):
                 case c.Park():
                     self.park()
                 case _:
-                    self._decide_step(step, now)
+                    self._perform(step, now)
 
-    def _decide_step(self, step: c.Decision, now: float) -> None:
+    def _perform(self, step: c.Recorded, now: float) -> None:
+        """Record the step, and let memory follow."""
         match step:
-            case c.GiveUp(events, reason):
-                self.give_up(events, reason)
-            case c.Ignore(event):
-                self._let_go(event, c.DropRepeat(event))
-            case c.Refuse(event, reason):
-                self._let_go(event, c.RefuseEvent(event.position, reason, now, event.source))
-            case c.Record(event):
+            case c.GiveUpEvents():
+                self.give_up(step, now)
+            case c.DropRepeat(event) | c.RefuseEvent(event):
+                self.record(step, now)
+                self._take_out(event)
+                self._release(event.position, self.host.recorder.index)
+            case c.StartAttempt(event):
                 self.end_grant(now, used=False)  # Another event's, which waits again.
                 self._take_token(now, free=False)
                 self._take_out(event)
                 self.held[event.position] = event
                 self.granted, self.granted_at, self.set_aside = event.position, now, self.set_aside + 1
-                self.record(c.StartAttempt(event, now, self.bucket))
-            case c.Begin():
-                window, frontier = self.policy.dedup_window if self.policy else 0, self.state.frontier
-                # What an owner released and no state speaks of any more was an unknown receiver's.
-                position = max(frontier.position, 0 if self.state.parked else self.host.released_to)
-                # One that was not obeyed yet, however new the receiver seems, is obeyed next.
-                self.record(c.OpenReceiver(now, position, window, self.state.removal))
-            case c.Reconfigure():
+                self.record(step, now)
+            case c.OpenReceiver():
+                self.record(step, now)
+            case c.Adopt():
                 self.end_grant(now, used=False)
                 limit = self.state.limit
-                self.record(c.Adopt(now, self.taken_to, self.host.epoch, self.bucket_at(now)))
+                self.record(step, now)
                 self.adopted = self.policy
                 if self.state.limit != limit:
                     self.bucket = self.state.bucket
-            case c.Unpark():
+            case c.UnparkReceiver():
                 self.sweep_left()
                 self.counted = True
-                self.record(c.UnparkReceiver(now))
+                self.record(step, now)
             case _:
                 assert_never(step)
 
-    def give_up(self, events: tuple[Numbered, ...], reason: str) -> None:
+    def give_up(self, command: c.GiveUpEvents, now: float) -> None:
         """These events become dead letters, be they in memory or not."""
-        now = self.host.clock.now()
-        if any(each.position == self.granted for each in events):
+        if any(each.position == self.granted for each in command.events):
             self.end_grant(now, used=False)
-        self.record(c.GiveUpEvents(events, reason, now, self.bucket_at(now)))
-        if reason == "overflow":
+        self.record(command, now)
+        if command.reason == "overflow":
             self.trimmed_at = now
-        for each in events:
+        for each in command.events:
             if self.held.pop(each.position, None) is None:
                 self.mailbox.drop_to(each.position)
             self._release(each.position, self.host.recorder.index)
@@ -266,12 +262,6 @@ class Shell(Memory):
         if self.line is None or self.line.to < position:
             self.line = c.Line(position, reason)
         self.poke()
-
-    def _let_go(self, event: Event, command: c.DropRepeat | c.RefuseEvent) -> None:
-        """The event gets no attempt."""
-        self.record(command)
-        self._take_out(event)
-        self._release(event.position, self.host.recorder.index)
 
     # ---- attempts
 
@@ -314,7 +304,7 @@ class Shell(Memory):
             return
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
-        self.record(c.RecordOutcome(event, outcome, now, self.bucket_at(now)))
+        self.record(c.RecordOutcome(event, outcome), now)
         entry = open_entry(self.state, event.position)
         if entry is None:
             self._release(event.position, self.host.recorder.index)
@@ -376,7 +366,7 @@ class Shell(Memory):
         await self.host.graveyard.bury(self.receiver, burials)
         self.burying = False
         if not self.host.stopped:
-            self.record(c.MarkBuried(tuple(each.position for each in burials)))
+            self.record(c.MarkBuried(tuple(each.position for each in burials)), self.host.clock.now())
             self.poke()
 
     # ---- configuration
@@ -430,7 +420,7 @@ class Shell(Memory):
 
     async def resume(self) -> None:
         """End disablement, backoff and throttling; returns once that is on record."""
-        self.record(c.ResumeReceiver(self.host.clock.now()))
+        self.record(c.ResumeReceiver(), self.host.clock.now())
         index = self.host.recorder.index
         self.poke()
         await self.host.confirmed_to(index)

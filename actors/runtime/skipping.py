@@ -4,6 +4,7 @@ An attempt of it that is under way is awaited, and where it succeeds there is no
 event is given up as any other, whether its receiver is paused, parked or disabled.
 """
 
+from actors.machine.commands import GiveUpEvents
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, with_number
 from actors.machine.state import as_numbered
@@ -23,7 +24,7 @@ async def skip(shell: Shell) -> Numbered:
         raise Refusal("nothing_waits", f"{shell.receiver}: the event was settled by the attempt under way")
     if found is None:
         raise Refusal("nothing_waits", f"{shell.receiver} has nothing waiting")
-    shell.give_up((found,), "skipped")
+    shell.give_up(GiveUpEvents((found,), "skipped"), shell.host.clock.now())
     index = shell.host.recorder.index
     shell.poke()
     await shell.host.confirmed_to(index)

@@ -252,7 +252,7 @@ class Strangers(Shell):
                 reason = "malformed" if stranger.malformed else "unknown_receiver"
                 new.append(Burial(position=position, reason=reason, receiver=stranger.receiver))
         if new:
-            self.record(c.TurnAway(tuple(new), now, discarded=stuck))
+            self.record(c.TurnAway(tuple(new), discarded=stuck), now)
             if stuck:
                 log.warning("strangers.discarded", extra={"count": len(new), "why": "nothing can be buried"})
         for position in (*old, *(each.position for each in new)):

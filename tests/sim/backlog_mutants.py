@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from actors.machine import commands as c
 from actors.machine import decide as machine
 from actors.machine import facts
+from actors.machine.bucket import Bucket
 from actors.machine.decide import next_step
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
@@ -104,20 +105,30 @@ def _posted_unparked(host: Host, state: State, first_bound: int) -> bool:
 def _decide_without(kind: type, member: str) -> Any:
     """As if such a command had not said that."""
 
-    def decide(state: State, policy: Policy | None, command: c.Command) -> list[facts.Fact]:
+    def decide(
+        state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
+    ) -> list[facts.Fact]:
         if isinstance(command, kind):
             command = replace(command, **{member: 0})
-        return machine.decide(state, policy, command)
+        return machine.decide(state, policy, command, at, bucket)
 
     return decide
+
+
+def _decide_without_source(
+    state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
+) -> list[facts.Fact]:
+    if isinstance(command, c.RefuseEvent):
+        command = replace(command, event=replace(command.event, source=0))
+    return machine.decide(state, policy, command, at, bucket)
 
 
 _record = Shell.record
 
 
-def _record_newest_removal(actor: Shell, command: c.Command) -> None:
+def _record_newest_removal(actor: Shell, command: c.Command, now: float) -> None:
     opens = isinstance(command, c.OpenReceiver)
-    _record(actor, replace(command, removal=actor._removal) if opens else command)
+    _record(actor, replace(command, removal=actor._removal) if opens else command, now)
 
 
 BACKLOG_MUTANTS = [
@@ -157,7 +168,7 @@ BACKLOG_MUTANTS = [
            ((shell, "decide", _decide_without(c.MissEvents, "source")),),
            discards.missing_and_copied_again),
     Mutant("refused-without-source", "what is refused raises the highest source",
-           ((shell, "decide", _decide_without(c.RefuseEvent, "source")),),
+           ((shell, "decide", _decide_without_source),),
            discards.refused_and_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
            ((discarding, "_removed_to", _removed_to_first),),

@@ -261,7 +261,7 @@ def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) 
 def _unpark_when_read(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
     idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
     if idle and state.parked and view.adopted and view.read_to >= view.seen:
-        return c.Unpark()
+        return c.UnparkReceiver()
     return next_step(state, policy, view, now)
 
 
@@ -288,9 +288,9 @@ def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: 
 _record = Shell.record
 
 
-def _record_no_ping(actor: Shell, command: c.Command) -> None:
+def _record_no_ping(actor: Shell, command: c.Command, now: float) -> None:
     if not isinstance(command, c.StartPing):
-        _record(actor, command)
+        _record(actor, command, now)
 
 
 def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:

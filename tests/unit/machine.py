@@ -32,9 +32,9 @@ def event(position: int, *, name: str = "", at: float = NOW, **members: Any) -> 
     return Event(position=position, id=name or f"e{position}", stored_at=at, body=b"{}", **members)
 
 
-def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUp:
+def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUpEvents:
     """The step that gives up these events, with numbers from `first` on."""
-    return c.GiveUp(tuple(with_number(each, first + i) for i, each in enumerate(events)), reason)
+    return c.GiveUpEvents(tuple(with_number(each, first + i) for i, each in enumerate(events)), reason)
 
 
 def answer(status: int, *, retry_after: str | None = None) -> Answered:
@@ -53,11 +53,11 @@ class Actor:
         self.state = State(receiver="acme.billing")
         self.facts: list[f.Fact] = []
         if opened:
-            self.do(c.OpenReceiver(NOW, 0, self.policy.dedup_window))
+            self.do(c.OpenReceiver(0, self.policy.dedup_window))
             self.adopt(self.policy)
 
-    def do(self, command: c.Command) -> list[f.Fact]:
-        facts = decide(self.state, self.policy, command)
+    def do(self, command: c.Command, *, at: float = NOW, bucket: Bucket | None = None) -> list[f.Fact]:
+        facts = decide(self.state, self.policy, command, at, bucket)
         for fact in facts:
             self.state = evolve(self.state, fact)
         self.facts += facts
@@ -68,7 +68,7 @@ class Actor:
     ) -> list[f.Fact]:
         """The configuration is another one."""
         self.policy = given
-        return self.do(c.Adopt(at, above, 1, bucket))
+        return self.do(c.Adopt(above, 1), at=at, bucket=bucket)
 
     def ends(
         self,
@@ -79,7 +79,7 @@ class Actor:
         bucket: Bucket | None = None,
     ) -> list[f.Fact]:
         """An attempt comes back."""
-        return self.do(c.RecordOutcome(given, outcome, at, bucket))
+        return self.do(c.RecordOutcome(given, outcome), at=at, bucket=bucket)
 
     def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> c.Step:
         """What is owed, in a memory as `view` says. `head` is the oldest event in it, open or not."""

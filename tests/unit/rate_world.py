@@ -186,9 +186,9 @@ class RateWorld:
             owner.bucket = refill(owner.bucket, owner.state.limit, self.clock(owner), owner.epoch)
         return owner.bucket
 
-    def record(self, owner: Owner, command: Command, *, at_once: bool) -> None:
+    def record(self, owner: Owner, command: Command, bucket: Bucket | None, *, at_once: bool) -> None:
         assert owner.state is not None
-        for fact in decide(owner.state, self.policy, command):
+        for fact in decide(owner.state, self.policy, command, self.clock(owner), bucket):
             owner.state = evolve(owner.state, fact)
             owner.facts.append(fact)
         if at_once:
@@ -217,9 +217,8 @@ class RateWorld:
             return False
         owner.bucket = left
         if first:
-            now = self.clock(owner)
-            head = StartPing(now, left) if ping else StartAttempt(self.event(min(owner.waiting)), now, left)
-            self.record(owner, head, at_once=True)
+            head = StartPing() if ping else StartAttempt(self.event(min(owner.waiting)))
+            self.record(owner, head, left, at_once=True)
             if not self.confirm(owner):
                 return False
         self.start()
@@ -251,26 +250,26 @@ class RateWorld:
             if status == 200:
                 owner.waiting.remove(position)
             answer = Answered(status=status, latency_ms=1.0)
-            command = RecordOutcome(self.event(position), answer, self.clock(owner), bucket)
-            self.record(owner, command, at_once=False)
+            command = RecordOutcome(self.event(position), answer)
+            self.record(owner, command, bucket, at_once=False)
 
     def give_up(self, owner: Owner) -> None:
-        now, bucket = self.clock(owner), None if self.off == "settle" else self.filled(owner)
+        bucket = None if self.off == "settle" else self.filled(owner)
         for position in sorted(owner.waiting):
             assert owner.state is not None
             events = (numbered(owner.state, self.event(position)),)
-            self.record(owner, GiveUpEvents(events, "skipped", now, bucket), at_once=False)
+            self.record(owner, GiveUpEvents(events, "skipped"), bucket, at_once=False)
         owner.waiting.clear()
         self.flush(owner)
 
     def put_again(self, owner: Owner) -> None:
         """The receiver is removed and put again."""
         now, bucket = self.clock(owner), self.filled(owner)
-        self.record(owner, RemoveReceiver(now, self.position, len(owner.waiting), bucket), at_once=True)
+        self.record(owner, RemoveReceiver(self.position, len(owner.waiting)), bucket, at_once=True)
         assert owner.state is not None
         if self.off == "tombstone" and owner.bucket and owner.state.limit:
             owner.bucket = Bucket(float(owner.state.limit.burst), now, owner.epoch)
-        self.record(owner, OpenReceiver(now, self.position, 256), at_once=True)
+        self.record(owner, OpenReceiver(self.position, 256), None, at_once=True)
         owner.waiting.clear()
 
     def configure(self, owner: Owner) -> None:
@@ -282,7 +281,7 @@ class RateWorld:
             owner.state = replace(owner.state, limit=self.limit)
             owner.bucket = replace(bucket, tokens=min(bucket.tokens, float(self.limit.burst)))
             return
-        self.record(owner, Adopt(self.clock(owner), self.position, owner.epoch, bucket), at_once=True)
+        self.record(owner, Adopt(self.position, owner.epoch), bucket, at_once=True)
         if owner.state.limit != before:
             owner.bucket = owner.state.bucket
 

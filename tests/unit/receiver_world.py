@@ -93,7 +93,7 @@ class ReceiverWorld:
         self.read_to = max(self.state.frontier.position, self.in_flight.position if self.in_flight else 0)
 
     def record(self, command: c.Command) -> None:
-        for fact in decide(self.state, self.policy, command):
+        for fact in decide(self.state, self.policy, command, self.now, self.full()):
             stored = msgspec.json.decode(msgspec.json.encode(fact), type=f.Fact)
             assert stored == fact
             self.journal.append(stored)
@@ -151,7 +151,7 @@ class ReceiverWorld:
             case draw if draw < 0.39:
                 self.policy = None
             case draw if draw < 0.41:
-                self.record(c.ResumeReceiver(self.now))
+                self.record(c.ResumeReceiver())
             case draw if draw < 0.43:
                 self.ping()
             case draw if draw < 0.44:
@@ -194,7 +194,7 @@ class ReceiverWorld:
         result = answer(outcome) if outcome else NO_ANSWER
         if outcome == 200:
             self.taken.add(self.number_of[tried.position])
-        self.record(c.RecordOutcome(tried, result, self.now, self.full()))
+        self.record(c.RecordOutcome(tried, result))
         if open_entry(self.state, tried.position):
             self.mailbox.insert(0, tried)
 
@@ -204,20 +204,20 @@ class ReceiverWorld:
 
     def ping(self) -> None:
         if self.policy is not None:
-            self.record(c.StartPing(self.now, self.full()))
+            self.record(c.StartPing())
             result = answer(self.random.choice((200, 429, 500)))
-            self.record(c.RecordOutcome(None, result, self.now, self.full()))
+            self.record(c.RecordOutcome(None, result))
 
     def lose_an_event(self) -> None:
         """It is gone from the stream, and was known to be there: open, and not in memory."""
         entry = self.state.open[0] if self.state.open else None
         if entry and not self.in_flight and all(each.position != entry.position for each in self.mailbox):
-            self.record(c.MissEvents(entry.position, entry.position, self.now, self.full()))
+            self.record(c.MissEvents(entry.position, entry.position))
 
     def forget_backlog(self) -> None:
         """Somebody says that what waits is not wanted."""
         waiting, position = self.waiting
-        self.record(c.ForgetBacklog(self.now, position, waiting, self.full()))
+        self.record(c.ForgetBacklog(position, waiting))
         self.mailbox = [each for each in self.mailbox if each.position > position]
         self.read_to = max(self.read_to, position)
 
@@ -239,19 +239,17 @@ class ReceiverWorld:
                 self.in_flight = given_event
                 self.check_number(given_event.position, sequence)
                 self.check_turn(sequence)
-            case c.Record(given_event):
+            case c.StartAttempt(given_event):
                 self.granted = given_event.position
-                self.record(c.StartAttempt(given_event, self.now, self.spend()))
-            case c.GiveUp(events, reason):
+                self.spend()
+                self.record(step)
+            case c.GiveUpEvents(events):
                 gone = {each.position for each in events}
                 self.mailbox = [each for each in self.mailbox if each.position not in gone]
-                self.record(c.GiveUpEvents(events, reason, self.now, self.full()))
-            case c.Ignore(given_event):
+                self.record(step)
+            case c.DropRepeat(given_event) | c.RefuseEvent(given_event):
                 self.mailbox.remove(given_event)
-                self.record(c.DropRepeat(given_event))
-            case c.Refuse(given_event, reason):
-                self.mailbox.remove(given_event)
-                self.record(c.RefuseEvent(given_event.position, reason, self.now))
+                self.record(step)
             case c.Bury(burials):
                 assert set(burials) <= set(self.fold(self.confirmed).burials)
                 for each in burials:
@@ -264,15 +262,15 @@ class ReceiverWorld:
                 self.mailbox.insert(0, self.stream[position - 1])
             case c.Ask():
                 self.ask()
-            case c.Begin():
-                self.record(c.OpenReceiver(self.now, self.state.frontier.position, 16))
-            case c.Reconfigure():
+            case c.OpenReceiver():
+                self.record(c.OpenReceiver(self.state.frontier.position, 16))
+            case c.Adopt():
                 self.reconfigure()
             case c.Park():
-                self.record(c.ParkReceiver(self.now, self.mailbox[0].stored_at if self.mailbox else None))
+                self.record(c.ParkReceiver(self.mailbox[0].stored_at if self.mailbox else None))
                 self.drop()
-            case c.Unpark():
-                self.record(c.UnparkReceiver(self.now))
+            case c.UnparkReceiver():
+                self.record(step)
             case c.WaitUntil(at):
                 assert at > self.now
 
@@ -282,14 +280,14 @@ class ReceiverWorld:
             self.absent_to = self.read_to
             return
         waiting, position = self.waiting
-        self.record(c.RemoveReceiver(self.now, position, 0 if self.off == "gap" else waiting, self.full()))
+        self.record(c.RemoveReceiver(position, 0 if self.off == "gap" else waiting))
         self.mailbox = [each for each in self.mailbox if each.position > position]
         self.read_to = max(self.read_to, position)
 
     def reconfigure(self) -> None:
         limit, above = self.state.limit, max(self.claim_position, self.received, self.read_to)
         above = 0 if self.off == "above" else above
-        self.record(c.Adopt(self.now, above, self.epoch, self.full()))
+        self.record(c.Adopt(above, self.epoch))
         self.adopted = self.policy
         if self.state.limit != limit:
             self.bucket = self.state.bucket
@@ -324,7 +322,7 @@ class ReceiverWorld:
         """All goes well from now on: then nothing is left to do."""
         assert self.fold(len(self.journal)) == self.state
         self.policy = POLICIES[0]
-        self.record(c.ResumeReceiver(self.now))
+        self.record(c.ResumeReceiver())
         for _ in range(60 + 8 * len(self.stream)):
             if self.in_flight:
                 self.end(200)

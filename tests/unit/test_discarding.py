@@ -148,6 +148,6 @@ async def test_what_comes_behind_the_discarded_is_left_to_the_stream_once_that_i
     await world.until_settled(3)
     await world.until(lambda: not world.state.parked)
     world.journal.held = True
-    world.shell.discard(c.ForgetBacklog(world.clock.now(), 1, 0, None))
+    world.shell.discard(c.ForgetBacklog(1, 0))
     assert world.state.parked
     assert world.shell.parked_mark == world.journal.index

@@ -109,7 +109,7 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert actor.state.disabled == "gone"
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
     assert actor.step(NOW + 9) == c.WaitUntil(NOW + 172800)
-    actor.do(c.ResumeReceiver(NOW + 9))
+    actor.do(c.ResumeReceiver(), at=NOW + 9)
     assert actor.step(NOW + 9, head=event(5)) == c.Post(event(5), 1, 2, free=True)
 
 
@@ -119,7 +119,7 @@ def test_a_rejected_event_is_given_up_after_so_many_such_answers_in_all(status: 
     assert only(actor.ends(event(5), answer(status))).rejected
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
     actor.ends(event(5), answer(500))
-    assert not isinstance(actor.step(NOW + 9, head=event(5)), c.GiveUp)
+    assert not isinstance(actor.step(NOW + 9, head=event(5)), c.GiveUpEvents)
     actor.ends(event(5), answer(status))
     assert actor.step(NOW, head=event(5)) == given_up("rejected", event(5))
 
@@ -238,7 +238,7 @@ def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
 def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receiver_alone() -> None:
     """Or it would come back to life under a number that another event will bear."""
     actor = Actor()
-    actor.do(c.ForgetBacklog(NOW, 9, 1, None))
+    actor.do(c.ForgetBacklog(9, 1))
     frontier = actor.state.frontier
     assert only(actor.ends(event(5), answer(429, retry_after="60"))).events == ()
     assert (actor.state.throttled_until, actor.state.open) == (NOW + 60, ())
@@ -249,15 +249,15 @@ def test_an_outcome_of_an_event_that_was_given_up_meanwhile_tells_of_the_receive
 def test_what_is_gone_from_the_stream_leaves_a_gap() -> None:
     actor = Actor()
     actor.ends(event(5), answer(500))
-    assert only(actor.do(c.MissEvents(5, 5, NOW, None))).next_sequence == 2
+    assert only(actor.do(c.MissEvents(5, 5))).next_sequence == 2
     assert actor.state.open == ()
-    assert only(actor.do(c.MissEvents(6, 9, NOW, None))).next_sequence == 3
+    assert only(actor.do(c.MissEvents(6, 9))).next_sequence == 3
     assert only(actor.ends(event(12), answer(200))).events[0].sequence == 3
 
 
 def test_an_attempt_on_record_has_its_number() -> None:
     actor, bucket = Actor(), Bucket(0.0, NOW, 1)
-    fact = only(actor.do(c.StartAttempt(event(5), NOW, bucket)))
+    fact = only(actor.do(c.StartAttempt(event(5)), bucket=bucket))
     assert (fact.events[0].sequence, actor.state.frontier.sequence, actor.state.bucket) == (1, 1, bucket)
     (entry,) = actor.state.open
     assert (entry.sequence, entry.attempts) == (1, 0)
@@ -272,7 +272,7 @@ def test_a_dead_letter_keeps_its_number_and_owes_a_burial(tried: int) -> None:
     actor, bucket = Actor(), Bucket(1.0, NOW, 1)
     for _ in range(tried):
         actor.ends(event(5), answer(503))
-    fact = only(actor.do(c.GiveUpEvents((with_number(event(5), 1),), "expired", NOW, bucket)))
+    fact = only(actor.do(c.GiveUpEvents((with_number(event(5), 1),), "expired"), bucket=bucket))
     assert (fact.reason, fact.events[0].sequence, fact.attempts) == ("expired", 1, tried)
     assert fact.bucket == bucket
     state = actor.state
@@ -287,7 +287,7 @@ def test_a_dead_letter_keeps_its_number_and_owes_a_burial(tried: int) -> None:
 
 def test_an_event_of_an_unknown_receiver_gets_no_number() -> None:
     actor = Actor(opened=False)
-    actor.do(c.RefuseEvent(5, "unknown_receiver", NOW))
+    actor.do(c.RefuseEvent(event(5), "unknown_receiver"))
     state = actor.state
     assert state.burials == (f.Burial(position=5, reason="unknown_receiver"),)
     assert (state.frontier.position, state.frontier.sequence, state.removed_at) == (5, 0, NOW)
@@ -335,7 +335,7 @@ def test_another_url_ends_whatever_held_the_receiver_back() -> None:
 
 def test_resume_ends_whatever_held_the_receiver_back() -> None:
     actor = held_back()
-    actor.do(c.ResumeReceiver(NOW))
+    actor.do(c.ResumeReceiver())
     assert_let_go(actor)
 
 
@@ -384,14 +384,14 @@ def test_another_window_holds_for_events_that_nobody_can_have_posted() -> None:
 
 def test_parking_and_unparking_are_said_once() -> None:
     actor = Actor()
-    assert actor.do(c.UnparkReceiver(NOW)) == []
-    assert only(actor.do(c.ParkReceiver(NOW, NOW - 5))).waiting_since == NOW - 5
-    assert actor.do(c.ParkReceiver(NOW, NOW - 5)) == []
-    assert actor.do(c.ParkReceiver(NOW, None)) == []
-    assert only(actor.do(c.ParkReceiver(NOW, NOW - 3))).waiting_since == NOW - 3
+    assert actor.do(c.UnparkReceiver()) == []
+    assert only(actor.do(c.ParkReceiver(NOW - 5))).waiting_since == NOW - 5
+    assert actor.do(c.ParkReceiver(NOW - 5)) == []
+    assert actor.do(c.ParkReceiver(None)) == []
+    assert only(actor.do(c.ParkReceiver(NOW - 3))).waiting_since == NOW - 3
     assert actor.state.needed_position == 1
     before = actor.state
-    only(actor.do(c.UnparkReceiver(NOW)))
+    only(actor.do(c.UnparkReceiver()))
     assert actor.state == replace(before, parked=False, waiting_since=None)
     assert actor.state.needed_position is None
 
@@ -404,9 +404,9 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     for position in (5, 6):
         actor.ends(event(position, source=position), answer(200))
     actor.ends(event(7), answer(500))
-    actor.do(c.ParkReceiver(NOW, NOW))
+    actor.do(c.ParkReceiver(NOW))
     bucket = Bucket(2.5, NOW, 1)
-    fact = only(actor.do(c.RemoveReceiver(NOW, 40, 3, bucket)))
+    fact = only(actor.do(c.RemoveReceiver(40, 3), bucket=bucket))
     assert (fact.discarded, fact.next_sequence, fact.position) == (4, 7, 40)
     state = actor.state
     assert (state.opened, state.removed_at, state.open, state.waiting_since) == (False, NOW, (), None)
@@ -414,22 +414,22 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     assert (state.bucket, state.limit, state.target) == (bucket, Limit(1.0, 5), "")
     assert state.counters.discarded == 4
     actor.policy = None
-    assert actor.step(read_to=40, seen=40) == c.Unpark()
+    assert actor.step(read_to=40, seen=40) == c.UnparkReceiver()
     assert actor.step(read_to=40, seen=44) == c.Read(40)
 
 
 def test_put_again_it_goes_on_with_its_numbers_and_its_window_and_never_old_events() -> None:
     actor = Actor(policy(dedup_window=16, rate=Rate(limit=1, burst=5)))
     actor.ends(event(5), answer(200))
-    actor.do(c.RemoveReceiver(NOW, 40, 0, Bucket(0.5, NOW, 1)))
-    opened = only(actor.do(c.OpenReceiver(NOW, actor.state.frontier.position, 99)))
+    actor.do(c.RemoveReceiver(40, 0), bucket=Bucket(0.5, NOW, 1))
+    opened = only(actor.do(c.OpenReceiver(actor.state.frontier.position, 99)))
     assert opened.position == 40
     assert (actor.state.opened, actor.state.removed_at, actor.state.frontier.size) == (True, None, 16)
     assert only(actor.adopt(policy(dedup_window=16, rate=Rate(limit=1, burst=5)))) == f.Retargeted(
         receiver="acme.billing", target=stable_hash(policy().url)
     )
     assert actor.state.bucket == Bucket(0.5, NOW, 1)
-    assert actor.step(NOW, head=event(41, name="e5")) == c.Ignore(event(41, name="e5"))
+    assert actor.step(NOW, head=event(41, name="e5")) == c.DropRepeat(event(41, name="e5"))
     assert only(actor.ends(event(42), answer(200))).events[0].sequence == 2
 
 
@@ -437,27 +437,27 @@ def test_the_default_policy_judges_what_comes_back_when_the_configuration_is_gon
     actor = Actor()
     actor.policy = None
     assert NOW < only(actor.ends(event(5), answer(500))).next_at <= NOW + 2
-    assert actor.do(c.Adopt(NOW, 0, 1, None)) == []
+    assert actor.do(c.Adopt(0, 1)) == []
 
 
 def test_a_ping_on_record_spends_a_token() -> None:
     actor = Actor(policy(rate=Rate(limit=10)))
-    actor.do(c.StartPing(NOW, Bucket(3.0, NOW, 1)))
+    actor.do(c.StartPing(), bucket=Bucket(3.0, NOW, 1))
     assert actor.state.bucket == Bucket(3.0, NOW, 1)
 
 
 def test_every_fact_that_settles_skips_or_forgets_carries_the_bucket() -> None:
     bucket = Bucket(7.0, NOW + 1, 2)
     settling: list[c.Command] = [
-        c.RecordOutcome(event(5), answer(200), NOW, bucket), c.ForgetBacklog(NOW, 9, 1, bucket),
-        c.GiveUpEvents((with_number(event(5), 1),), "expired", NOW, bucket),
-        c.RemoveReceiver(NOW, 9, 1, bucket), c.MissEvents(5, 5, NOW, bucket), c.StartPing(NOW, bucket),
-        c.StartAttempt(event(5), NOW, bucket), c.RecordOutcome(event(5), answer(500), NOW, bucket),
-        c.RecordOutcome(event(5), answer(429), NOW, bucket), c.RecordOutcome(None, answer(200), NOW, bucket),
+        c.RecordOutcome(event(5), answer(200)), c.ForgetBacklog(9, 1),
+        c.GiveUpEvents((with_number(event(5), 1),), "expired"),
+        c.RemoveReceiver(9, 1), c.MissEvents(5, 5), c.StartPing(),
+        c.StartAttempt(event(5)), c.RecordOutcome(event(5), answer(500)),
+        c.RecordOutcome(event(5), answer(429)), c.RecordOutcome(None, answer(200)),
     ]  # fmt: skip
     for command in settling:
         actor = Actor(policy(rate=Rate(limit=10)))
-        actor.do(command)
+        actor.do(command, at=NOW + 1, bucket=bucket)
         assert actor.state.bucket == bucket
 
 
@@ -474,8 +474,8 @@ def test_retry_and_offline_are_the_policies_of_now() -> None:
 def test_who_is_gone_or_never_was_is_remembered_as_long_as_its_events_may_be_there() -> None:
     gone, unknown, there = Actor(), Actor(opened=False), Actor()
     gone.ends(event(5), answer(200))
-    gone.do(c.RemoveReceiver(NOW, 9, 0, None))
-    unknown.do(c.RefuseEvent(9, "unknown_receiver", NOW))
+    gone.do(c.RemoveReceiver(9, 0))
+    unknown.do(c.RefuseEvent(event(9), "unknown_receiver"))
     unknown.do(c.MarkBuried((9,)))
     there.ends(event(5), answer(200))
     for actor in (gone, unknown):

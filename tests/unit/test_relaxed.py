@@ -133,9 +133,9 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
 def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
     given = wide(rate=Rate(limit=1, per="hour", burst=1))
     actor = with_open(given, NOW + 60)
-    assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.Record(event(2))
+    assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt(event(2))
     empty = Bucket(0.0, NOW, 1)
-    actor.do(c.StartAttempt(event(2), NOW, empty))
+    actor.do(c.StartAttempt(event(2)), bucket=empty)
     step = actor.step(NOW + 60, head=event(2), held={1: event(1)}, granted=2, bucket=empty)
     assert step == c.Post(event(2), 2, 1, free=True)
 
@@ -194,7 +194,7 @@ def test_resume_and_another_url_end_the_receivers_backoff(how: str) -> None:
     for position in range(1, 8):
         actor.ends(event(position), answer(500))
     if how == "resume":
-        actor.do(c.ResumeReceiver(NOW))
+        actor.do(c.ResumeReceiver())
     else:
         actor.adopt(wide(url="https://other.example"))
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
@@ -209,7 +209,7 @@ def test_strict_again_it_ends_what_is_open_one_by_one_in_order() -> None:
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
     assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == c.Rest()
-    assert actor.step(head=event(9), held=held, adopted=False) == c.Reconfigure()
+    assert actor.step(head=event(9), held=held, adopted=False) == c.Adopt(0, 1)
     assert actor.step(head=event(9), held=held) == c.Park()
     for position in (1, 2, 3):
         step = actor.step(NOW + 5, head=event(9), held=held)
