@@ -37,11 +37,17 @@ PROBLEMS_TOLD = 16
 PROBLEM_LENGTH_MAX = 400
 """What is wrong is logged, shown and kept: 10,000 sentences would cost more than the document."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour"} | {
+    name: name for name in SECONDS
+}
+"""How people write a period behind the `/` of a rate."""
 RESERVED = frozenset({
     "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
     "signature", "adaptive",
 })  # fmt: skip
 
+_RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
+_RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OURS = ("webhook-", "angarium-")
@@ -112,6 +118,14 @@ class Policy(Struct, frozen=True, kw_only=True):
         return "Policy(…)"
 
 
+def rate_members(text: str) -> dict[str, Any] | None:
+    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None if it is not."""
+    match = _RATE.match(text)
+    if match is None or match[2] not in PERIODS:
+        return None
+    return {"limit": float(match[1]), "per": PERIODS[match[2]]}
+
+
 def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     """Decode a configuration and return it with its warnings.
 
@@ -155,13 +169,25 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
     good: dict[str, Any] = {"url": "https://unknown.invalid"}
     for each in _fields(Policy):
         if each.encode_name in members:
+            value = members[each.encode_name]
             try:
-                good[each.name] = msgspec.convert(members[each.encode_name], each.type)
+                good[each.name] = msgspec.convert(_rate(value) if each.name == "rate" else value, each.type)
             except msgspec.ValidationError as error:
                 problems.append(_sentence(each.encode_name, str(error)))
         elif each.required:
             problems.append(f"{each.encode_name}: required, but missing")
     return Policy(**good)
+
+
+def _rate(value: Any) -> dict[str, Any] | None:
+    """The members of a rate, in whichever form it was given. Raises msgspec.ValidationError."""
+    if isinstance(value, dict | None):
+        return value
+    if isinstance(value, str):
+        if (members := rate_members(value)) is not None:
+            return members
+        raise msgspec.ValidationError(f"{value[:40]!r} is not a rate; {_RATE_EXAMPLE}")
+    raise msgspec.ValidationError(f"not a rate; {_RATE_EXAMPLE}")
 
 
 def _sentence(name: str, message: str) -> str:

@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from actors.errors import AngariumError
-from actors.policy import SECONDS, Rate
+from actors.policy import Rate, rate_members
 
-_RATE = re.compile(r"\s*([0-9.]+)\s*/\s*([a-z]+)\s*\Z")
 _SIZE = re.compile(r"\s*(\d{1,18})\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
 _AGE = re.compile(r"\s*(\d{1,9})\s*([smhdw])\s*\Z")
@@ -26,13 +25,12 @@ class BadQuantity(AngariumError):
 
 
 def rate(text: str, burst: int | None = None) -> Rate:
-    """`<limit>/<second, minute or hour>`, such as `10/second` or `0.5/minute`."""
-    match = _RATE.match(text)
-    if match is None or match[2] not in SECONDS:
+    """`<limit>/<period>`, such as `10/second`, `10/s` or `0.5/minute`, and the burst that goes with it."""
+    members = rate_members(text)
+    if members is None:
         raise BadQuantity(f"{text!r} is not a rate; write it as 10/second, 300/minute or 5000/hour")
-    members = {"limit": match[1], "per": match[2], "burst": burst}
     try:
-        return msgspec.convert(members, Rate, strict=False)
+        return msgspec.convert(members | {"burst": burst}, Rate)
     except msgspec.ValidationError:
         bounds = "a limit above 0, at most a million, and a burst from 1 to a million"
         raise BadQuantity(f"{text!r} with burst {burst} is no possible rate; give {bounds}") from None

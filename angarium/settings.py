@@ -99,7 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="network that is never connected to, even where it is public or allowed"),
     ] = ()
     default_rate: Annotated[
-        str | None, Meta(description="rate of receivers that state none, such as 10/second")
+        str | None, Meta(description="rate of receivers that state none, such as 10/second or 10/s")
     ] = None
     default_burst: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst that goes with default_rate")

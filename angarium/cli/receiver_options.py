@@ -21,7 +21,7 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--disable-after-s", "offline.disable_after_s", float, "Failing for so long disables."),
     ("--dedup-window", "dedup_window", int, "Ids that are remembered, to drop repeats."),
     ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest are given up."),
-    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second."),
+    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Attempts at once."),
 )
 """Flag, member (`rate` and `burst` make one), kind, and what is said about it."""

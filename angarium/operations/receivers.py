@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, split_receiver
-from actors.policy import Policy, parse
+from actors.policy import Policy, parse, rate_members
 from angarium import logs
 from angarium.connecting import installation, open_jetstream
 from angarium.delivery.connections.guard import denying, not_public
@@ -185,7 +185,7 @@ def _row(name: str, raw: bytes) -> dict[str, Any]:
         "receiver": name,
         "url": _place(members.get("url", "")),
         "order": members.get("order", "strict"),
-        "rate": _rate(rate) if isinstance(rate, dict) else None,
+        "rate": None if rate is None else _rate(rate),
         "signed": bool(members.get("secrets")),
         "paused": members.get("paused", False),
         "problem": "; ".join(problems + warnings) or None,
@@ -201,9 +201,13 @@ def _place(url: object) -> str:
     return logs.redact(text)
 
 
-def _rate(rate: dict[str, Any]) -> str:
-    limit = rate.get("limit")
-    return f"{limit:g}/{rate.get('per', 'second')}" if isinstance(limit, int | float) else "?"
+def _rate(rate: Any) -> str:
+    members = rate_members(rate) if isinstance(rate, str) else rate
+    match members:
+        case {"limit": int() | float() as limit, **rest}:
+            return f"{limit:g}/{rest.get('per', 'second')}"
+        case _:
+            return "?"
 
 
 async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> bool:

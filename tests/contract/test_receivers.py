@@ -205,6 +205,17 @@ async def test_the_installations_rate_holds_where_none_is_given(js: JetStream, n
     await receivers.stop()
 
 
+async def test_a_rate_in_words_is_in_force_wherever_it_was_put(
+    js: JetStream, names: Names, receivers: Receivers
+) -> None:
+    await put(js, names, raw(rate="300/min"))
+    await receivers.put("acme.checked", raw(rate="10/s"))
+    for name, rate in ((RECEIVER, Rate(limit=300, per="minute")), ("acme.checked", Rate(limit=10))):
+        policy = await receivers.confirm(name)
+        assert isinstance(policy, Policy)
+        assert policy.rate == rate
+
+
 @pytest.mark.parametrize("operation", ["DEL", "PURGE"])
 async def test_a_removed_one_is_absent_and_may_come_back(
     js: JetStream, names: Names, receivers: Receivers, operation: str

@@ -158,6 +158,9 @@ def test_a_receiver_from_first_to_last(terminal: Terminal) -> None:
     row = next(row for row in terminal.json("receiver", "list", "acme") if row["receiver"] == "acme.first")
     assert (row["url"], row["signed"], row["paused"], row["problem"]) == (URL, True, False, None)
     assert "acme.first\thttps://example.com/hook\tstrict" in terminal.done("receiver", "list")
+    terminal.done("receiver", "put", "acme.words", f'{{"url": "{URL}", "rate": "300/min"}}')
+    rates = {row["receiver"]: row["rate"] for row in terminal.json("receiver", "list", "acme")}
+    assert (rates["acme.first"], rates["acme.words"]) == ("10/minute", "300/minute")
     assert terminal.done("receiver", "rm", "acme.first") == "removed acme.first\n"
     assert "there is no receiver acme.first" in terminal.failed("receiver", "get", "acme.first")
     assert "there is no receiver acme.first" in terminal.failed("receiver", "rm", "acme.first")

@@ -59,6 +59,36 @@ def test_the_burst_is_by_default_the_limit_per_second_rounded_up(
 
 
 @pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("10/second", Rate(limit=10)), ("10/s", Rate(limit=10)),
+        ("0.5/minute", Rate(limit=0.5, per="minute")),
+        ("300/min", Rate(limit=300, per="minute")), ("300/m", Rate(limit=300, per="minute")),
+        ("5000/hour", Rate(limit=5000, per="hour")), ("5000/h", Rate(limit=5000, per="hour")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_rate_may_be_a_text(text: str, rate: Rate, strict: bool) -> None:
+    """Also where it was put straight into the bucket; its burst is the usual one."""
+    policy, warnings = parse(json.dumps({"url": URL, "rate": text}).encode(), strict=strict)
+    assert (policy.rate, warnings) == (rate, [])
+
+
+@pytest.mark.parametrize(
+    "rate", [10, True, [], "10", "10/fortnight", "ten/second", "10/second burst 5", "", "/s"]
+)
+def test_what_is_no_rate_is_told_with_an_example(rate: object) -> None:
+    (problem,) = problems(rate=rate)
+    assert problem.startswith("rate: ")
+    assert problem.endswith('write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}')
+
+
+def test_a_long_text_is_no_rate_in_a_short_sentence() -> None:
+    (problem,) = problems(rate="9" * 60_000)
+    assert len(problem) < 150
+
+
+@pytest.mark.parametrize(
     ("members", "field"),
     [
         ({"url": 1}, "url"), ({"url": ""}, "url"), ({"url": "https://" + "x" * 4096}, "url"),
@@ -67,6 +97,7 @@ def test_the_burst_is_by_default_the_limit_per_second_rounded_up(
         ({"rate": {"limit": -1}}, "rate.limit"), ({"rate": {"limit": 1e7}}, "rate.limit"),
         ({"rate": {"limit": 5e-324}}, "rate.limit"), ({"rate": {"limit": 1, "per": "day"}}, "rate.per"),
         ({"rate": {"limit": 1, "burst": 0}}, "rate.burst"),
+        ({"rate": "0/second"}, "rate.limit"), ({"rate": "2000000/s"}, "rate.limit"),
         ({"rate": {"limit": 1, "burst": 1.5}}, "rate.burst"),
         ({"concurrency": 0}, "concurrency"), ({"concurrency": 257}, "concurrency"),
         ({"timeout_s": 0.05}, "timeout_s"), ({"timeout_s": 61}, "timeout_s"),

@@ -72,6 +72,10 @@ def test_sizes_and_rates_are_written_as_people_write_them() -> None:
     settings = load({"config": file}, {})
     assert (settings.max_body, settings.max_bytes) == (1 << 20, 20_000_000_000)
     assert settings.rate == Rate(limit=300, per="minute", burst=7)
+    assert load({}, {"ANGARIUM_DEFAULT_RATE": "10/s"}).rate == Rate(limit=10)
+    assert load({"default_rate": "300/min", "config": file}, {}).rate == Rate(
+        limit=300, per="minute", burst=7
+    )
 
 
 def test_replicas_need_a_longer_lease_and_get_it() -> None:
@@ -100,10 +104,10 @@ def test_the_repr_shows_nothing() -> None:
         ({}, {}, "shards = [", "config (given.toml): not valid TOML"),
         ({"max_body": "12q"}, {}, "", "max_body (--max-body): '12q' is not a size; write bytes"),
         (
-            {"default_rate": "10/s"},
+            {"default_rate": "10/day"},
             {},
             "",
-            "default_rate (--default-rate): '10/s' is not a rate; write it as",
+            "default_rate (--default-rate): '10/day' is not a rate; write it as 10/second",
         ),
         ({"default_rate": "0/second"}, {}, "", "give a limit above 0"),
         (
