@@ -230,7 +230,9 @@ class Receivers:
                 removal = await self._removal_before(receiver, last)
             except Unavailable as error:
                 return Unanswered(str(error))
-            expected = revision if revision is not None else last.sequence if last else 0
+            expected = revision
+            if revision is None or (revision == 0 and last is not None and _is_removal(last)):
+                expected = last.sequence if last else 0
             headers = ROLLUP | {EXPECTED: str(expected)}
             if removal is not None:
                 headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}

@@ -74,6 +74,9 @@ PURE_IMPORTS = frozenset({
 ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
+TALKATIVE = frozenset({"dead_letters", "publish", "repair"})
+"""Operations that still write to a terminal; the set only shrinks."""
+
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
@@ -167,6 +170,14 @@ def floor_of(path: tuple[str, ...]) -> int | None:
 def only_streams_knows_nats(module: Module) -> Iterator[str]:
     if module.path[0] not in ("streams", "tests"):
         yield from (f"imports {'.'.join(path)}" for path in imports(module) if path[0] == "nats")
+
+
+def operations_do_not_talk(module: Module) -> Iterator[str]:
+    """Values in, values out, and errors below AngariumError: whoever calls one may be no terminal."""
+    if module.path[:2] == ("angarium", "operations") and module.path[-1] not in TALKATIVE:
+        for path in imports(module):
+            if path[0] == "click" or path[:2] == ("angarium", "terminal"):
+                yield f"imports {'.'.join(path)}"
 
 
 def the_core_is_pure(module: Module) -> Iterator[str]:
@@ -264,6 +275,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     arrows_point_down,
     floors_hold,
     only_streams_knows_nats,
+    operations_do_not_talk,
     the_core_is_pure,
     files_are_short,
     functions_are_short,
@@ -301,6 +313,8 @@ BREACHES = [
     (floors_hold, "angarium.anything_new", ""),
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
+    (operations_do_not_talk, "angarium.operations.receivers", "import click"),
+    (operations_do_not_talk, "angarium.operations.receivers", "from angarium.terminal import output"),
     (the_core_is_pure, "actors.machine.state", "import asyncio"),
     (the_core_is_pure, "actors.anything_new", "import time"),
     (the_core_is_pure, "actors.machine.state", "from logging import getLogger"),
@@ -346,6 +360,16 @@ def test_no_folder_has_too_many_files() -> None:
         if path.name != "__init__.py"
     )
     assert {folder for folder, count in folders.items() if count > FILES_MAX} <= UNBOUNDED
+
+
+def test_no_operation_is_excused_that_does_not_talk() -> None:
+    talking = {
+        module.path[-1]
+        for module in modules()
+        if module.path[:2] == ("angarium", "operations")
+        and any(path[0] == "click" or path[:2] == ("angarium", "terminal") for path in imports(module))
+    }
+    assert talking >= TALKATIVE
 
 
 def test_every_rule_has_its_breach() -> None:

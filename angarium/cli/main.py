@@ -87,6 +87,7 @@ def _broken(error: Exception) -> int:
     """What was raised below the commands: expected, with a text for people, or not."""
     from actors.errors import AngariumError, InvalidName, InvalidPolicy
     from angarium import logs
+    from angarium.operations.errors import BadRequest
     from angarium.quantities import BadQuantity
     from angarium.settings import SettingsError
     from streams.nats import errors
@@ -94,7 +95,7 @@ def _broken(error: Exception) -> int:
     match error:
         case ExceptionGroup(exceptions=[Exception() as only]):
             return _broken(only)
-        case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity():
+        case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity() | BadRequest():
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
             return WRONG_USAGE
         case UnicodeEncodeError():

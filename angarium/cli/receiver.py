@@ -9,6 +9,7 @@ from angarium.cli import options, receiver_options
 from angarium.terminal import output
 from angarium.terminal.run import run
 
+SECRET = "whsec_"
 ATTEMPT_S = 75.0
 """What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
 
@@ -16,6 +17,14 @@ ATTEMPT_S = 75.0
 @click.group(short_help="Configure receivers, and ask things of one.")
 def receiver() -> None:
     """Configure receivers, and ask things of one. A receiver is named TENANT.NAME, such as acme.billing."""
+
+
+def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value and not value.startswith(SECRET):  # Not shown: it may be one all the same.
+        raise click.BadParameter(
+            f"must begin with {SECRET}; to have one made, say it behind the receiver's name"
+        )
+    return value
 
 
 @receiver.command(short_help="Put a receiver's configuration.")
@@ -30,17 +39,33 @@ def receiver() -> None:
 @click.option(
     "--secret", "secrets", multiple=True, metavar="whsec_…", help="Secret to sign with (repeatable)."
 )
-@click.option("--keep-secrets", is_flag=True, help="Sign with the secrets that the receiver has.")
-@click.option("--new-secret", is_flag=True, help="Sign with a new secret alone.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
+@click.option(
+    "--add-secret",
+    is_flag=False,
+    flag_value="",
+    callback=_secret,
+    metavar="[whsec_…]",
+    help="Sign with this secret, or a new one, before those that the receiver has.",
+)
+@click.option("--drop-old-secrets", is_flag=True, help="Sign with the newest secret alone.")
+@click.option(
+    "--replace", is_flag=True, help="Drop what the stored configuration says and this one does not."
+)
 @click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
     """Put a receiver's configuration: JSON, as the argument or from a file, or flags.
 
-    It REPLACES the one that is there; whatever is left out takes its default. Only the URL is required. A
-    receiver without secrets gets one, which is shown once; where there are some, say what becomes of them.
+    Only the URL is required; what is left out takes its default. Over one that is there it shows what
+    changes, and refuses to drop what that one says and this one does not, unless --replace says so.
+
+    What `receiver get` shows can be changed and put again: hidden values (…) stay as they are. So do the
+    secrets where nothing is said of them; a new receiver gets one, which is shown once. To change a secret,
+    say --add-secret, hand it over, then say --drop-old-secrets; both may stand alone.
     """
+    from msgspec import to_builtins
+
     from angarium.cli import receiver_draft
     from angarium.operations import receivers
 
@@ -48,14 +73,14 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     if policy is not None and file is not None:
         raise click.UsageError("the JSON is given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
-    draft = receiver_draft.draft(text, given)
-    done = run(receivers.put(settings, name, draft))
+    done = run(receivers.put(settings, name, receiver_draft.draft(text, given)))
+    for note in done.notes:
+        output.note(f"note: {note}")
     if as_json:
-        output.say_json(done)
+        output.say_json(to_builtins(done))
         return
-    output.say(f"{'replaced' if done['replaced'] else 'put'} {name} (revision {done['revision']})")
-    if done["secret"]:
-        output.say(f"secret: {done['secret']} (not shown again)")
+    for line in receiver_draft.outcome(done):
+        output.say(line)
 
 
 @receiver.command(short_help="Show a receiver's configuration.")
@@ -101,10 +126,12 @@ def rm(name: str, yes: bool, **given: Any) -> None:
     from angarium.operations import receivers
 
     settings = options.settings_of(given)
-    if run(receivers.remove(settings, name, _agreement(name, yes=yes))):
-        output.say(f"removed {name}")
-    else:
+    done = run(receivers.remove(settings, name, _agreement(name, yes=yes)))
+    if not done.removed:
         raise click.ClickException(f"{name} was not removed")
+    if not done.discarded:
+        output.note("note: no node has discarded yet what waits; the one that owns the receiver will")
+    output.say(f"removed {name}")
 
 
 @receiver.command(short_help="Let a receiver's events wait.")

@@ -1,29 +1,36 @@
-"""A receiver's configuration as the command line gives it: by flags, or as JSON."""
+"""A receiver's configuration as the command line takes it, by flags or as JSON, and what became of it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
-from angarium.operations.receivers import Draft, members_of
+from angarium.operations.receivers import Done, Draft, members_of
 
 
 def draft(text: bytes | None, given: dict[str, Any]) -> Draft:
     """The configuration that was asked for, as JSON or by flags. Raises click.UsageError, InvalidPolicy."""
-    members = _from_flags(given)
+    members: dict[str, Any] | None = _from_flags(given)
     if text is not None:
         if members:
             raise click.UsageError("a configuration is given as JSON or by flags, not by both")
         members = members_of(text)
-    choices = [name for name in ("secrets", "keep_secrets", "new_secret", "unsigned") if given[name]]
-    if len(choices) + ("secrets" in members) > 1:
+    elif not members and (given["add_secret"] is not None or given["drop_old_secrets"]):
+        members = None  # Of the stored one the secrets alone are changed.
+    said = [name for name in ("secrets", "unsigned") if given[name]]
+    said += ["add_secret"] if said and given["add_secret"] is not None else []
+    if len(said) + ("secrets" in (members or {})) > 1:
         raise click.UsageError("it is said more than once which secrets to sign with; say it once")
-    if given["secrets"]:
-        members["secrets"] = list(given["secrets"])
-    elif given["unsigned"]:
-        members["secrets"] = []
-    return Draft(members=members, keep=given["keep_secrets"], renew=given["new_secret"])
+    if given["secrets"] or given["unsigned"]:
+        members = (members or {}) | {"secrets": list(given["secrets"])}
+    return Draft(
+        members=members,
+        add_secret=given["add_secret"],
+        drop_old_secrets=given["drop_old_secrets"],
+        replace=given["replace"],
+    )
 
 
 def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
@@ -57,3 +64,26 @@ def _header(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError("--header: write it as NAME=VALUE")
     return name, value
+
+
+def outcome(done: Done) -> Iterator[str]:
+    """What was done, line by line."""
+    yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
+    if done.replaced:
+        yield from (f"  {change}" for change in done.changes)
+        if not done.changes:
+            yield "  nothing changes"
+    if done.secret is not None:
+        yield f"secret: {done.secret} (not shown again)"
+    if done.replaced or done.secrets > 1:
+        yield _signing(done)
+
+
+def _signing(done: Done) -> str:
+    match done.secrets:
+        case 0:
+            return "it is unsigned"
+        case 1:
+            return "one secret signs"
+        case count:
+            return f"{count} secrets sign, the newest first; --drop-old-secrets leaves that one alone"

@@ -1,12 +1,14 @@
-"""Asking the owner of a receiver: control requests, as the commands make them."""
+"""Asks the owner of a receiver: control requests, with the patience that a hand-over needs."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import click
 import msgspec
 
+from actors.errors import AngariumError
+from angarium.connecting import installation, open_jetstream
+from angarium.operations.errors import NotAllowed, Refused, Unanswered
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted, Unavailable
@@ -17,24 +19,12 @@ PASSING = "unavailable"
 PAUSE_S = 0.25
 
 
-class NotAllowed(click.ClickException):
-    """NATS does not permit our user to ask that."""
-
-
-class Refused(click.ClickException):
-    """The owner says no; `code` is one token."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 async def ask(
     js: JetStream, names: Names, verb: str, receiver: str, *, timeout_s: float = 5.0
 ) -> dict[str, Any]:
     """What the owner answers, without `ok`; asks again while the shard is on its way to another node.
 
-    Raises click.ClickException where no node answers, or the owner says no.
+    Raises Unanswered where no node answers, Refused where the owner says no, and NotAllowed.
     """
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
@@ -54,7 +44,7 @@ async def _ask_once(js: JetStream, subject: str, receiver: str, timeout_s: float
     except NotPermitted as error:
         raise NotAllowed(str(error)) from None
     except Unavailable:
-        raise click.ClickException(
+        raise Unanswered(
             f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
             "or see angarium doctor"
         ) from None
@@ -66,8 +56,6 @@ async def ask_alone(
     settings: Settings, verb: str, receiver: str, *, timeout_s: float = 5.0
 ) -> dict[str, Any]:
     """The same over a connection made for this one question."""
-    from angarium.connecting import installation, open_jetstream
-
     async with open_jetstream(settings) as js:
         return await ask(js, installation(settings).names, verb, receiver, timeout_s=timeout_s)
 
@@ -87,7 +75,7 @@ async def waiting(js: JetStream, names: Names, receiver: str) -> str:
     """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
     try:
         count = (await ask(js, names, "inspect", receiver))["backlog"]
-    except click.ClickException:
+    except AngariumError:
         count = sum((await js.subjects(names.deliveries, names.deliveries_to(receiver))).values())
         return f"up to {count} events" if count else ""
     return f"{count} events" if count else ""
@@ -101,7 +89,7 @@ async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: f
             await ask(js, names, "inspect", receiver, timeout_s=left_s)
         except Refused as refused:
             return refused.code == "unknown_receiver"
-        except click.ClickException:
+        except (NotAllowed, Unanswered):
             return False
         await asyncio.sleep(PAUSE_S)
     return False
@@ -111,8 +99,6 @@ async def forget(
     settings: Settings, receiver: str, agreed: Callable[[str], bool], *, timeout_s: float
 ) -> bool:
     """Discard what waits; `agreed` is asked with how much that is, if anything does. False: it was not."""
-    from angarium.connecting import installation, open_jetstream
-
     async with open_jetstream(settings) as js:
         names = installation(settings).names
         count = await waiting(js, names, receiver)

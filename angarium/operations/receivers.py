@@ -1,8 +1,8 @@
-"""Configurations of receivers, as the command line puts and shows them.
+"""Puts, shows, lists and removes configurations of receivers.
 
 A configuration is stored as it was given, not completed: a default that is filled in today would outlive
 its own change. It is checked strictly all the same. One that replaces another does so only if that is still
-there.
+there, and leaves out nothing of it that nobody gave up.
 """
 
 import base64
@@ -11,32 +11,60 @@ from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-import click
 import msgspec
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, split_receiver
-from actors.policy import Policy, parse, rate_members
+from actors.policy import parse, rate_members
 from angarium import logs
 from angarium.connecting import installation, open_jetstream
 from angarium.delivery.connections.guard import denying, not_public
 from angarium.delivery.target import InvalidTarget, parse_target
 from angarium.operations import ask
+from angarium.operations.errors import BadRequest, Conflict, NotFound, Refused, Unanswered
+from angarium.operations.receiver_changes import Change, between, secrets_of
+from angarium.operations.receiver_masks import masked, unmasked
 from angarium.settings import Settings
-from angarium.terminal import output
-from streams.nats.answers import Answer, Refused, Stored, Unanswered
-from streams.receivers import WRONG_LAST_SEQUENCE, Configuration, Receivers
+from streams.nats import answers
+from streams.receivers import WRONG_LAST_SEQUENCE, Receivers
 
 SECRET_BYTES = 32
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A configuration that is to be put. `keep`: with the secrets that are there; `renew`: with a new one."""
+    """A configuration that is to be put; without `members` the one that is stored, with other secrets.
 
-    members: dict[str, Any]
-    keep: bool = False
-    renew: bool = False
+    `add_secret` is put before those that are there, empty: one is made. `drop_old_secrets` leaves only the
+    newest. `replace`: it may leave out what the stored one says, which then falls back to its default.
+    """
+
+    members: dict[str, Any] | None
+    add_secret: str | None = None
+    drop_old_secrets: bool = False
+    replace: bool = False
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What became of a draft: `secret` is the one that was made for it, `secrets` how many sign now.
+
+    `changes` are those of the one that it replaced, `notes` say why nodes may not post to it.
+    """
+
+    receiver: str
+    revision: int
+    replaced: bool
+    secret: str | None
+    secrets: int
+    changes: list[Change]
+    notes: list[str]
+
+
+class Removed(Struct, frozen=True, kw_only=True):
+    """Whether a receiver was `removed`, and whether all that waited is `discarded` already."""
+
+    removed: bool
+    discarded: bool = True
 
 
 def members_of(text: bytes) -> dict[str, Any]:
@@ -50,44 +78,86 @@ def members_of(text: bytes) -> dict[str, Any]:
     return members
 
 
-async def put(settings: Settings, name: str, draft: Draft) -> dict[str, Any]:
-    """Put it and say what was done; `secret` is the one that was made for it, or None."""
+async def put(settings: Settings, name: str, draft: Draft) -> Done:
+    """Put it, if what is there is still what it was compared with.
+
+    Raises InvalidPolicy, BadRequest where something would be lost that nobody gave up, NotFound, Conflict.
+    """
     split_receiver(name)
     async with open_jetstream(settings) as js:
         receivers = Receivers(js, installation(settings).names)
         before = await receivers.get(name)
-        members, made = _signed(name, draft, before)
+        stored = None if before is None else _readable(before.raw)
+        members, made = _signed(name, draft, _filled(name, draft, stored), stored)
         raw = msgspec.json.encode(members)
-        parse(raw, strict=True)
-        for warning in _edge(members["url"], settings):
-            output.note(f"note: {warning}")
-        answer = await receivers.put(name, raw, None if before is None else before.revision)
-    stored = _stored(name, answer)
-    return {"receiver": name, "revision": stored.sequence, "replaced": before is not None, "secret": made}
+        policy, _ = parse(raw, strict=True)
+        changes = [] if stored is None else between(stored, members)
+        _refuse_losses(name, draft, changes)
+        notes = _edge(policy.url, settings)
+        answer = await receivers.put(name, raw, 0 if before is None else before.revision)
+    return Done(
+        receiver=name,
+        revision=_stored(name, answer).sequence,
+        replaced=before is not None,
+        secret=made,
+        secrets=len(policy.secrets),
+        changes=changes,
+        notes=notes,
+    )
 
 
-def _signed(name: str, draft: Draft, before: Configuration | None) -> tuple[dict[str, Any], str | None]:
-    """The members with the secrets to sign with, and the secret that was made for it, if one was."""
-    if "secrets" in draft.members:
-        return draft.members, None
-    had = [] if before is None else _secrets(before.raw)
-    if draft.keep and before is not None:
-        return draft.members | {"secrets": had}, None
-    if had and not draft.renew:
-        raise click.UsageError(
-            f"{name} has secrets: say --keep-secrets, --new-secret, --secret or --unsigned"
-        )
-    made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
-    return draft.members | {"secrets": [made]}, made
-
-
-def _secrets(raw: bytes) -> list[Any]:
-    """The secrets of a configuration, be the rest of it valid or not."""
+def _readable(raw: bytes) -> dict[str, Any]:
+    """The members of what is stored; none of what nobody can read, which has nothing to lose."""
     try:
-        found = members_of(raw).get("secrets")
+        return members_of(raw)
     except InvalidPolicy:
-        return []
-    return found if isinstance(found, list) else []
+        return {}
+
+
+def _filled(name: str, draft: Draft, stored: dict[str, Any] | None) -> dict[str, Any]:
+    """The members that were given, with what is stored where they have masks."""
+    if draft.members is None:
+        if stored is None:
+            raise NotFound(f"there is no receiver {name} yet; give its configuration, too, such as its --url")
+        return stored
+    if stored and "url" not in draft.members:
+        raise BadRequest(
+            f"url: missing; put takes the whole configuration of {name}: "
+            f"save what angarium receiver get {name} shows, change it, and put it with --file"
+        )
+    return unmasked(name, draft.members, stored or {})
+
+
+def _signed(
+    name: str, draft: Draft, members: dict[str, Any], stored: dict[str, Any] | None
+) -> tuple[dict[str, Any], str | None]:
+    """The members with the secrets to sign with, and the one that was made for it, if one was.
+
+    Who says nothing of them leaves them as they are; a receiver that is new gets one.
+    """
+    made = None
+    if draft.add_secret == "" or (draft.add_secret is None and "secrets" not in members and not stored):
+        made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    if not isinstance(members.get("secrets", []), list):
+        return members, None  # Which `parse` refuses.
+    signing = secrets_of(members if "secrets" in members else stored or {})
+    if (newest := made or draft.add_secret) is not None:
+        signing = [newest, *(each for each in signing if each != newest)]
+    if draft.drop_old_secrets:
+        signing = signing[:1]
+    unsaid = not signing and "secrets" not in members
+    return (members if unsaid else members | {"secrets": signing}), made
+
+
+def _refuse_losses(name: str, draft: Draft, changes: list[Change]) -> None:
+    dropping = draft.drop_old_secrets
+    lost = [each for each in changes if each.lost and not (dropping and each.member == "secrets")]
+    if not lost or draft.replace:
+        return
+    remedy = f"say it, too (angarium receiver get {name} shows all), or say --replace if it is meant"
+    if [each.member for each in lost] == ["secrets"]:
+        remedy = "--add-secret keeps the old ones beside a new one; say --replace if it is meant"
+    raise BadRequest(f"{name} would lose {'; '.join(map(str, lost))}: {remedy}")
 
 
 def _edge(url: str, settings: Settings) -> list[str]:
@@ -118,18 +188,16 @@ def _edge(url: str, settings: Settings) -> list[str]:
     return found
 
 
-def _stored(name: str, answer: Answer) -> Stored:
+def _stored(name: str, answer: answers.Answer) -> answers.Stored:
     match answer:
-        case Stored():
+        case answers.Stored():
             return answer
-        case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
-            raise click.ClickException(
-                f"{name} was changed by somebody else just now; look at it, then try again"
-            )
-        case Refused(code, text):
-            raise click.ClickException(f"NATS refused it: {text} (JetStream error {code})")
-        case Unanswered(why):
-            raise click.ClickException(f"nobody confirmed it ({why}); look with angarium receiver get {name}")
+        case answers.Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+            raise Conflict(f"{name} was changed by somebody else just now; look at it, then try again")
+        case answers.Refused(code, text):
+            raise Refused(str(code), f"NATS refused it: {text} (JetStream error {code})")
+        case answers.Unanswered(why):
+            raise Unanswered(f"nobody confirmed it ({why}); look with angarium receiver get {name}")
 
 
 async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -138,7 +206,7 @@ async def get(settings: Settings, name: str) -> tuple[dict[str, Any], list[str],
     async with open_jetstream(settings) as js:
         found = await Receivers(js, installation(settings).names).get(name)
     if found is None:
-        raise click.ClickException(f"there is no receiver {name}; angarium receiver list shows all")
+        raise _not_found(name)
     return _shown(found.raw)
 
 
@@ -153,20 +221,7 @@ def _shown(raw: bytes) -> tuple[dict[str, Any], list[str], list[str]]:
         _, warnings = parse(raw, strict=False)
     except InvalidPolicy as error:
         problems = error.problems
-    known = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
-    shown = {name: value if name in known else _hidden(value) for name, value in members.items()}
-    return shown, problems, warnings
-
-
-def _hidden(value: Any) -> Any:
-    """How much there is of what may be a secret. What is misspelt may be one, too."""
-    match value:
-        case dict():
-            return dict.fromkeys(value, logs.HIDDEN)
-        case list():
-            return [logs.HIDDEN] * len(value)
-        case _:
-            return logs.HIDDEN
+    return masked(members), problems, warnings
 
 
 async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any]]:
@@ -210,18 +265,20 @@ def _rate(rate: Any) -> str:
             return "?"
 
 
-async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> bool:
-    """Remove it; `agreed` is asked with how much waits, if anything does. False: it was not."""
+async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> Removed:
+    """Remove it; `agreed` is asked with how much waits, if anything does. Raises NotFound."""
     split_receiver(name)
     async with open_jetstream(settings) as js:
         names = installation(settings).names
         receivers = Receivers(js, names)
         if await receivers.get(name) is None:
-            raise click.ClickException(f"there is no receiver {name}; angarium receiver list shows all")
+            raise _not_found(name)
         waiting = await ask.waiting(js, names, name)
         if waiting and not agreed(waiting):
-            return False
+            return Removed(removed=False)
         _stored(name, await receivers.delete(name))
-        if waiting and not await ask.until_gone(js, names, name):
-            output.note("note: no node has discarded yet what waits; the one that owns the receiver will")
-        return True
+        return Removed(removed=True, discarded=not waiting or await ask.until_gone(js, names, name))
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"there is no receiver {name}; angarium receiver list shows all")

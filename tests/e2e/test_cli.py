@@ -200,17 +200,35 @@ def test_json_comes_as_an_argument_or_from_a_file(terminal: Terminal) -> None:
     )
 
 
-def test_replacing_secrets_has_to_be_said(terminal: Terminal) -> None:
-    put = ("receiver", "put", "acme.signed", "--url", URL)
-    first = terminal.json(*put, "--secret", SECRET)
-    assert "say --keep-secrets, --new-secret" in terminal.failed(*put, status=2)
-    kept = terminal.json(*put, "--keep-secrets")
-    assert (first["secret"], kept["secret"], kept["replaced"]) == (None, None, True)
-    made = terminal.json(*put, "--new-secret")["secret"]
-    assert made.startswith("whsec_")
-    assert made != SECRET
-    terminal.done(*put, "--unsigned")
-    assert terminal.json("receiver", "get", "acme.signed")["secrets"] == []
+def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> None:
+    put = ("receiver", "put", "acme.signed")
+    assert terminal.json(*put, "--url", URL, "--secret", SECRET)["secret"] is None
+    said = terminal.done(*put, "--url", URL).splitlines()
+    assert said == [said[0], "  nothing changes", "one secret signs"]
+    said = terminal.done(*put, "--add-secret").splitlines()
+    assert said[1] == "  secrets: 1 → 2, 1 of them new"
+    assert said[2].startswith("secret: whsec_")
+    assert said[3] == "2 secrets sign, the newest first; --drop-old-secrets leaves that one alone"
+    assert terminal.json("receiver", "get", "acme.signed")["secrets"] == ["…", "…"]
+    done = terminal.json(*put, "--drop-old-secrets")
+    assert done["changes"] == [{"member": "secrets", "old": "2", "new": "1", "lost": True}]
+    error = terminal.failed(*put, "--url", URL, "--unsigned", status=2)
+    assert "acme.signed would lose secrets: 1 → none: --add-secret keeps the old ones" in error
+    assert "it is unsigned" in terminal.done(*put, "--url", URL, "--unsigned", "--replace")
+
+
+def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
+    flags = ("--url", URL, "--secret", SECRET, "--header", "x-team=hush", "--order", "relaxed")
+    terminal.done("receiver", "put", "acme.round", *flags)
+    shown = terminal.done("receiver", "get", "acme.round")
+    put = ("receiver", "put", "acme.round", "--file", "-")
+    assert "  nothing changes\n" in terminal.done(*put, stdin=shown.encode())
+    changed = shown.replace("relaxed", "strict")
+    assert "  order: relaxed → strict\n" in terminal.done(*put, stdin=changed.encode())
+    error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)
+    assert "acme.round would lose headers.x-team: … → none: say it, too" in error
+    error = terminal.failed("receiver", "put", "acme.rounder", "--file", "-", status=2, stdin=shown.encode())
+    assert "nothing is stored for acme.rounder; leave secrets out and one is made" in error
 
 
 def test_nobody_is_shown_secrets_or_values_of_headers(terminal: Terminal) -> None:

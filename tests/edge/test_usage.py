@@ -61,7 +61,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "'3' is not a rate; write it"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--header", "a"], "write it as NAME=VALUE"),
         (["receiver", "put", "acme.x", "--event", "a", "--direct-only"], "contradict each other"),
-        (["receiver", "put", "acme.x", "--unsigned", "--new-secret"], "say it once"),
+        (["receiver", "put", "acme.x", "--unsigned", "--add-secret"], "say it once"),
+        (["receiver", "put", "acme.x", "--secret", "whsec_x", "--unsigned"], "say it once"),
+        (
+            ["receiver", "put", "--add-secret", "hush-hush"],
+            "to have one made, say it behind the receiver's name",
+        ),
         (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "say it once"),
         (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),
         (["receiver", "list", "a.b"], "tenant 'a.b'"),

@@ -1,0 +1,141 @@
+"""What a configuration changes of the one that it replaces, member by member, without a secret.
+
+What counts is what is in force: a default that is written out changes nothing. A member that is left out
+falls back to its default; that is a loss which nobody may have meant.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from actors.policy import Policy, Rate, rate_members
+from angarium import logs
+from angarium.escaping import visible
+
+TEXT_MAX = 60
+NOTHING = "none"
+_NESTED = ("retry", "offline")
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One member, and what it was and will be, in words; `lost` if it was not said what it shall be."""
+
+    member: str
+    old: str
+    new: str
+    lost: bool
+
+    def __str__(self) -> str:
+        return f"{self.member}: {self.old} → {self.new}"
+
+
+def between(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """What `after` changes, in the order of the members of `before`."""
+    changes = [*_values(before, after), *_headers(before, after)]
+    if (secrets := _secrets(before, after)) is not None:
+        changes.append(secrets)
+    return changes
+
+
+def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    old, new = _leaves(before), _leaves(after)
+    for member in old | new:
+        had, has = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
+        if had != has:
+            yield Change(
+                member=_cut(member), old=_text(member, old), new=_text(member, new), lost=member not in new
+            )
+
+
+def _leaves(members: dict[str, Any]) -> dict[str, Any]:
+    """The members that are no objects of several, under their paths."""
+    leaves: dict[str, Any] = {}
+    for name, value in members.items():
+        if name in _NESTED and isinstance(value, dict):
+            leaves |= {f"{name}.{inner}": each for inner, each in value.items()}
+        elif name == "rate":
+            leaves[name] = _rate(value)
+        elif name not in ("secrets", "headers"):
+            leaves[name] = value
+    return leaves
+
+
+def _rate(value: Any) -> Any:
+    """A rate as a text, the same one for whatever means the same."""
+    members = rate_members(value) if isinstance(value, str) else value
+    try:
+        rate = msgspec.convert(members, Rate)
+    except msgspec.ValidationError:
+        return value
+    usual = rate.burst_max == Rate(limit=rate.limit, per=rate.per).burst_max
+    return f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f", burst {rate.burst_max}")
+
+
+_DEFAULTS = _leaves(msgspec.json.decode(msgspec.json.encode(Policy(url=""))))
+
+
+def _text(member: str, leaves: dict[str, Any]) -> str:
+    if member not in leaves:
+        default = _DEFAULTS.get(member)
+        if default is not None:
+            return f"{_written(default)} (default)"
+        return "default" if member == "rate" else NOTHING
+    if member not in _DEFAULTS:
+        return logs.HIDDEN  # Nobody knows it; it may be a secret that is misspelt.
+    value = leaves[member]
+    return _written(logs.redact(value) if member == "url" and isinstance(value, str) else value)
+
+
+def _written(value: Any) -> str:
+    match value:
+        case None | []:
+            return NOTHING
+        case str():
+            text = value
+        case [*each] if all(isinstance(one, str) for one in each):
+            text = ", ".join(each)
+        case _:
+            text = msgspec.json.encode(value).decode()
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return visible(text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…")
+
+
+def _headers(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    old, new = _by_cut(before), _by_cut(after)
+    for name in old | new:
+        member = _cut(f"headers.{name}")
+        if name not in new:
+            yield Change(member=member, old=logs.HIDDEN, new=NOTHING, lost=True)
+        elif name not in old:
+            yield Change(member=member, old=NOTHING, new=logs.HIDDEN, lost=False)
+        elif old[name] != new[name]:
+            yield Change(member=member, old=logs.HIDDEN, new="another value", lost=False)
+
+
+def _by_cut(members: dict[str, Any]) -> dict[str, Any]:
+    headers = members.get("headers")
+    return {name.lower(): value for name, value in headers.items()} if isinstance(headers, dict) else {}
+
+
+def _secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
+    old, new = secrets_of(before), secrets_of(after)
+    if old == new:
+        return None
+    added = sum(each not in old for each in new)
+    text = _counted(new) + (f", {added} of them new" if old and added else "")
+    return Change(member="secrets", old=_counted(old), new=text, lost=any(each not in new for each in old))
+
+
+def secrets_of(members: dict[str, Any]) -> list[Any]:
+    """The secrets of a configuration, be the rest of it valid or not."""
+    found = members.get("secrets")
+    return found if isinstance(found, list) else []
+
+
+def _counted(secrets: list[Any]) -> str:
+    return str(len(secrets)) if secrets else NOTHING

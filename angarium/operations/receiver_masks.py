@@ -1,0 +1,65 @@
+"""Hides what may be secret in a receiver's configuration, and takes the masks away when it comes back.
+
+No secret and no header can be `…`, so that a mask never stands for itself: what `receiver get` shows can be
+changed and put again, and what was hidden stays as it is stored.
+"""
+
+from typing import Any
+
+import msgspec
+
+from actors.policy import Policy
+from angarium.logs import HIDDEN
+from angarium.operations.errors import BadRequest
+
+_SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
+
+
+def masked(members: dict[str, Any]) -> dict[str, Any]:
+    """The members without secrets, values of headers, and members that nobody knows: they may be misspelt."""
+    return {name: value if name in _SHOWN else _masked(value) for name, value in members.items()}
+
+
+def _masked(value: Any) -> Any:
+    match value:
+        case dict():
+            return dict.fromkeys(value, HIDDEN)
+        case list():
+            return [HIDDEN] * len(value)
+        case _:
+            return HIDDEN
+
+
+def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """The members, with what is stored of the receiver where they have masks. Raises BadRequest."""
+    filled = dict(members)
+    if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
+        filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))
+    if isinstance(headers := members.get("headers"), dict) and HIDDEN in headers.values():
+        filled["headers"] = _headers(name, headers, stored.get("headers"))
+    return filled
+
+
+def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
+    """With several secrets nobody can tell which of them one mask means, so there is one for each or none."""
+    had = stored if isinstance(stored, list) else []
+    masks = given.count(HIDDEN)
+    if masks != len(had):
+        has = f"{name} has {len(had)}" if had else f"nothing is stored for {name}"
+        remedy = "leave secrets out and they stay as they are" if had else "leave secrets out and one is made"
+        raise BadRequest(
+            f"secrets: {HIDDEN} stands for one that is stored, {masks} are given and {has}; {remedy}"
+        )
+    rest = iter(had)
+    return [next(rest) if each == HIDDEN else each for each in given]
+
+
+def _headers(name: str, given: dict[str, Any], stored: Any) -> dict[str, Any]:
+    had = {key.lower(): value for key, value in stored.items()} if isinstance(stored, dict) else {}
+    for key, value in given.items():
+        if value == HIDDEN and key.lower() not in had:
+            raise BadRequest(
+                f"headers.{key}: {HIDDEN} stands for a value that is stored, and {name} has no such header; "
+                "write the value itself"
+            )
+    return {key: had[key.lower()] if value == HIDDEN else value for key, value in given.items()}

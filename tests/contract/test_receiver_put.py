@@ -1,0 +1,194 @@
+"""Putting over a configuration that is there: what nobody gave up stays, what somebody else put, too."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.errors import InvalidPolicy
+from angarium.operations import receivers
+from angarium.operations.errors import BadRequest, Conflict, NotFound
+from angarium.operations.receivers import Done, Draft
+from angarium.settings import Settings
+from streams.installation.topology import Names
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from streams.receivers import Receivers
+from tests.contract.installation import install
+
+NAME = "acme.billing"
+URL = "https://example.com/hook"
+OLD, NEW, OTHER = (f"whsec_{letter * 32}" for letter in "ABC")
+FULL = {
+    "url": URL, "order": "relaxed", "rate": "10/s", "paused": True, "events": ["order.>"],
+    "headers": {"X-Team": "hush-header"}, "secrets": [NEW, OLD],
+}  # fmt: skip
+
+
+class Bench:
+    """An installation, and `put` as the commands call it, over the connection of the test."""
+
+    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
+        self.js = js
+        self.names = names
+        self.settings = Settings(prefix=prefix)
+
+    async def put(self, members: dict[str, Any] | None, **draft: Any) -> Done:
+        return await receivers.put(self.settings, NAME, Draft(members=members, **draft))
+
+    async def store(self, members: Any) -> int:
+        """Straight into the bucket, as with `nats kv put`."""
+        answer = await self.js.publish(self.names.receiver(NAME), msgspec.json.encode(members))
+        assert isinstance(answer, Stored)
+        return answer.sequence
+
+    async def stored(self) -> Any:
+        found = await Receivers(self.js, self.names).get(NAME)
+        return None if found is None else msgspec.json.decode(found.raw)
+
+
+@pytest.fixture
+async def bench(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    @asynccontextmanager
+    async def connected(_: Settings) -> AsyncIterator[JetStream]:
+        yield js
+
+    monkeypatch.setattr(receivers, "open_jetstream", connected)
+    return Bench(js, await install(js, prefix), prefix)
+
+
+async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Bench) -> None:
+    done = await bench.put({"url": URL})
+    assert (done.replaced, done.secrets, done.changes) == (False, 1, [])
+    assert await bench.stored() == {"url": URL, "secrets": [done.secret]}
+
+
+async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
+    await bench.store(FULL)
+    shown, problems, _ = await receivers.get(bench.settings, NAME)
+    assert problems == []
+    assert "hush" not in str(shown)
+    done = await bench.put(shown)
+    assert (done.replaced, done.secrets, done.secret, done.changes) == (True, 2, None, [])
+    assert await bench.stored() == FULL
+
+
+async def test_each_loss_is_named_and_refused(bench: Bench) -> None:
+    before = await bench.store(FULL)
+    with pytest.raises(BadRequest) as refused:
+        await bench.put({"url": URL, "secrets": [NEW]})
+    text = str(refused.value)
+    for member in (
+        "order: relaxed",
+        "rate: 10/second",
+        "paused: true",
+        "events: order.>",
+        "headers.x-team: …",
+    ):
+        assert member in text
+    assert "secrets: 2 → 1" in text
+    assert "--replace" in text
+    assert OLD not in text
+    assert "hush" not in text
+    found = await Receivers(bench.js, bench.names).get(NAME)
+    assert found is not None
+    assert found.revision == before
+
+
+async def test_replace_says_that_it_is_meant_and_keeps_the_secrets(bench: Bench) -> None:
+    await bench.store(FULL)
+    done = await bench.put({"url": URL}, replace=True)
+    assert [each.member for each in done.changes] == ["order", "rate", "paused", "events", "headers.x-team"]
+    assert await bench.stored() == {"url": URL, "secrets": [NEW, OLD]}
+    await bench.put({"url": URL, "secrets": []}, replace=True)
+    assert await bench.stored() == {"url": URL, "secrets": []}
+
+
+async def test_another_value_is_no_loss(bench: Bench) -> None:
+    await bench.store(FULL)
+    done = await bench.put(FULL | {"order": "strict", "paused": False, "rate": None})
+    assert list(map(str, done.changes)) == [
+        "order: relaxed → strict", "rate: 10/second → none", "paused: true → false",
+    ]  # fmt: skip
+
+
+async def test_one_that_was_unsigned_stays_so(bench: Bench) -> None:
+    await bench.store({"url": URL})
+    done = await bench.put({"url": URL, "paused": True})
+    assert (done.secret, done.secrets) == (None, 0)
+    assert await bench.stored() == {"url": URL, "paused": True}
+
+
+async def test_a_secret_is_changed_with_an_overlap(bench: Bench) -> None:
+    await bench.store({"url": URL, "secrets": [OLD]})
+    added = await bench.put(None, add_secret="")
+    assert added.secrets == 2
+    assert (await bench.stored())["secrets"] == [added.secret, OLD]
+    dropped = await bench.put(None, drop_old_secrets=True)
+    assert (dropped.secrets, dropped.secret) == (1, None)
+    assert await bench.stored() == {"url": URL, "secrets": [added.secret]}
+
+
+async def test_a_secret_may_be_given_and_change_at_once(bench: Bench) -> None:
+    await bench.store(FULL)
+    done = await bench.put(None, add_secret=OTHER, drop_old_secrets=True)
+    assert (done.secret, list(map(str, done.changes))) == (None, ["secrets: 2 → 1, 1 of them new"])
+    assert await bench.stored() == FULL | {"secrets": [OTHER]}
+
+
+async def test_one_that_is_there_already_comes_to_the_front(bench: Bench) -> None:
+    await bench.store(FULL)
+    await bench.put(None, add_secret=OLD)
+    assert await bench.stored() == FULL | {"secrets": [OLD, NEW]}
+
+
+async def test_secrets_alone_need_a_receiver(bench: Bench) -> None:
+    with pytest.raises(NotFound, match=f"there is no receiver {NAME} yet; give its configuration"):
+        await bench.put(None, add_secret="")
+
+
+async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) -> None:
+    await bench.store(FULL)
+    with pytest.raises(BadRequest, match=f"save what angarium receiver get {NAME} shows"):
+        await bench.put({"rate": "5/s"})
+    with pytest.raises(InvalidPolicy, match="secrets: expected `array`"):
+        await bench.put({"url": URL, "secrets": OLD})
+
+
+async def test_what_nobody_can_read_has_nothing_to_lose(bench: Bench) -> None:
+    await bench.store([1])
+    done = await bench.put({"url": URL})
+    assert (done.replaced, done.secrets) == (True, 1)
+
+
+@pytest.mark.parametrize("before", [FULL, None, "removed"], ids=["there", "not there", "removed"])
+async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
+    bench: Bench, before: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before == "removed":
+        await bench.store(FULL)
+        await Receivers(bench.js, bench.names).delete(NAME)
+    elif before is not None:
+        await bench.store(before)
+    theirs = {"url": "https://example.com/theirs"}
+    get = Receivers.get
+
+    async def get_and_be_overtaken(self: Receivers, receiver: str) -> Any:
+        found = await get(self, receiver)
+        await bench.store(theirs)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Receivers, "get", get_and_be_overtaken)
+        with pytest.raises(Conflict, match="was changed by somebody else just now"):
+            await bench.put(FULL)
+    assert await bench.stored() == theirs
+
+
+async def test_one_that_was_removed_can_be_put_again(bench: Bench) -> None:
+    await bench.store(FULL)
+    await Receivers(bench.js, bench.names).delete(NAME)
+    done = await bench.put({"url": URL})
+    assert (done.replaced, done.changes) == (False, [])

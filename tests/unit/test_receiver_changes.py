@@ -1,0 +1,138 @@
+"""What `receiver put` says that it changes, and what it takes for a loss that nobody meant."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angarium.logs import HIDDEN
+from angarium.operations.errors import BadRequest
+from angarium.operations.receiver_changes import between
+from angarium.operations.receiver_masks import masked, unmasked
+
+URL = {"url": "https://example.com/hook"}
+
+
+def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [str(each) + " (lost)" * each.lost for each in between(URL | before, URL | after)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        ({}, {"url": "https://a/?k=hush"}, ["url: https://example.com/hook → https://a/?…"]),
+        ({"order": "relaxed"}, {}, ["order: relaxed → strict (default) (lost)"]),
+        ({"order": "relaxed"}, {"order": "strict"}, ["order: relaxed → strict"]),
+        ({"rate": "10/s"}, {}, ["rate: 10/second → default (lost)"]),
+        ({"rate": "10/s"}, {"rate": None}, ["rate: 10/second → none"]),
+        ({}, {"rate": {"limit": 1.5, "per": "hour", "burst": 7}}, ["rate: default → 1.5/hour, burst 7"]),
+        ({"paused": True}, {}, ["paused: true → false (default) (lost)"]),
+        ({"events": ["a.>", "b"]}, {}, ["events: a.>, b → > (default) (lost)"]),
+        ({}, {"events": []}, ["events: > (default) → none"]),
+        (
+            {"retry": {"base_s": 5, "max_attempts": 9}},
+            {"retry": {"base_s": 7}},
+            ["retry.base_s: 5 → 7", "retry.max_attempts: 9 → 0 (default) (lost)"],
+        ),
+        ({"offline": {"after_s": 5}}, {}, ["offline.after_s: 5 → 300 (default) (lost)"]),
+        ({"headers": {"X-A": "hush"}}, {}, ["headers.x-a: … → none (lost)"]),
+        ({"headers": {"X-A": "hush"}}, {"headers": {"x-a": "other"}}, ["headers.x-a: … → another value"]),
+        ({}, {"headers": {"x-a": "hush"}}, ["headers.x-a: none → …"]),
+        ({"secrets": ["hush"]}, {"secrets": ["new", "hush"]}, ["secrets: 1 → 2, 1 of them new"]),
+        ({"secrets": ["new", "hush"]}, {"secrets": ["new"]}, ["secrets: 2 → 1 (lost)"]),
+        ({"secrets": ["hush"]}, {"secrets": ["new"]}, ["secrets: 1 → 1, 1 of them new (lost)"]),
+        ({"secrets": ["hush"]}, {"secrets": []}, ["secrets: 1 → none (lost)"]),
+        ({}, {"secrets": ["hush"]}, ["secrets: none → 1"]),
+        (
+            {"secret": "hush", "retry": {"x": "hush"}},
+            {},
+            ["secret: … → none (lost)", "retry.x: … → none (lost)"],
+        ),
+        ({"events": ["x" * 80]}, {"events": ["\x1b[2J"]}, [f"events: {'x' * 59}… → \\x1b[2J"]),
+    ],
+)
+def test_each_change_in_words(before: dict[str, Any], after: dict[str, Any], changes: list[str]) -> None:
+    assert told(before, after) == changes
+    assert "hush" not in "".join(told(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"order": "strict", "timeout_s": 15, "rate": None, "events": [">"]}, {}),
+        ({"rate": "10/s"}, {"rate": {"limit": 10.0, "per": "second"}}),
+        ({"rate": {"limit": 10, "burst": 10}}, {"rate": "10/second"}),
+        ({"retry": {"cap_s": 3600.0}}, {"retry": {}}),
+        ({"headers": {"X-A": "1"}}, {"headers": {"x-a": "1"}}),
+        ({"secrets": []}, {}),
+    ],
+)
+def test_what_means_the_same_is_no_change(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert told(before, after) == told(after, before) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(
+    ["url", "rate", "retry", "offline", "headers", "secrets", "events", "order", "colour"]
+)
+STORED = st.dictionaries(NAMES, JSON, max_size=5)
+
+
+@given(before=STORED, after=STORED)
+def test_whatever_is_stored_can_be_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert between(before, before) == []
+    assert all(str(each).isprintable() for each in between(before, after))
+
+
+# ---- masks
+
+SECRETS = st.lists(st.text("ab", min_size=1, max_size=3).map("whsec_".__add__), max_size=3)
+HEADERS = st.dictionaries(st.text("xyz", min_size=1, max_size=3), st.text("ab", max_size=3), max_size=3)
+
+
+@given(secrets=SECRETS, headers=HEADERS)
+def test_what_is_shown_can_be_put_again(secrets: list[str], headers: dict[str, str]) -> None:
+    stored = URL | {"secrets": secrets, "headers": headers}
+    shown = json.loads(json.dumps(masked(stored)))
+    assert all(each == HIDDEN for each in [*shown["secrets"], *shown["headers"].values()])
+    assert unmasked("acme.x", shown, stored) == stored
+
+
+def test_a_new_secret_may_stand_before_what_is_hidden() -> None:
+    filled = unmasked("acme.x", {"secrets": ["new", HIDDEN, HIDDEN]}, {"secrets": ["b", "a"]})
+    assert filled == {"secrets": ["new", "b", "a"]}
+
+
+def test_a_hidden_header_is_known_in_any_case() -> None:
+    filled = unmasked("acme.x", {"headers": {"x-a": HIDDEN, "b": "1"}}, {"headers": {"X-A": "hush"}})
+    assert filled == {"headers": {"x-a": "hush", "b": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "stored", "sentence"),
+    [
+        ({"secrets": [HIDDEN]}, {}, "nothing is stored for acme.x; leave secrets out and one is made"),
+        ({"secrets": [HIDDEN]}, {"secrets": "x"}, "nothing is stored for acme.x"),
+        (
+            {"secrets": [HIDDEN]},
+            {"secrets": ["b", "a"]},
+            "1 are given and acme.x has 2; leave secrets out and",
+        ),
+        (
+            {"headers": {"x-a": HIDDEN}},
+            {},
+            "headers.x-a: … stands for a value that is stored, and acme.x has",
+        ),
+        ({"headers": {"x-a": HIDDEN}}, {"headers": {"x-b": "1"}}, "no such header; write the value itself"),
+    ],
+)
+def test_a_mask_for_nothing_is_refused(given: dict[str, Any], stored: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        unmasked("acme.x", given, stored)
+    assert sentence in str(refused.value)
