@@ -1,4 +1,4 @@
-"""What a node has done so far, in plain numbers, for whoever asks now and then.
+"""Counters of what a node has done so far, as plain numbers that are read now and then.
 
 To count costs the way of an event next to nothing: an addition, or a search in a short tuple. Nothing here
 is kept by receiver, so a tally has the same size for ten receivers and for a million.
@@ -15,7 +15,7 @@ ARRIVAL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0
 
 
 class Histogram:
-    """How many values lay at or below each bound and above the one before, and last those above all."""
+    """Counts of values by bound: at or below it and above the one before; the last, above all."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -32,7 +32,7 @@ class Histogram:
 
 
 class Tally:
-    """What the actors of a node have done, whichever shards it owned meanwhile.
+    """Totals of what the actors of a node have done, in all shards that it ever owned.
 
     `attempts` are by what came back: `2xx` to `5xx`, else the stage that failed. `deliveries` are by what
     that meant, `dead_letters` by their reason: both as decided, which the journal holds a moment later. Pings

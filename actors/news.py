@@ -21,7 +21,7 @@ WHY_MAX = 200
 
 
 class News(Struct, frozen=True, kw_only=True):
-    """What has changed with a receiver, why in words, and since when it fails or failed, if it did."""
+    """A change of a receiver's health: why, in words, and since when it fails or failed, if it did."""
 
     name: Name
     receiver: str
@@ -30,7 +30,7 @@ class News(Struct, frozen=True, kw_only=True):
 
 
 def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool) -> News | None:
-    """What the confirmed fact tells, or None.
+    """Returns the news in a confirmed fact, or None.
 
     `invalid`: there is a configuration, and never was a valid one.
     """
@@ -58,7 +58,7 @@ def _of(state: State, name: Name, why: str) -> News:
 
 
 def _was_offline(state: State, after_s: float) -> bool:
-    """Whether it was offline at its last attempt, so that this was told then."""
+    """Tells whether it was offline at its last attempt, so that this was told then."""
     return state.last is not None and _is_offline(state, state.last.at, after_s)
 
 

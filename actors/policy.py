@@ -91,7 +91,7 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 class Offline(Struct, frozen=True, kw_only=True):
-    """How long a receiver may fail without a success before it counts as offline, and as disabled."""
+    """Times without a success after which a receiver counts as offline, and as disabled."""
 
     after_s: Annotated[float, Meta(ge=1, le=864000)] = 300
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
@@ -226,7 +226,7 @@ def _too_many(policy: Policy) -> Iterator[str]:
 
 
 def _further_problems(policy: Policy) -> list[str]:
-    """What no type can say, of as many as there may be."""
+    """Checks what no type can express; yields each problem."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
@@ -271,7 +271,7 @@ def _secret_problems(secret: str) -> list[str]:
 
 
 def is_sent(header: str) -> bool:
-    """Whether a receiver's own header goes out with its requests: not where it would double or undo ours."""
+    """Tells whether a receiver's own header goes out: not where it would double or undo ours."""
     name = header.lower()
     return not name.startswith(_OURS) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 

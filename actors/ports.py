@@ -48,7 +48,7 @@ class Unavailable(Exception):
 
 
 class Batch(Struct, frozen=True, gc=False, kw_only=True):
-    """What a read of one receiver's backlog found: events in stream order.
+    """The result of a read of one receiver's backlog: events in stream order.
 
     `complete`: the leader has nothing more of this receiver up to the position that the read was to reach.
     """
@@ -73,7 +73,7 @@ class Backlog(Protocol):
         ...
 
     async def count(self, receiver: str, after: int) -> int:
-        """How many messages of the receiver lie above position `after`; a replica that lags tells less."""
+        """Counts the receiver's messages above position `after`; a replica that lags counts fewer."""
         ...
 
     async def end(self) -> int:
@@ -118,7 +118,7 @@ class Policies(Protocol):
         ...
 
     def heard_of(self, receiver: str) -> bool:
-        """Whether there is a configuration, be it valid or not, or was one that was removed."""
+        """Tells whether there is a configuration, be it valid or not, or was one that was removed."""
         ...
 
     async def catch_up(self) -> None:
@@ -129,7 +129,7 @@ class Policies(Protocol):
         ...
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
-        """What the leader of the bucket says now. May raise Unavailable."""
+        """Asks the leader of the bucket. May raise Unavailable."""
         ...
 
 
@@ -158,7 +158,7 @@ class Recorded(Protocol):
 
 
 class Recorder(Protocol):
-    """Where an actor's facts go: the journal of its shard."""
+    """Records the facts of actors: the journal of their shard."""
 
     index: int
     """Of the last fact taken; the first is 1."""

@@ -1,4 +1,4 @@
-"""What an actor records when an operator accepts that the deliveries lost their tail.
+"""Repairs of an actor: what it records when an operator accepts that the deliveries lost their tail.
 
 Everything beyond the last position that is known to be the same is read again, and numbers go on above all
 that were ever given: also those that an owner gave who vanished, and whose facts are lost. Whether there was

@@ -1,4 +1,4 @@
-"""How far back a shard still needs its stream: what is settled may be purged, and nothing that is not.
+"""Retention: how far back a shard still needs its stream, so that only what is settled is purged.
 
 An actor whose events lie in the stream alone knows that they lie beyond its frontier, and not where. A
 receiver that had nothing for a week and is down today would seem to need all of that week. So whoever looks
@@ -54,7 +54,7 @@ class Needs:
             self._keep(Needed(position, receiver))
 
     def lowest(self, floor: int) -> Needed:
-        """What is needed of all actors, and of the messages above `floor`."""
+        """The needs of all actors, and of the messages above `floor`."""
         lowest = self._lowest
         while lowest:
             position, receiver = lowest[0]
@@ -65,7 +65,7 @@ class Needs:
         return Needed(floor + 1)
 
     def below(self, position: int) -> list[str]:
-        """Who needs something below that position."""
+        """Names those that need something below that position."""
         return [each.receiver for each in self._needed.values() if each.position < position]
 
     def _keep(self, needed: Needed) -> None:

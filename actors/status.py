@@ -1,4 +1,4 @@
-"""What an actor shows of itself: one JSON object, made for people who ask why a receiver gets nothing.
+"""The status of an actor: one JSON object for people who ask why a receiver gets nothing.
 
 Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
 headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of headers or URL:
@@ -102,7 +102,7 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
 
 
 def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
-    """What keeps a receiver from its events; None: nothing does."""
+    """Names what keeps a receiver from its events; None where nothing does."""
     if policy is None:
         return "misconfigured"
     if state.disabled:
@@ -140,7 +140,7 @@ def why(
 def _held_words(
     state: State, policy: Policy | None, view: View, now: float, problems: Collection[str]
 ) -> str:
-    """What keeps the receiver from its events; nothing where nothing does."""
+    """Says what keeps the receiver from its events; empty where nothing does."""
     receiver, held = state.receiver, held_back(state, policy, now)
     go_on = f"angarium receiver resume {receiver} lets it go on"
     match held:
@@ -169,7 +169,7 @@ def _held_words(
 
 
 def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> str:
-    """What an event waits for whose receiver is not held back."""
+    """Says what an event waits for while nothing holds its receiver back."""
     if count := len(view.in_flight):
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
     if not view.may_start:
@@ -192,7 +192,7 @@ def _no_success(state: State, now: float) -> str:
 
 
 def _failures(state: State) -> str:
-    """How often it failed, and how the last time: `3 failures in a row, the last: HTTP 503`."""
+    """Describes its failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node had nothing to spare for the last attempt"

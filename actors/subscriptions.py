@@ -1,4 +1,4 @@
-"""Who subscribes to what: a trie over event types for each tenant, with the wildcards of NATS subjects.
+"""Subscriptions: a trie over event types for each tenant, with the wildcards of NATS subjects.
 
 `*` stands for one token, `>` at the end for one or more, so that `order.>` does not match `order`.
 """
@@ -14,7 +14,7 @@ ANSWER = 32
 
 
 class _Node:
-    """What can come after some first tokens: `here` is for those who want no more, `rest` for `>`."""
+    """A node of the trie: `here` has the receivers whose pattern ends here, `rest` those with `>` here."""
 
     __slots__ = ("here", "next", "rest")
 

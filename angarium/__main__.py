@@ -1,4 +1,4 @@
-"""Where the console script and `python -m angarium` begin.
+"""Entry point of the console script and of `python -m angarium`.
 
 Commands take a moment to load. Ctrl-C then ends the process as it does any other, without a traceback; what
 becomes of it while a command works is for `angarium.terminal.run` to say.

@@ -10,7 +10,7 @@ from streams.nats.jetstream import JetStream
 
 
 def connect_options(settings: Settings) -> ConnectOptions:
-    """How to reach NATS, by the settings."""
+    """Options to reach NATS, by the settings."""
     return ConnectOptions(
         servers=settings.nats,
         name=settings.node,
@@ -24,7 +24,7 @@ def connect_options(settings: Settings) -> ConnectOptions:
 
 
 def installation(settings: Settings) -> Installation:
-    """What the settings say of the streams."""
+    """The installation that the settings describe."""
     return Installation(
         prefix=settings.prefix,
         shards=settings.shards,

@@ -1,4 +1,4 @@
-"""How texts from outside are shown: what would move a cursor, or turn the writing round, is escaped."""
+"""Escapes texts from outside: whatever would move a cursor or turn the writing round."""
 
 import json
 

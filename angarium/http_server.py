@@ -30,7 +30,7 @@ class Received(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What is answered, `delay_s` after the request came."""
+    """An answer, sent `delay_s` after the request came."""
 
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
@@ -80,7 +80,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _feed(self, data: bytes) -> HTTPStatus | None:
-        """What is wrong with it, if anything. The parser holds a header back until it is whole."""
+        """Returns what is wrong with it, if anything. The parser holds a header back until it is whole."""
         for start in range(0, len(data), PIECE):
             piece = data[start : start + PIECE]
             self._held_back += len(piece)

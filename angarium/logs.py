@@ -62,7 +62,7 @@ def configure(form: Literal["text", "json"], level: str, stream: TextIO | None =
 
 
 class _Lines(logging.Formatter):
-    """What both forms share: which members a line has."""
+    """Base of both forms: which members a line has."""
 
     def members(self, record: logging.LogRecord) -> dict[str, Any]:
         message = record.getMessage()

@@ -123,7 +123,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> Rate | None:
-        """What applies to a receiver without a rate of its own; None: no limit."""
+        """The rate of a receiver without one of its own; None: no limit."""
         return None if self.default_rate is None else quantities.rate(self.default_rate, self.default_burst)
 
 
@@ -211,7 +211,7 @@ def flag_name(name: str) -> str:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a setting takes several values; a variable separates them by commas."""
+    """Tells whether a setting takes several values; a variable separates them by commas."""
     return get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind) is tuple
 
 
@@ -228,7 +228,7 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
 
 
 def _wanted(kind: inspect.Type) -> str:
-    """What a setting may be, in words."""
+    """Says in words what a setting may be."""
     match kind:
         case inspect.Metadata(type=inner):
             return _wanted(inner)
@@ -248,7 +248,7 @@ def _wanted(kind: inspect.Type) -> str:
 
 
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:
-    """What no type can say, as pairs of setting and sentence."""
+    """Checks what no type can express; yields setting and sentence."""
     found = [
         (name, "no such file; give the path of one")  # Not shown: it may be the key itself.
         for name in FILES

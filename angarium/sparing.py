@@ -32,7 +32,7 @@ class Sparing:
 
     @property
     def rests(self) -> bool:
-        """Whether it has nothing to say, and all of its burst: a new one would do as well."""
+        """Tells whether it has nothing to say, and all of its burst: a new one would do as well."""
         return self._left == self._burst
 
     def _say(self) -> None:

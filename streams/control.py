@@ -25,7 +25,7 @@ UNDER_WAY_MAX = 256
 
 
 class Request(Struct, frozen=True):
-    """What is asked: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB."""
+    """A request: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB."""
 
     verb: str
     receiver: str
@@ -46,17 +46,17 @@ class Denied(Struct, frozen=True):
 
 
 class Desk(Protocol):
-    """Where requests are dealt with."""
+    """Answers requests about receivers."""
 
     def owns(self, receiver: str) -> bool:
-        """Whether this node owns the receiver's shard now; any two tokens may be asked for."""
+        """Tells whether this node owns the receiver's shard now; any two tokens may be asked for."""
 
     async def deal(self, request: Request) -> Done | Denied:
         """Do what is asked, and return once it is recorded."""
 
 
 class Tally(Struct):
-    """What became of the requests that this node answered; `busy_s` is the time they took, added up."""
+    """Totals of the requests that this node answered; `busy_s` is the time they took, added up."""
 
     requests: int = 0
     errors: int = 0
@@ -117,7 +117,7 @@ class Control:
         await self._wire.publish(inbox, data)
 
     def _denied_unread(self, request: Request) -> Denied | None:
-        """What needs no desk to be denied."""
+        """Denies a request for its form, or for the number of those under way."""
         if len(self._under_way) > UNDER_WAY_MAX:
             return Denied("busy", f"{UNDER_WAY_MAX} requests are under way on this node; ask again later")
         if len(request.body) > BODY_BYTES_MAX:

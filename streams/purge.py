@@ -37,7 +37,7 @@ _ANYWHERE = 1 << 62
 
 
 class Held(Struct, frozen=True):
-    """Who needs the stream from `position` on, and from nowhere below: a shard, in it maybe a receiver.
+    """The need of a shard, or of a receiver in it, for the stream from `position` on.
 
     Nothing is known of what the shard needs where it is 0.
     """
@@ -64,7 +64,7 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
 
 
 async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> Held:
-    """Up to where no shard needs the journal any more.
+    """Finds the last message of the journal that no shard needs any more.
 
     A shard without a message or a checkpoint, or with one that speaks of another stream, holds all of it:
     nothing is known of what it needs.
@@ -107,7 +107,7 @@ async def purge_events(
 
 
 async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
-    """Up to where no router needs the events any more; `shard` is the partition of the one that does."""
+    """Finds the last event that no router needs any more; `shard` is the partition that needs the next."""
 
     async def needs(partition: int) -> Held:
         same_end = await _same_end(js, names, partition, names.events)
@@ -124,7 +124,7 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
 async def deliveries_held(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
 ) -> Held:
-    """Up to where no shard needs the deliveries any more, by the checkpoints."""
+    """Finds the last delivery that no shard needs any more, by the checkpoints."""
 
     async def needs(shard: int) -> Held:
         same_end = await _same_end(js, names, shard, deliveries.name)
@@ -164,7 +164,7 @@ async def _marks(js: JetStream, names: Names, shard: int) -> Marks:
 
 
 async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:
-    """Where the first message lies that may be needed: of the subject, and not below `needed`.
+    """Finds the first message that may be needed: of the subject, and not below `needed`.
 
     If the leader has none, none is needed of what was stored when it was asked. How far that is it does not
     say, and another question may be answered by another leader, which was deposed and does not know it yet;
@@ -200,17 +200,17 @@ def eviction_end(deliveries: StreamInfo) -> int:
 
 
 def is_short(info: StreamInfo) -> bool:
-    """Whether there is no room for what nobody needs."""
+    """Tells whether there is no room for what nobody needs."""
     return info.max_bytes > 0 and _window(info) < info.bytes
 
 
 def _window(info: StreamInfo) -> float:
-    """How much of the stream may be what nobody needs: less than makes it full."""
+    """The bytes of the stream that may be of no need: fewer than make it full."""
     return min(WINDOW_SHARE * info.max_bytes, info.max_bytes - 3 * _spare(info))
 
 
 def _spare(info: StreamInfo) -> float:
-    """How much is kept free: enough for the largest message, or the stream could be full and not seem so."""
+    """The bytes that are kept free: room for the largest message, or the stream could be full unseen."""
     largest: int = info.config["max_msg_size"]
     return max(SPARE_SHARE * info.max_bytes, min(largest, info.max_bytes / 3))
 
@@ -227,7 +227,7 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 
 async def lowest(shards: int, needs: Callable[[int], Awaitable[Held]]) -> Held:
-    """What the shard needs that needs most, asking for some at a time."""
+    """Finds the lowest need among the shards, asking for some at a time."""
     turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(shard: int) -> Held:

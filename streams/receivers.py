@@ -47,7 +47,7 @@ class Configuration(Struct, frozen=True):
 
 
 class _Known(Struct):
-    """What is known of one receiver.
+    """One receiver, as far as it is known.
 
     `revision` is the newest seen and `exists` what it said; `problems` are its, if it is invalid. `policy` is
     that of the newest that could be used (`policy_revision`), which may be an older one.
@@ -114,17 +114,17 @@ class Receivers:
         self._listeners.append(listener)
 
     def policy(self, receiver: str) -> Policy | None:
-        """What is in force: the last valid configuration, the installation's default rate filled in."""
+        """The configuration in force: the last valid one, with the installation's default rate filled in."""
         known = self._known.get(receiver)
         return known.policy if known else None
 
     def known(self, receiver: str) -> bool:
-        """Whether there is a configuration, be it valid or not."""
+        """Tells whether there is a configuration, be it valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists
 
     def heard_of(self, receiver: str) -> bool:
-        """Whether there is a configuration, be it valid or not, or was one that was removed."""
+        """Tells whether there is a configuration, be it valid or not, or was one that was removed."""
         return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Receivers:
         return self._removals.get(receiver)
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
-        """What the leader of the bucket says now, which is then known here, too. Raises `Unavailable`."""
+        """Asks the leader of the bucket, and keeps its answer. Raises `Unavailable`."""
         before = self._known.get(receiver)
         revision = before.revision if before else 0
         message = await self._last(receiver)
@@ -156,7 +156,7 @@ class Receivers:
         return known.policy or Invalid(known.problems)
 
     async def get(self, receiver: str) -> Configuration | None:
-        """What the bucket holds, from its leader. Raises `Unavailable`."""
+        """Reads the configuration from the bucket's leader. Raises `Unavailable`."""
         message = await self._last(receiver)
         if message is None or _is_removal(message):
             return None
@@ -181,7 +181,7 @@ class Receivers:
         return list(await self.all())
 
     async def all(self, tenant: str = "*") -> dict[str, Configuration]:
-        """What the bucket holds of all receivers, or of a tenant's, in alphabetical order.
+        """Reads the configurations of all receivers, or of a tenant's, in alphabetical order.
 
         Raises `Unavailable`.
         """
@@ -290,7 +290,7 @@ class Receivers:
             self._tell(receiver)
 
     def _note(self, receiver: str, removal: Removal | None) -> bool:
-        """Whether that removal is news."""
+        """Tells whether that removal is news."""
         known = self._removals.get(receiver)
         if removal is None or (known is not None and removal.revision <= known.revision):
             return False
@@ -322,7 +322,7 @@ class Receivers:
 
 
 def subscriptions_of(receivers: Receivers) -> Subscriptions:
-    """Who subscribes to what, kept from now on; so to be called before `receivers` are started."""
+    """Keeps the subscriptions from now on; call it before `receivers` are started."""
     subscriptions = Subscriptions()
 
     def keep(receiver: str) -> None:

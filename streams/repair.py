@@ -62,7 +62,7 @@ _NEVER = Mark(position=1 << 62)
 
 
 class Gap(Struct, frozen=True, kw_only=True):
-    """What a stream has lost: everything from behind `kept`, which is still there, up to `known` at least."""
+    """A loss of a stream: everything behind `kept`, which is still there, up to `known` at least."""
 
     stream: str
     kept: Mark
@@ -70,7 +70,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """What has become of a shard's streams. `remade`: those that were made anew, or restored.
+    """The damage to a shard's streams. `remade`: those that were made anew, or restored.
 
     `missing`: the shard is refused for a message that is not there again, though no gap is found: its place
     was purged since.
@@ -89,7 +89,7 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 async def examine(js: JetStream, names: Names, shard: int) -> Damage:
-    """What would be accepted as lost. Raises `NewerVersion` and `NotOurs`."""
+    """Finds what would be accepted as lost. Raises `NewerVersion` and `NotOurs`."""
     return (await _examine(js, names, shard))[0]
 
 
@@ -230,7 +230,7 @@ class _Repair:
         return facts
 
     async def _route_from(self, position: int) -> None:
-        """What the consumer of the events remembers is of the stream that was; its readers are gone."""
+        """Sets the consumer of the events back: it remembers the stream that was. Its readers are gone."""
         consumer = self._names.route_consumer(self._claim.shard)
         try:
             await until_answered(lambda: self._js.consumer_reset(self._names.events, consumer, position))
@@ -319,7 +319,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
 
 
 def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
-    """Whether a shard may be claimed: nobody holds it, or somebody who is dead."""
+    """Tells whether a shard may be claimed: nobody holds it, or somebody who is dead."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 
 

@@ -22,7 +22,7 @@ _version = msgspec.json.Decoder(_Versioned)
 
 
 def read_versioned(decoder: msgspec.json.Decoder[T], data: bytes, known: int, where: str) -> T:
-    """What `decoder` makes of `data`, the thing that lies at `where`.
+    """Decodes `data`, the thing that lies at `where`.
 
     Raises `NewerVersion` where its `v` is above `known`, and `NotOurs` where it is something else altogether.
     """

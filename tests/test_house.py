@@ -78,6 +78,7 @@ TALKATIVE = frozenset({"dead_letters", "publish", "repair"})
 """Operations that still write to a terminal; the set only shrinks."""
 
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
+ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|Whom)\b")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -234,6 +235,17 @@ def modules_introduce_themselves(module: Module) -> Iterator[str]:
         yield "has no docstring"
 
 
+def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
+    """The first line of a docstring begins with a noun or a verb: what a thing is, or what it does."""
+    if module.path[0] not in OURS:
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if ROUNDABOUT.match(first):
+                yield f"begins a docstring with: {first}"
+
+
 def nothing_is_swallowed(module: Module) -> Iterator[str]:
     """No `except Exception: pass`, in any of its spellings."""
     for node in module.nodes:
@@ -282,6 +294,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     lines_are_short,
     names_say_something,
     modules_introduce_themselves,
+    first_lines_say_what_it_is,
     nothing_is_swallowed,
     nothing_is_left_for_later,
     annotations_are_real,
@@ -330,6 +343,8 @@ BREACHES = [
     (names_say_something, "streams.common.pull", ""),
     (names_say_something, "streams.queue", ""),
     (modules_introduce_themselves, "actors.machine.state", "x = 1"),
+    (first_lines_say_what_it_is, "streams.purge", '"""What nobody needs any more."""'),
+    (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Of all consumers."""'),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,
@@ -377,6 +392,7 @@ def test_every_rule_has_its_breach() -> None:
 
 
 ALLOWED = [
+    (first_lines_say_what_it_is, "streams.purge", '"""Offers room."""\ndef f():\n    """Whatsoever."""'),
     (arrows_point_down, "streams.reading.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
     (arrows_point_down, "angarium.delivery.sender", "from angarium import __version__"),
     (arrows_point_down, "angarium.node.app", "import streams.nats.wire\nfrom angarium.delivery import http1"),

@@ -1,4 +1,4 @@
-"""How long to wait before another attempt: exponential backoff with full jitter.
+"""Backoff between attempts: exponential, with full jitter.
 
 Full jitter, since receivers that fell together must not come back together (Brooker, "Exponential Backoff And
 Jitter", AWS Architecture Blog, 2015). The jitter is given, not drawn, so that a journal replays to the byte.

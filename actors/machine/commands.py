@@ -123,7 +123,7 @@ class TurnAway(Struct, frozen=True):
 
 
 class ForgetBacklog(Struct, frozen=True):
-    """What waits up to `position` is not wanted any more: what is open, and `waiting` beyond the frontier.
+    """Discard what waits up to `position`: what is open, and `waiting` events beyond the frontier.
 
     `source` and `keys` are those of `RemoveReceiver`.
     """
@@ -216,7 +216,7 @@ class Line(Struct, frozen=True, gc=False):
 
 
 class Reach(Protocol):
-    """How far events may have gone, whoever owned the shard.
+    """Bounds of how far events may have gone under any owner of the shard.
 
     No event up to `released_to` is a new receiver's, and none beyond `taken_to` can have been posted. `epoch`
     is that of the present owner.
@@ -241,7 +241,7 @@ class Nowhere(Struct, frozen=True):
 
 
 class View(Struct, frozen=True, gc=False, kw_only=True):
-    """What the shell holds in memory about an actor, and facts say nothing about.
+    """The part of an actor's memory that no fact tells.
 
     `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of them;
     `held` are the open events in memory, by position, `in_flight` the positions of those whose attempt is

@@ -234,7 +234,7 @@ def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> 
 
 
 def _width(state: State, policy: Policy) -> int:
-    """How many attempts may be in flight; a relaxed receiver comes back through a single one."""
+    """The number of attempts that may be in flight; a relaxed receiver comes back through a single one."""
     if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
         return 1
     return policy.concurrency
@@ -271,14 +271,14 @@ def _first(steps: Iterator[c.Step]) -> c.Step:
 
 
 def _is_over(state: State, head: Event) -> bool:
-    """Whether the event gets no attempt: it is settled, or a repeat."""
+    """Tells whether the event gets no attempt: it is settled, or a repeat."""
     if head.position <= state.frontier.position:
         return open_entry(state, head.position) is None
     return is_repeat(state.frontier, head)
 
 
 def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Open | None) -> c.Step:
-    """What is owed to an open event, or to the next one that has no number."""
+    """The step that is owed to an open event, or to the next one that has no number."""
     event = view.held.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.read_to < view.seen):
         return c.Rest()

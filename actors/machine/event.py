@@ -28,7 +28,7 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def key(self) -> bytes:
-        """What the dedup window remembers of it."""
+        """The key by which the dedup window remembers it."""
         return dedup_key(self.id, self.again)
 
     @property

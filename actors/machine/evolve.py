@@ -159,7 +159,7 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
 
 
 def _after_repair(state: State, fact: f.Repaired) -> State:
-    """What is beyond the position is not what was there: the frontier goes back, as nowhere else.
+    """Sets the frontier back, as no other fact does: other events lie beyond the position now.
 
     What was open there was never given for certain: it is no repeat if it comes again.
     """

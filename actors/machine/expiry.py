@@ -33,7 +33,7 @@ def hopeless(entry: Open | None, policy: Policy) -> str:
 
 
 def excess(state: State, policy: Policy, view: View) -> int:
-    """How many events more than it may the receiver has waiting, as far as is known."""
+    """Counts the events that wait beyond what the receiver may have, as far as is known."""
     beyond = view.left + len(view.waiting) + len(state.open) + len(view.in_flight) - policy.backlog_max
     if beyond <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""What came back of an attempt, and what it means for the delivery and for its receiver.
+"""Outcomes: what came back of an attempt, and what it means for the delivery and its receiver.
 
 An outcome is a value: a receiver that refuses, hangs or breaks off is expected. `judge` is the one place that
 turns an answer into a verdict; everything else follows from the verdict.
@@ -38,7 +38,7 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
     def excerpt(self) -> "Answered":
-        """As much of it as may be kept for every receiver in memory; of its headers those that find room."""
+        """Cuts it to what may be kept for every receiver in memory, headers as far as there is room."""
         if len(self.body) <= EXCERPT_BODY_MAX and _length(self.headers) <= EXCERPT_HEADERS_MAX:
             return self
         kept: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """Whether it tells of this node, and nothing of the receiver or the event."""
+        """Tells whether it tells of this node, and nothing of the receiver or the event."""
         return self.error in (OVERLOAD, INTERNAL)
 
 
@@ -79,7 +79,7 @@ Outcome = Answered | Failed | NotSent
 
 
 class Verdict(StrEnum):
-    """What an answer means."""
+    """The meaning of an answer."""
 
     DELIVERED = "delivered"
     THROTTLED = "throttled"

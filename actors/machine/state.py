@@ -82,7 +82,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def unfinished(self) -> bool:
-        """Whether something is left to be done that no message of the inbox will remind of."""
+        """Tells whether something is left to be done that no message of the inbox will remind of."""
         return self.parked or bool(self.burials)
 
     @property
@@ -109,7 +109,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def is_left_over(state: State, floor: int, now: float) -> bool:
-    """Whether nobody needs to remember the receiver: it is gone or never was, and no event of it is left.
+    """Tells whether the receiver may be forgotten: it is gone or never was, and no event of it is left.
 
     All messages up to `floor` are released. The numbering is kept as long as an event may lie in the stream.
     """

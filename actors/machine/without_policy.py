@@ -1,4 +1,4 @@
-"""What is owed to a receiver without a configuration that can be used.
+"""Steps for a receiver without a configuration that can be used.
 
 Its events wait while there is one that never was valid, and are refused where there is none at all. They wait
 as long as those of the most patient receiver may, and are given up before they leave the stream.
@@ -36,7 +36,7 @@ def step_without_policy(state: State, view: c.View, now: float) -> c.Step:
 
 
 def _waits_up_to(position: int, state: State, view: c.View) -> bool:
-    """Whether an event may wait there or before."""
+    """Tells whether an event may wait there or before."""
     if state.open:
         return state.open[0].position <= position
     if view.head:

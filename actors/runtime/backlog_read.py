@@ -1,4 +1,4 @@
-"""What a read of the backlog tells: which events are new, and whether one that was there is gone."""
+"""A read of the backlog, sifted: which events are new, and whether one that was there is gone."""
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ class Found(Struct, frozen=True):
 
 
 def sift(batch: Batch, *, reach: int, read_to: int, known: int) -> Found:
-    """What is new in `batch`, which was to reach `reach` from where it was read before, `read_to`.
+    """Finds what is new in `batch`, which was to reach `reach` from where it was read before, `read_to`.
 
     `known` is the highest position, at most `reach`, where an event of this receiver was seen for certain.
     """

@@ -80,7 +80,7 @@ async def _standing_still(shell: "Shell") -> AsyncIterator[None]:
 
 
 async def _removed_to(shell: "Shell", removed_at: float) -> int:
-    """Up to where events were the removed receiver's. Later ones may be for one that was put again.
+    """Finds the last event of the removed receiver. Later ones may be for one that was put again.
 
     What an owner that vanished may have posted was the removed one's in any case.
     """
@@ -92,7 +92,7 @@ async def _removed_to(shell: "Shell", removed_at: float) -> int:
 
 
 async def _passed(shell: "Shell", to: int) -> Passed:
-    """What lies between the frontier and the position `to`; read again if the frontier moved meanwhile."""
+    """Reads what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
         frontier = shell.state.frontier
         found = await _read(shell, frontier, to)
@@ -125,7 +125,7 @@ async def _read(shell: "Shell", frontier: Frontier, to: int) -> Passed:
 
 
 async def _count(shell: "Shell", after: int, to: int) -> int:
-    """How many messages lie above `after` and up to `to`, as far as some replica knows."""
+    """Counts the messages above `after` and up to `to`, as far as some replica knows."""
     backlog, receiver = shell.host.backlog, shell.receiver
     beyond = await backlog.count(receiver, to)
     return await backlog.count(receiver, after) - beyond

@@ -1,4 +1,4 @@
-"""How much a shard asks for: what can be worked on, and what lies behind those who are slow.
+"""Flow control: a shard asks for what it can work on, and for what lies behind slow receivers.
 
 A message that finds its mailbox full is paid for twice: it was handed out for nothing, and is read from the
 stream when its turn comes. Where the node is the one that is slow, that would be so with nearly every
@@ -19,7 +19,7 @@ HURRY_S = 1.0
 
 
 class Appetite:
-    """Of one shard. `hold` is told to ask for nothing more, or to go on; `saturated` tells of the node."""
+    """Flow control of one shard. `hold` stops or restarts requests; `saturated` tells of the node."""
 
     __slots__ = ("_handle", "_hold", "_saturated", "_until")
 

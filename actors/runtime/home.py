@@ -1,4 +1,4 @@
-"""What a shell finds around it: the ports of its shard, and what the shard's claim says."""
+"""The surroundings of an actor: the ports of its shard, and what the shard's claim says."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from actors.runtime.unacked import Bindings
 
 
 class Home(Protocol):
-    """What a shell finds around it: the ports of its shard, and the shard's claim."""
+    """The surroundings of an actor: the ports of its shard, and the shard's claim."""
 
     clock: Clock
     recorder: Recorder
@@ -40,15 +40,15 @@ class Home(Protocol):
         ...
 
     def may_start(self) -> bool:
-        """Whether an attempt may take its token now."""
+        """Tells whether an attempt may take its token now."""
         ...
 
     def within_lease(self) -> bool:
-        """Whether a first byte may leave now."""
+        """Tells whether a first byte may leave now."""
         ...
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """Whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        """Tells whether an owner that vanished may have posted something of this receiver, unrecorded."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

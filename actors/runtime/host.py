@@ -298,14 +298,14 @@ class Host:
         return self._strangers
 
     def knows(self, receiver: str) -> bool:
-        """Whether there is an actor, a configuration, or a removal of one."""
+        """Tells whether there is an actor, a configuration, or a removal of one."""
         if receiver in self.shells or self.policies.heard_of(receiver):
             return True
         return receiver in self.changed or receiver in self.writing or receiver in self.parked
 
     @property
     def _held(self) -> int:
-        """How many messages are held for receivers that are known."""
+        """Counts the messages that are held for known receivers."""
         return self.bindings.bound - (len(self._strangers.waiting) if self._strangers else 0)
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
@@ -340,18 +340,18 @@ class Host:
         return self._confirmed_floor
 
     def within_lease(self) -> bool:
-        """Whether a first byte may leave now."""
+        """Tells whether a first byte may leave now."""
         return not self.stopped and self._within_lease()
 
     def may_start(self) -> bool:
-        """Whether an attempt may take its token now."""
+        """Tells whether an attempt may take its token now."""
         if self.recorder.stalled or not self.within_lease():
             self._held_up = True
             return False
         return not self.draining
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """Whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        """Tells whether an owner that vanished may have posted something of this receiver, unrecorded."""
         if self.unclean is None:
             return False
         waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position

@@ -9,7 +9,7 @@ MAILBOX_BYTES_MAX = 1 << 20
 
 
 class Mailbox:
-    """What waits for its turn. Whoever appends without asking `fits` answers for the bound."""
+    """The events that wait for their turn. A caller that appends without asking `fits` keeps the bound."""
 
     __slots__ = ("_bytes", "_events")
 
@@ -32,13 +32,13 @@ class Mailbox:
         return self._events
 
     def fits(self, event: Event) -> bool:
-        """Whether there is room for it. One event always fits, however large it is."""
+        """Tells whether there is room for it. One event always fits, however large it is."""
         if not self._events:
             return True
         return len(self._events) < MAILBOX_MAX and self._bytes + event.size <= MAILBOX_BYTES_MAX
 
     def holds(self, position: int) -> bool:
-        """Whether the event at that position waits here."""
+        """Tells whether the event at that position waits here."""
         return any(each.position == position for each in self._events)
 
     def append(self, event: Event) -> None:

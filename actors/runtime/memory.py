@@ -1,4 +1,4 @@
-"""What one actor holds in memory: its live state, what waits, what is bound, how far its stream is read.
+"""The memory of one actor: its live state, what waits, what is bound, how far its stream is read.
 
 Nothing here waits or decides. Messages come in, are queued or left to the stream, and go out again: they are
 bounded in number and bytes, and each is released under the mark of the fact that its release rests on.
@@ -68,7 +68,7 @@ class Memory:
 
     @property
     def epoch(self) -> int:
-        """That of the shard's present owner."""
+        """The epoch of the shard's present owner."""
         return self.host.epoch
 
     @property
@@ -84,14 +84,14 @@ class Memory:
 
     @property
     def posted_to(self) -> int:
-        """Up to where an owner that vanished may have posted without a record of it; 0 if none can have."""
+        """The last position that an owner that vanished may have posted without a record; 0 if none."""
         unclean = self.host.unclean
         first_bound = min(self.bound, default=0)
         return unclean.position if unclean and self.host.may_have_posted(self.state, first_bound) else 0
 
     @property
     def unrecorded(self) -> int:
-        """How many numbers beyond the frontier an owner that vanished may have given."""
+        """Counts the numbers beyond the frontier that an owner that vanished may have given."""
         return max(0, min(self.posted_to - self.state.frontier.position, UNCONFIRMED_MAX + OPEN_MAX))
 
     def bucket_at(self, now: float) -> Bucket | None:
@@ -165,7 +165,7 @@ class Memory:
             self._release(position, self.host.recorder.index)
 
     def has(self, position: int) -> bool:
-        """Whether its event is in memory."""
+        """Tells whether its event is in memory."""
         return position in self.in_flight or position in self.held or self.mailbox.holds(position)
 
     def _leave(self, position: int, source: int) -> None:

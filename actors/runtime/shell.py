@@ -144,7 +144,7 @@ class Shell(Memory):
         return bool(self.in_flight) and self.policy is not None and self.policy.order == "strict"
 
     def view(self) -> c.View:
-        """What the machine may know of this memory."""
+        """A view of this memory for the machine."""
         host = self.host
         return c.View(
             head=self.mailbox.head,

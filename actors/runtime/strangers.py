@@ -58,13 +58,13 @@ log = logging.getLogger(__name__)
 
 
 class Door(Home, Protocol):
-    """What the record finds around it, besides what an actor does."""
+    """The surroundings of the record, beyond those of an actor."""
 
     snapshots: Snapshots
     unacked_max: int
 
     def knows(self, receiver: str) -> bool:
-        """Whether there is an actor, a configuration, or a removal of one."""
+        """Tells whether there is an actor, a configuration, or a removal of one."""
         ...
 
     def activate(self, receiver: str) -> Shell:
@@ -192,7 +192,7 @@ class Strangers(Shell):
         self._turning = False
 
     async def _turn(self) -> None:
-        """What has come until now is turned away, or given to those who are known after all."""
+        """Turns away what has come until now, or gives it to those that are known after all."""
         door, covered = self._door, sorted(self.waiting)[:LOOKED_AT_MAX]
         self._turned_at = door.clock.now()
         await door.policies.catch_up()

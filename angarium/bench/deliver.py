@@ -29,7 +29,7 @@ TICK_S = 0.002
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is measured: `deliveries` to so many receivers, bodies of `size` bytes, a steady `rate` of them.
+    """A plan: `deliveries` to so many receivers, bodies of `size` bytes, a steady `rate` of them.
 
     With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Whatever
     is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells where the
@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What came out. Rates are a second, all taken in one run; `cpu_us` is of one process for each of them.
+    """Results of one run. Rates are a second; `cpu_us` is of one process for each of them.
 
     What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
     CPU a delivery by what it was spent on (`angarium.bench.sampling`). On a machine that others use, too, the
@@ -180,7 +180,7 @@ class Bench:
             stored(await self._js.publish(self._names.receiver(receiver), text))
 
     def _tenant(self, receiver: int) -> str:
-        """Who owns the receiver of that number: as many receivers a tenant as get each event."""
+        """The tenant of the receiver of that number: as many receivers a tenant as get each event."""
         return f"bench{receiver // self._plan.fan}" if self._plan.fan > 1 else "bench"
 
     def _whole(self, deliveries: int) -> int:
@@ -188,7 +188,7 @@ class Bench:
         return deliveries - deliveries % self._plan.fan
 
     def _subject(self, number: int) -> str:
-        """Where the event of that number is published: for one receiver after the other, or tenant."""
+        """The subject of the event of that number: for one receiver after the other, or tenant."""
         plan, names = self._plan, self._names
         first = number * plan.fan % plan.receivers
         if plan.fan > 1:

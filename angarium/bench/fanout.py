@@ -42,7 +42,7 @@ STALLED_S = 30.0
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is measured: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
+    """A plan: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
 
     Then one event for `wide` receivers beside the events of other tenants, which are timed for `timed_s`
     without it and with it.
@@ -62,7 +62,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What came out. Rates are a second; `cpu_us_per_copy` and `memory_mb` are the node's.
+    """Results. Rates are a second; `cpu_us_per_copy` and `memory_mb` are the node's.
 
     `server` is what the server takes of the same copies from a client that awaits none of them one by one,
     `lanes` from one that has as many under way as the router. `neighbours_…` is how late the events of other
@@ -98,7 +98,7 @@ class Routed(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """How many copies are wrong, of one receiver or of several."""
+    """Numbers of wrong copies, of one receiver or of several."""
 
     lost: int = 0
     repeats: int = 0
@@ -106,7 +106,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, sources: list[int]) -> Self:
-        """Of a receiver's copies, by the positions of their events."""
+        """Judges a receiver's copies by the positions of their events."""
         disordered = sum(after < before for before, after in itertools.pairwise(sources))
         return cls(repeats=len(sources) - len(set(sources)), disordered=disordered)
 
@@ -215,7 +215,7 @@ class Bench:
             await asyncio.sleep(LOOK_S)
 
     async def _beside(self, node: LocalNode) -> tuple[Report, Report, float]:
-        """How late the neighbours' events come, alone and beside the wide one, and how long that takes."""
+        """Measures how late the neighbours' events come, alone and beside the wide one."""
         plan = self._plan
         await self._neighbours_for(node, 1.0)  # Connections are made, actors opened.
         alone = await self._neighbours_for(node, plan.timed_s)
@@ -273,7 +273,7 @@ class Bench:
         return self._plan.copies / (time.monotonic() - began_at)
 
     def _copies(self) -> Iterator[tuple[str, bytes, dict[str, str]]]:
-        """As many as the plan has, each as the router publishes it: subject, body, headers."""
+        """Makes the copies of the plan as the router publishes them: subject, body, headers."""
         event = published_event(1, time.time(), f"{BARE}.{TYPE}", None, body(self._plan.size))
         for number in range(self._plan.copies):
             subject = self._names.publish_to(f"{BARE}.r{number % self._plan.receivers}")

@@ -1,4 +1,4 @@
-"""What every bench stands on: a sink, a server that is set up, and a connection to it."""
+"""Ground of every bench: a sink, a server that is set up, and a connection to it."""
 
 import tempfile
 from collections.abc import AsyncIterator

@@ -37,7 +37,7 @@ STALLED_S = 120.0  # A flood of 200,000 events on their partition is before them
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is measured: `receivers` healthy ones at `rate` events a second, `runs` times for `timed_s`.
+    """A plan: `receivers` healthy ones at `rate` events a second, `runs` times for `timed_s`.
 
     Beside them `behind` events wait for a dead receiver, `slow` receivers answer after 5 s, `hanging` ones of
     one shard never, and a tenant floods `flood` events.
@@ -195,7 +195,7 @@ class Bench:
             await asyncio.sleep(LOOK_S)
 
     async def _sum(self, figure: Callable[[ConsumerInfo], int]) -> int:
-        """Of all consumers."""
+        """Adds a figure up over all consumers."""
         names = self._names
         infos = await asyncio.gather(
             *(self._js.consumer_info(names.deliveries, names.shard_consumer(n)) for n in range(self._shards)),

@@ -42,7 +42,7 @@ class Speed(Struct, frozen=True):
     cpu_us: float
 
     def mean(self, other: "Speed") -> "Speed":
-        """Of two runs."""
+        """The mean of two runs."""
         return Speed((self.rate + other.rate) / 2, (self.cpu_us + other.cpu_us) / 2)
 
 
@@ -50,7 +50,7 @@ Post = Callable[[], Awaitable[bool]]
 
 
 async def loop(workers: int, seconds: float, post: Post) -> Speed:
-    """What so many workers come to."""
+    """Measures what so many workers come to."""
     until = time.perf_counter() + seconds
     done = 0
 

@@ -1,4 +1,4 @@
-"""What benches publish: bodies that tell when they were published, many at once, and if they were kept."""
+"""Publishing for benches: bodies that tell when they were published, many at once."""
 
 import asyncio
 import time

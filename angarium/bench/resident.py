@@ -1,4 +1,4 @@
-"""What an actor takes of memory while it rests: `python -m angarium.bench.resident COUNT` prints bytes.
+"""Memory of a resting actor: `python -m angarium.bench.resident COUNT` prints bytes.
 
 In a process of its own, since what a process gave back to its allocator is not seen in its size. The actors
 are real, under a real host; what is around them has nothing to say.
@@ -82,7 +82,7 @@ class Nothing:
 
 
 async def bytes_each(count: int) -> float:
-    """What each of so many resting actors takes."""
+    """Measures what each of so many resting actors takes."""
     around = Nothing()
     host = Host(
         epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,

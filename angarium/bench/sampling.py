@@ -1,4 +1,4 @@
-"""Where a process spends its CPU, by samples: `python -m angarium.bench.sampling FILE -m MODULE ARGUMENTS…`
+"""A sampling profiler of CPU: `python -m angarium.bench.sampling FILE -m MODULE ARGUMENTS…`
 
 The system's profiling timer (setitimer(2)) looks at the stack every few milliseconds of CPU, which costs the
 process nothing that could be measured; a tracing profiler would take more than half of it, and most where
@@ -43,7 +43,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Samples:
-    """How many there are of each part, and of each function: on top of the stack, and anywhere in it."""
+    """Counts by part and by function: on top of the stack, and anywhere in it."""
 
     def __init__(self, *counts: dict[str, int]) -> None:
         self.parts, self.own, self.within = map(Counter[str], counts or ({}, {}, {}))
@@ -58,11 +58,11 @@ class Samples:
 
     @property
     def counts(self) -> list[Counter[str]]:
-        """What `Samples` is made of again."""
+        """The counts from which `Samples` is made again."""
         return [self.parts, self.own, self.within]
 
     def shares(self) -> dict[str, float]:
-        """Of each part, the largest first."""
+        """The share of each part, the largest first."""
         return {part: count / self.parts.total() for part, count in self.parts.most_common()}
 
     def text(self) -> str:
@@ -76,7 +76,7 @@ class Samples:
 
 
 def recorded(file: Path) -> Samples:
-    """What a process left in its file at its end."""
+    """Reads the samples that a process left in its file at its end."""
     return Samples(*msgspec.json.decode(file.read_bytes(), type=list[dict[str, int]]))
 
 

@@ -48,7 +48,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What came out.
+    """Results.
 
     `ready_s`: from the start of a node's process until it runs all shards, the crowd configured. `idle` is a
     share of one core. `fresh_…`: from publish to arrival, of the first event after a start, for which the
@@ -82,7 +82,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Crowd(Struct, frozen=True, kw_only=True):
-    """What the first part came to."""
+    """Results of the first part."""
 
     ready_s: float
     memory_mb: float | None
@@ -92,7 +92,7 @@ class Crowd(Struct, frozen=True, kw_only=True):
 
 
 class Return(Struct, frozen=True, kw_only=True):
-    """What the second part came to."""
+    """Results of the second part."""
 
     first_s: float
     all_s: float
@@ -101,7 +101,7 @@ class Return(Struct, frozen=True, kw_only=True):
 
 
 class Drain(Struct, frozen=True, kw_only=True):
-    """What the third part came to."""
+    """Results of the third part."""
 
     report: Report
     before: Usage | None

@@ -25,7 +25,7 @@ STAMP = 17
 
 
 class Report(Struct):
-    """What came: how many deliveries, how many of them once more, from when to when, and how late.
+    """A report of the sink: deliveries, repeats, from when to when, and how late.
 
     `disordered` are those that came before the one whose number is next.
     """
@@ -41,7 +41,7 @@ class Report(Struct):
 
 
 class Tally:
-    """Of one report."""
+    """The tally behind one report."""
 
     def __init__(self) -> None:
         self.repeats = 0
@@ -55,7 +55,7 @@ class Tally:
         return len(self.delays)
 
     def report(self) -> Report:
-        """What the tally comes to."""
+        """Makes a report of the tally."""
         delays = sorted(self.delays)
         return Report(
             self.deliveries, self.repeats, self.disordered, self.first_at, self.last_at,
@@ -69,7 +69,7 @@ def percentile(ordered: list[float], share: float) -> float:
 
 
 class Sink:
-    """What all connections share."""
+    """State that all connections share."""
 
     def __init__(self) -> None:
         self.tally = Tally()

@@ -19,11 +19,11 @@ class SinkProcess:
         self.url = f"http://127.0.0.1:{port}/"
 
     async def report(self) -> Report:
-        """What has come since the count began."""
+        """Reports what has come since the count began."""
         return await self._ask(b"report\n")
 
     async def count(self) -> int:
-        """How many deliveries have come since, repeats left out; cheaper than a report."""
+        """Counts the deliveries that have come since, without repeats; cheaper than a report."""
         return (await self._ask(b"count\n")).deliveries
 
     async def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""What a process has used so far, where the system tells (Linux)."""
+"""CPU and memory that a process has used so far, where the system tells (Linux)."""
 
 import os
 from pathlib import Path

@@ -45,13 +45,13 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def _headline(state: dict[str, Any]) -> str:
-    """How much waits, and why; a node of an older version has only the phase to tell."""
+    """Says how much waits, and why; a node of an older version tells only the phase."""
     count, why = state["backlog"], state.get("why") or str(state["phase"]).replace("_", " ")
     return f"{count} waiting, {why}" if count else str(why)
 
 
 def _meaning(name: str, value: Any) -> str:
-    """What a member tells that its name does not."""
+    """Explains a member beyond its name."""
     match name, value:
         case "backlog", _:
             return " (accepted and not settled)"

@@ -84,7 +84,7 @@ def _refused(error: click.ClickException) -> int:
 
 
 def _broken(error: Exception) -> int:
-    """What was raised below the commands: expected, with a text for people, or not."""
+    """Handles what was raised below the commands: expected, with a text for people, or not."""
     from actors.errors import AngariumError, InvalidName, InvalidPolicy
     from angarium import logs
     from angarium.operations.errors import BadRequest
@@ -116,7 +116,7 @@ def _broken(error: Exception) -> int:
 
 
 def _drop_output() -> None:
-    """What nobody can take any more: Python would complain once more when it flushes at the end."""
+    """Drops output that nobody takes: Python would complain once more when it flushes at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def begun(self) -> bool:
-        """Whether one byte of an answer has come."""
+        """Tells whether one byte of an answer has come."""
         return self._fed > 0 or self.fault is not None
 
     def feed(self, data: bytes) -> bool:
@@ -80,7 +80,7 @@ class Answer:
         return self.over
 
     def response(self, latency_s: float) -> Response:
-        """What was read so far; only once `headed`."""
+        """The answer as read so far; only once `headed`."""
         return Response(
             status=self.status,
             headers=decoded(self._headers),

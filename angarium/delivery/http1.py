@@ -27,7 +27,7 @@ Exchange = asyncio.Future[Response | Failure]
 
 
 class Owner(Protocol):
-    """Who keeps a connection between its exchanges."""
+    """The keeper of a connection between its exchanges."""
 
     def write_soon(self, connection: "Connection") -> None:
         """Call `connection.write` at the end of this turn of the event loop."""
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _is_written(self) -> bool:
-        """Whether all of the request has left; over TLS a part may wait where the transport does not tell."""
+        """Tells whether all of the request has left; over TLS a part may wait unseen."""
         transport = self._transport
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False

@@ -58,12 +58,12 @@ class _Exchange:
 
     @property
     def place(self) -> str:
-        """What httpcore takes for the host, and keeps the connection by."""
+        """The name that httpcore takes for the host, and keeps the connection by."""
         own = (self.request.receiver, self.request.target.host, *sorted(self.addresses))
         return "|".join((*own, "fresh") if self.fresh else own)
 
     def is_stale(self, failure: NoAnswer) -> bool:
-        """Whether a kept connection had died, or had spoken before it was asked."""
+        """Tells whether a kept connection had died, or had spoken before it was asked."""
         died = failure.kind is FailureKind.RESET and not self.answer.begun
         return self.reused and (died or self.spoken_to)
 
@@ -236,7 +236,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             self.spoiled = True  # The answer came before the request was written: it counts, and is the last.
 
     def _has_unread(self, exchange: _Exchange) -> bool:
-        """Whether bytes wait that only the event loop can tell what they hold; raises NoAnswer if it did."""
+        """Tells whether bytes wait that only the event loop can read; raises NoAnswer if it did."""
         if self._writer.is_closing():
             return False
         try:
@@ -249,7 +249,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return unread
 
     def _is_written(self) -> bool:
-        """Whether all of the request has left, also what waits below TLS."""
+        """Tells whether all of the request has left, also what waits below TLS."""
         if self._writer.is_closing() or self._writer.transport.get_write_buffer_size():
             return False
         return not has_untaken(self._fd)

@@ -29,7 +29,7 @@ _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 
 
 class _Prepared(Struct, frozen=True):
-    """What a configuration comes to. `headers` are the same on every attempt; the repr keeps them hidden."""
+    """A configuration, made ready. `headers` are the same on every attempt; the repr hides them."""
 
     policy: Policy
     target: Target
@@ -131,7 +131,7 @@ def _own_headers(headers: dict[str, str]) -> list[Header]:
 
 
 def _outcome(outcome: Response | Failure) -> Outcome:
-    """What the transport says, in the words of the deciding floor."""
+    """Translates what the transport says into the words of `actors`."""
     latency_ms = outcome.latency_s * 1000
     if isinstance(outcome, Response):
         return Answered(

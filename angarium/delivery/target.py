@@ -1,4 +1,4 @@
-"""Where a receiver lives: a URL taken apart once, into exactly what is connected to and what is sent.
+"""The target of a receiver: its URL, taken apart once into what is connected to and what is sent.
 
 Parsers that disagree about a URL are how a guard is walked past: one sees a public name, the other connects
 to an address. So whatever has two readings (RFC 3986 against WHATWG) is refused here, with what to write

@@ -1,4 +1,4 @@
-"""What `angarium demo` does: play the scenario before whoever watches, then judge the records."""
+"""`angarium demo`: plays the scenario before those who watch, then judges the records."""
 
 import shutil
 import tempfile
@@ -51,7 +51,7 @@ async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
 
 
 class Programme:
-    """Who watches, and what they see: a living table, lines where none can be drawn, nothing if `quiet`."""
+    """The audience's view: a live table, lines where none can be drawn, nothing if `quiet`."""
 
     def __init__(self, receivers: list[DemoReceiver], *, quiet: bool) -> None:
         self.receivers = receivers
@@ -66,7 +66,7 @@ class Programme:
             output.say(line)
 
     def shown(self, scenario: Scenario) -> AbstractContextManager[Any]:
-        """What lasts as long as the scenario is played."""
+        """Resources that last as long as the scenario is played."""
         return nullcontext() if self._quiet or not output.drawn() else self._live(scenario)
 
     @contextmanager
@@ -91,7 +91,7 @@ class Programme:
             yield
 
     def end(self) -> None:
-        """What stays to be seen."""
+        """Shows what stays on the screen."""
         if self._quiet:
             return
         if output.drawn():

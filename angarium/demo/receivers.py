@@ -33,7 +33,7 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 
 
 class Request(Struct, frozen=True):
-    """What a manner may go by: the nth request, from 1 on, and whether the receiver was mended meanwhile."""
+    """Input of a manner: the nth request, from 1 on, and whether the receiver was mended meanwhile."""
 
     number: int
     event_type: str
@@ -42,7 +42,7 @@ class Request(Struct, frozen=True):
 
 
 class Role(Struct, frozen=True, kw_only=True):
-    """How a receiver behaves.
+    """The behaviour of a receiver.
 
     `manner` answers a request; `events` are the types it subscribes to; `config` stands beside them, its URL
     and its secret. One that is `late` listens only after the first seconds. What is `rejected` is sent once
@@ -59,7 +59,7 @@ class Role(Struct, frozen=True, kw_only=True):
     rejected: str = ""
 
     def wants(self, event_type: str) -> bool:
-        """Whether an event is for it: the demo's own reading of `events`, since the router's is on trial."""
+        """Tells whether an event is for it, by the demo's own reading of `events`: the router is on trial."""
         words = event_type.split(".")
         return any(_matches(pattern.split("."), words) for pattern in self.events)
 
@@ -154,7 +154,7 @@ class DemoReceiver:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What is put for it."""
+        """The configuration that is put for it."""
         port = self._bound.getsockname()[1]
         url = f"http://{HOST}:{port}/"
         return {"url": url, "secrets": [self.secret], "events": self.role.events, **self.role.config}

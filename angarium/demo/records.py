@@ -1,4 +1,4 @@
-"""What the verdict looks at: what was published to each receiver, and what that receiver wrote down."""
+"""Records for the verdict: what was published to each receiver, and what that receiver wrote down."""
 
 from msgspec import Struct, field
 
@@ -38,7 +38,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
     @property
     def delivery(self) -> tuple[str, str]:
-        """What has one number for ever: an event, or an event that is sent again."""
+        """The unit that keeps its number: an event, or an event that is sent again."""
         return self.event_id, self.again
 
 
@@ -68,12 +68,12 @@ class Record(Struct, kw_only=True):
         return {arrival.event_id for arrival in self.arrivals if self.gives_up(arrival)}
 
     def gives_up(self, arrival: Arrival) -> bool:
-        """Whether this was the last attempt before the event becomes a dead letter."""
+        """Tells whether this was the last attempt before the event becomes a dead letter."""
         return arrival.status == 422 and arrival.attempt == self.rejected_attempts
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was published arrived and was accepted."""
+        """Tells whether everything that was published arrived and was accepted."""
         return self.accepted >= {event.id for event in self.published}
 
     @property

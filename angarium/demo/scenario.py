@@ -1,4 +1,4 @@
-"""What happens in the demo, in order: NATS, a node, a producer, a kill -9 and a restart, a redrive.
+"""The scenario of the demo: NATS, a node, a producer, a kill -9 and a restart, a redrive.
 
 It decides nothing and judges nothing: it acts, says what it does, and leaves the records to the verdict.
 """

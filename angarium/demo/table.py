@@ -1,4 +1,4 @@
-"""How the demo looks: the receivers as rows, the same live and at the end, and the verdict as lines."""
+"""The table of the demo: receivers as rows, the same live and at the end, and the verdict as lines."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ BREACHES_SHOWN = 3
 
 
 def row(receiver: DemoReceiver) -> tuple[str, ...]:
-    """What came of a receiver so far."""
+    """A receiver's results so far."""
     record = receiver.record
     answers = Counter("reset" if each.status is None else str(each.status) for each in record.arrivals)
     return (

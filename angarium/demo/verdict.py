@@ -95,7 +95,7 @@ def _passed(records: Sequence[Record]) -> str:
 
 
 def _overtook(record: Record) -> int:
-    """How many events were accepted between an event's first failure and its acceptance, at most."""
+    """The most events that were accepted between an event's first failure and its acceptance."""
     failed_at: dict[str, int] = {}
     accepted, most = 0, 0
     for arrival in record.arrivals:
@@ -159,7 +159,7 @@ def _accepted_before(record: Record) -> int:
 
 
 def _unredriven(record: Record) -> Iterator[str]:
-    """What was given up comes once more, under a new number, and says what it was."""
+    """Checks that what was given up comes once more, under a new number, and says what it was."""
     again = {arrival.event_id for arrival in record.arrivals if arrival.again.startswith("dead-")}
     if lost := len(record.given_up - again):
         yield f"{lost} dead letters were never sent again"

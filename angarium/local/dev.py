@@ -1,4 +1,4 @@
-"""What `angarium dev` does: nats-server as a child, setup, and a node in this process."""
+"""`angarium dev`: nats-server as a child, setup, and a node in this process."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -71,7 +71,7 @@ async def _keep(server: EmbeddedServer) -> NoReturn:
 
 
 def _tell(settings: Settings, server: EmbeddedServer | None) -> None:
-    """What runs, what is allowed here that is not elsewhere, and what to type next."""
+    """Says what runs, what is allowed only here, and what to type next."""
     url = settings.nats[0]
     where = f" (store: {server.directory})" if server is not None else ""
     output.say(f"ready: NATS on {url}{where}, a node with {settings.shards} shards")

@@ -1,4 +1,4 @@
-"""What `angarium listen` does with a request: answer it as told, judge it, show it in one line."""
+"""`angarium listen`: answers a request as told, judges it, shows it in one line."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ BEGINNING = 60
 
 
 class Manners(Struct, frozen=True, kw_only=True):
-    """How the receiver answers: `status` after `delay_s`, but each `fail_every`th time as a failure."""
+    """Manners of the receiver: `status` after `delay_s`, but each `fail_every`th time a failure."""
 
     status: int = 200
     delay_s: float = 0.0
@@ -66,7 +66,7 @@ class Numbers:
         self._recent: deque[int] = deque(maxlen=REMEMBERED_MAX)
 
     def note(self, sequence: int) -> tuple[bool, int]:
-        """Whether it came before, and how many were left out between the highest so far and this one."""
+        """Tells whether it came before, and how many numbers it leaves out after the highest so far."""
         repeat = sequence in self._recent
         missing = sequence - self._highest - 1 if self._highest else 0
         self._highest = max(self._highest, sequence)

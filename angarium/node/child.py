@@ -93,14 +93,14 @@ class LocalNode:
             raise NodeFailed(f"the node ended by itself; {self.log} tells why")
 
     def _says(self, event: str) -> bool:
-        """Whether the log of this start names the occurrence."""
+        """Tells whether the log of this start names the occurrence."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return f'"event": "{event}"'.encode() in log.read()
 
     @property
     def pid(self) -> int | None:
-        """Of the node's own process, where the system tells (Linux); its parent is its watcher."""
+        """The pid of the node's own process, where the system tells (Linux); its parent is its watcher."""
         if self._child is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Where requests about one receiver are dealt with: inspect, status, ping, pause, resume, skip, forget.
+"""Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget.
 
 The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
 after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
@@ -37,7 +37,7 @@ class ReceiverDesk:
         self._receivers: Receivers = node.around.receivers
 
     def owns(self, receiver: str) -> bool:
-        """Whether this node owns the receiver's shard now."""
+        """Tells whether this node owns the receiver's shard now."""
         return self._node.host_of(receiver) is not None
 
     async def deal(self, request: Request) -> Done | Denied:
@@ -61,7 +61,7 @@ class ReceiverDesk:
             return Denied("unavailable", "NATS does not answer just now; ask again")
 
     async def _is_known(self, host: Host, receiver: str) -> bool:
-        """Whether there is anything to ask about: anybody may name receivers that never were.
+        """Tells whether there is anything to ask about: anybody may name receivers that never were.
 
         Nothing is kept of such a name. One that was put a moment ago is known to the leader, which answers
         all who ask at the same time with one answer.

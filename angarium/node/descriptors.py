@@ -1,4 +1,4 @@
-"""How many connections a node may have: as many as the limit of open files allows once it is raised."""
+"""The limit of connections: as many as the limit of open files allows once it is raised."""
 
 from angarium.delivery.connections.pool import DEFAULT_LIMITS
 

@@ -1,4 +1,4 @@
-"""Whether the event loop has time to spare: how long its thread runs or waits for a core, beside what passes.
+"""Load of the event loop: the share of time in which its thread runs or waits for a core.
 
 What it ran alone does not tell: where others take half of the cores, a loop that never sleeps gets the
 other half. Nor does it tell how late timers are: such a loop may come to each within half a millisecond.
@@ -14,14 +14,14 @@ _SCHEDULING = Path("/proc/thread-self/schedstat")
 
 
 class Saturation:
-    """Of the thread that asks; to be called, it looks at the time since the last look, 10 ms at least."""
+    """Load of the calling thread; a call looks at the time since the last look, 10 ms at least."""
 
     def __init__(self) -> None:
         self._at, self._busy_s = time.monotonic(), _busy_s()
         self._saturated = False
 
     def __call__(self) -> bool:
-        """Whether the thread had something to do for four fifths of the time, or more."""
+        """Tells whether the thread had something to do for four fifths of the time, or more."""
         now = time.monotonic()
         if (passed := now - self._at) >= SAMPLE_S:
             busy_s = _busy_s()

@@ -1,4 +1,4 @@
-"""What a node does every now and then so that no stream fills up with what nobody needs any more.
+"""Maintenance: a node regularly purges what nobody needs any more, so that no stream fills up.
 
 The owner of shard 0 purges, for all. Every node sees to it that its shards hold no more than they need:
 
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Ends:
-    """Where a stream ended when it was looked at; `settled` is an end that every leader knows of by now."""
+    """The end of a stream when it was looked at; `settled` is an end that every leader knows by now."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()

@@ -28,7 +28,7 @@ from streams.routing.router import Tally as Routed
 
 
 class NodeMetrics(Collector):
-    """What a node that has started tells of itself."""
+    """The metrics of a node that has started."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -95,7 +95,7 @@ HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misco
 
 
 class _Seen(Struct):
-    """What one look at the actors in memory found."""
+    """One look at the actors in memory."""
 
     actors: int = 0
     parked: int = 0

@@ -1,4 +1,4 @@
-"""What a node answers to whoever watches it: `/healthz`, `/readyz` and `/metrics`, on a port of its own.
+"""The monitor of a node: `/healthz`, `/readyz` and `/metrics`, on a port of its own.
 
 It is served by the loop that does the work, and on purpose: a node whose loop hangs gives no answer, which
 every probe takes for a failure. A loop that merely comes late shows as `angarium_loop_lag_seconds`.
@@ -63,7 +63,7 @@ class Monitor(Collector):
             return _text(500, "internal error; the log tells more")
 
     def collect(self) -> Iterator[Metric]:
-        """What there is to tell without a node."""
+        """Tells what there is to tell without a node."""
         yield histogram("loop_lag_seconds", "How late the event loop comes to what is due.", self._lag)
 
     async def feel(self) -> None:

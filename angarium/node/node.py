@@ -73,7 +73,7 @@ class Node:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop, and hands its shards over or has done so."""
+        """Tells whether it was told to stop, and hands its shards over or has done so."""
         return self._stopping
 
     @property
@@ -138,7 +138,7 @@ class Node:
                 self._begin(self._let_go, number)
 
     def _rests(self, number: int) -> bool:
-        """Whether the shard was refused a short while ago."""
+        """Tells whether the shard was refused a short while ago."""
         return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
 
     def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts) -> None:

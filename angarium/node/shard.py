@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Surroundings(Struct, frozen=True):
-    """What all shards of a node share."""
+    """Objects that all shards of a node share."""
 
     js: JetStream
     names: Names
@@ -212,7 +212,7 @@ class Shard:
 
     @property
     def suspended(self) -> bool:
-        """Whether the lease that the claim was made under is over, be another one in force or not."""
+        """Tells whether the lease that the claim was made under is over, be another one in force or not."""
         return self._lease.over or self._lease is not self._around.members.lease
 
     async def suspend(self) -> None:
@@ -244,7 +244,7 @@ class Shard:
         self._end(why)
 
     def _lost(self, loss: Loss) -> None:
-        """What was read is not in its stream any more. Whoever drops the shard puts that on record."""
+        """Ends the shard: what was read is not in its stream any more. Dropping the shard records that."""
         self.loss = loss
         self._refuse(loss.why)
 
@@ -312,7 +312,7 @@ class Shard:
             await self._write_snapshots()
 
     def _leftovers(self) -> dict[str, State]:
-        """Of the snapshots that were found to say nothing any more, those whose actors are still away."""
+        """Picks the snapshots that say nothing any more and whose actors are still away."""
         host = self.host
         awake = host.shells.keys() | host.changed.keys() | host.writing.keys()
         return {receiver: state for receiver, state in self._found.items() if receiver not in awake}

@@ -1,4 +1,4 @@
-"""What people see: tables, progress and sentences, and how a command runs until it is done or interrupted.
+"""The terminal: tables, progress and sentences, and how a command runs until done or interrupted.
 
 Read `output` first.
 """

@@ -1,4 +1,4 @@
-"""What commands show: tables and sentences for people, lines with tabs for pipes, JSON for programs.
+"""Output of commands: tables and sentences for people, lines with tabs for pipes, JSON for programs.
 
 What came from outside (the body of an answer, an event, a header) may hold control characters that would move
 the cursor or worse; they are shown, never obeyed.
@@ -25,22 +25,22 @@ WIDE = 10_000
 
 
 def on_terminal() -> bool:
-    """Whether standard output is seen by a person."""
+    """Tells whether standard output is seen by a person."""
     return sys.stdout.isatty()
 
 
 def coloured() -> bool:
-    """Whether colours and bold letters are seen and wanted (https://no-color.org)."""
+    """Tells whether colours and bold letters are seen and wanted (https://no-color.org)."""
     return drawn() and not os.environ.get("NO_COLOR")
 
 
 def drawn() -> bool:
-    """Whether a terminal can draw over what it shows already, such as a bar that grows."""
+    """Tells whether a terminal can draw over what it shows already, such as a bar that grows."""
     return on_terminal() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def answers_come() -> bool:
-    """Whether somebody can be asked."""
+    """Tells whether somebody can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -1,4 +1,4 @@
-"""How far a long work is, for whoever watches; in a pipe, or where nothing can be drawn, nothing."""
+"""Progress of a long work, drawn on a terminal that can; nothing in a pipe."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -146,7 +146,7 @@ def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> di
 
 
 def passed_on(headers: dict[str, str]) -> dict[str, str]:
-    """What may stand in another stream.
+    """Keeps the headers that may stand in another stream.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; and a name that
     our client does not take cannot be published at all.

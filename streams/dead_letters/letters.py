@@ -63,12 +63,12 @@ class Letter(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """What is wrong with a malformed event, in a sentence; nothing with any other."""
+        """Says what is wrong with a malformed event, in a sentence; empty for any other."""
         return self.headers.get(bury.PROBLEM, "")
 
     @property
     def body_gone(self) -> bool:
-        """Whether only the headers could be kept."""
+        """Tells whether only the headers could be kept."""
         return self.headers.get(bury.BODY) == bury.BODY_GONE
 
 
@@ -85,12 +85,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     until: float | None = None
 
     def wants(self, letter: Letter) -> bool:
-        """Whether a letter of these receivers is wanted."""
+        """Tells whether a letter of these receivers is wanted."""
         in_time = (self.since is None or letter.at >= self.since) and not self.is_past(letter)
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
     def is_past(self, letter: Letter) -> bool:
-        """Whether it is too late; so are all behind it, for they lie in the order of their times."""
+        """Tells whether it is too late; so are all behind it, for they lie in the order of their times."""
         return self.until is not None and letter.at >= self.until
 
 

@@ -44,7 +44,7 @@ _KEPT = (messages.ID, messages.TYPE, messages.CONTENT_TYPE, messages.TRACEPARENT
 
 
 def mark(letter: Letter) -> str:
-    """What its event is marked with when it is sent again.
+    """The mark of its event when it is sent again.
 
     A letter's message id ends in the event's number, or its position where it has none: the same for a letter
     that was buried twice.
@@ -84,7 +84,7 @@ def hindrance(letter: Letter) -> str | None:
 
 
 class Redriven(Struct):
-    """What became of the letters.
+    """The fate of the letters.
 
     `redriven` counts those that were sent. `finished` (by sequence, as below) had been sent already by a
     command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,

@@ -41,7 +41,7 @@ class Busy(AngariumError):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What the holder of a turn is about to do.
+    """The plan of a turn: what its holder is about to do.
 
     `run` is the turn's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
     wall clock, for people. `held` until the turn is ended in order. The `letters` (sequences) are being sent;

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """What a node shows. `heartbeat` counts its renewals, of which each is good for `ttl_s` (0: unknown);
+    """A node as it shows itself. `heartbeat` counts its renewals, each good for `ttl_s` (0: unknown);
     `started_at` is its wall clock's; `run` is another one in each process, whatever its name."""
 
     v: int = VERSION
@@ -144,7 +144,7 @@ class Members:
         return wanted(shards, self.node, self.live)
 
     def may_claim(self, owner: Owner | None) -> bool:
-        """Whether a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
+        """True if a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
         if owner.run:
@@ -156,7 +156,7 @@ class Members:
         return self._silent(self._started_boottime, self._time.boottime())
 
     def stale(self, node: str) -> bool:
-        """Whether its heartbeat has stood still for the TTL and half a second, at our last look.
+        """Tells whether its heartbeat has stood still for the TTL and half a second, at our last look.
 
         Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
 
@@ -298,7 +298,7 @@ class Members:
         return member.ttl_s, member.run
 
     def _give_time(self, present: dict[str, None]) -> None:
-        """Where the last look is a TTL ago, a heartbeat may have come and its key expired, unseen."""
+        """Gives nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
         now = self._time.boottime()
         if now - self._looked_at >= self._ttl_s:
             for node, seen in self._seen.items():

@@ -1,4 +1,4 @@
-"""Who should own which shard: rendezvous hashing, so that a death moves the dead node's shards and no others.
+"""Rendezvous hashing: who should own which shard; a death moves the dead node's shards and no others.
 
 Every node computes it alone, from the nodes that it believes alive. It says who should own, never who may.
 """
@@ -14,7 +14,7 @@ def wanted(shards: int, node: str, live: Iterable[str]) -> list[int]:
 
 
 def _winner(shard: int, nodes: Iterable[str]) -> str:
-    """Who draws the highest lot; the name settles a tie."""
+    """The node with the highest lot; the name settles a tie."""
     return max(nodes, key=lambda node: (_lot(shard, node), node))
 
 

@@ -1,4 +1,4 @@
-"""What can be seen of an installation from outside, without being a part of it: for `angarium doctor`.
+"""The status of an installation as seen from outside, for `angarium doctor`.
 
 Nothing here decides anything: who owns a shard is for the claim to find out, and who lives for the members.
 """
@@ -74,7 +74,7 @@ def _silent(node: str, silent_s: float) -> str:
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
-    """Who is written down as the owner of each shard; None: nobody, or nobody any more.
+    """Reads the recorded owner of each shard; None: nobody, or nobody any more.
 
     Raises `NewerVersion` and `NotOurs`.
     """

@@ -1,4 +1,4 @@
-"""What must hold of an installation that exists, and what would break if it did not.
+"""Requirements on an installation that exists, and what would break without each.
 
 Whoever finds a difference between what there is and what we would make looks here whether it matters. A
 limit that an operator has widened is none of our business; one that breaks a promise is refused.
@@ -88,7 +88,7 @@ _CONSUMER_RULES = (
 
 
 def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
-    """What is wrong with a stream that exists. One of another version or shard count is not looked into."""
+    """Finds what is wrong with a stream. One of another version or shard count is not looked into."""
     where = f"stream {wanted['name']}"
     stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
     return stamped or _problems(where, _STREAM_RULES, wanted, actual)

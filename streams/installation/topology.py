@@ -1,4 +1,4 @@
-"""What an installation is made of, as data: the names from its prefix, its streams, buckets and consumers.
+"""The topology of an installation as data: names from its prefix, streams, buckets and consumers.
 
 The configurations are those of the JetStream API, since nats-py has no fields for some of them. Durations in
 them are nanoseconds. What must hold of each and why is in `streams.installation.requirements`;
@@ -46,7 +46,7 @@ HEADER_ROOM = 8 * KIB
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What an operator chooses. `shards` is fixed for the life of the installation.
+    """Choices of the operator. `shards` is fixed for the life of the installation.
 
     `max_bytes` is the room of events and of deliveries each, by default 4 GiB; the journal gets half of it,
     dead letters a quarter. `max_age_s`, of events and deliveries, is longer than any receiver's own.
@@ -113,23 +113,23 @@ class Names(Struct, frozen=True):
         return f"route-{partition}"
 
     def publish_event(self, tenant: str, type_: str) -> str:
-        """Where a producer publishes an event for all receivers of a tenant."""
+        """The subject to publish an event to all receivers of a tenant that subscribe."""
         return f"{self.prefix}.events.{tenant}.{type_}"
 
     def publish_to(self, receiver: str) -> str:
-        """Where a producer publishes an event for one receiver."""
+        """The subject to publish an event to one receiver."""
         return f"{self.prefix}.deliver.{receiver}"
 
     def event(self, partition: int, tenant: str, type_: str) -> str:
-        """Where an event is stored."""
+        """The subject under which an event is stored."""
         return f"{self.prefix}.events.{partition}.{tenant}.{type_}"
 
     def delivery(self, shard: int, receiver: str) -> str:
-        """Where a delivery is stored."""
+        """The subject under which a delivery is stored."""
         return f"{self.prefix}.deliver.{shard}.{receiver}"
 
     def deliveries_to(self, receiver: str) -> str:
-        """Where all deliveries to a receiver are stored, for those who do not know the number of shards."""
+        """The subjects of all deliveries to a receiver, for those who do not know the number of shards."""
         return f"{self.prefix}.deliver.*.{receiver}"
 
     def deliveries_of(self, shard: int) -> str:

@@ -22,7 +22,7 @@ VERSION = 2
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """What a new owner starts from.
+    """The start of a new owner.
 
     Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
     released. `needed`: the lowest position of the deliveries that an actor still needs, and `holder` whose it

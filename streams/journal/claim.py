@@ -94,7 +94,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class _Past(Struct, frozen=True, kw_only=True):
-    """What lies before a claim, by the last flush of the journal, or by the checkpoint if it has none."""
+    """Reads what lies before a claim: the journal's last flush, or the checkpoint where there is none."""
 
     predecessor: Predecessor | None = None
     floor: int = 0
@@ -120,7 +120,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     accepts_loss: bool
 
     def follows_cleanly(self, past: _Past) -> bool:
-        """Whether whoever owned the shard before posted nothing that is not on record."""
+        """Tells whether whoever owned the shard before posted nothing that is not on record."""
         if past.predecessor is None:
             return past.blank and not self.revision
         released = self.holder is not None and self.holder.released == past.epoch
@@ -264,7 +264,7 @@ async def let_go(
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
-    """Whether `_owner` is still as this claim put it, for certain."""
+    """Tells whether `_owner` is still as this claim put it, for certain."""
     return await _holds(js, names, claim.shard, claim.epoch)
 
 

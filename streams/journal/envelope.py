@@ -26,7 +26,7 @@ VERSION = 1
 
 
 class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What its writer recorded at once.
+    """One flush: what its writer recorded at once.
 
     `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the
     facts up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.
@@ -103,7 +103,7 @@ def encode_flush(
 
 
 def message_id(shard: int, epoch: int, flush: int) -> str:
-    """What JetStream knows a flush by when it comes twice."""
+    """The message id by which JetStream knows a flush that comes twice."""
     return f"{shard}-{epoch}-{flush}"
 
 

@@ -1,4 +1,4 @@
-"""What the journal of a shard ever said of the streams, and how much of that is still true."""
+"""History of a shard: what its journal ever said of the streams, and how much is still true."""
 
 from collections.abc import Iterable
 from functools import partial

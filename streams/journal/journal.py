@@ -55,7 +55,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Listener(Protocol):
-    """Who is told what becomes of the facts. Nothing here may block or raise."""
+    """A listener to what becomes of the facts. Nothing here may block or raise."""
 
     def floor(self, index: int) -> int:
         """Asked at the cut: the end of the unbroken run of messages released by the facts up to `index`."""
@@ -71,7 +71,7 @@ class Listener(Protocol):
 
 
 class Statistics(Struct):
-    """What was appended, and how many seconds each flush took from its cut to its confirmation."""
+    """Totals of appends, and the seconds that each flush took from its cut to its confirmation."""
 
     flushes: int = 0
     facts: int = 0
@@ -140,7 +140,7 @@ class Journal:
 
     @property
     def stalled(self) -> bool:
-        """Whether nothing new may start: an append is unconfirmed for more than a second, or none is made."""
+        """Tells whether nothing new may start: an append is unconfirmed for over a second, or none is made."""
         if self._task is None or self._ended:
             return True
         return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_S
@@ -291,7 +291,7 @@ class Journal:
         return _Flush(self._number, entries, floor, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
-        """Where the flush lies; None where the shard is not ours any more."""
+        """The sequence of the flush; None where the shard is not ours any more."""
         shard, epoch, expected = self._claim.shard, self._claim.epoch, self.sequence
         while True:
             done = await append(

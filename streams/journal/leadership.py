@@ -18,7 +18,7 @@ ALL = ">"
 
 
 def replicated(info: StreamInfo) -> bool:
-    """Whether the stream can have had another leader."""
+    """Tells whether the stream can have had another leader."""
     return int(info.config.get("num_replicas", 1)) > 1
 
 
@@ -85,7 +85,7 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
 
 
 async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
-    """Whether the newest message of `subject` is that at `sequence` (0: none), however long NATS is away.
+    """Tells whether the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
 
     An empty message on the subject `proof` of the same stream is stored under that condition, which only the
     leader can do.

@@ -102,8 +102,10 @@ class ParkedList:
         return msgspec.json.encode(Part(as_of=as_of, receivers=self._parts[number]))
 
     def as_of(self, sequence: int) -> tuple[int, ...]:
-        """As of when each part is written, once the changed ones are as of `sequence`; empty ones at the end
-        are not needed."""
+        """The journal sequence of each part, once the changed ones are as of `sequence`.
+
+        Empty ones at the end are not needed.
+        """
         count = len(self._parts)
         while count and not self._parts[count - 1]:
             count -= 1

@@ -179,7 +179,7 @@ async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[Sto
 
 
 def _facts(tail: list[_Recorded]) -> Iterator[tuple[int, Fact]]:
-    """What the tail says of actors, each with its journal sequence."""
+    """The facts of the tail about actors, each with its journal sequence."""
     for recorded in tail:
         for fact in recorded.flush.facts:
             if not isinstance(fact, Claimed):

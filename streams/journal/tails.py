@@ -64,7 +64,7 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def source(self, position: int) -> int:
-        """What copies of the event at that position name as their source: each above all earlier ones.
+        """The source that copies of the event at that position name: each above all earlier ones.
 
         Positions that were lost are given again. Receivers may have seen the sources that they stood for.
         """
@@ -197,7 +197,7 @@ async def check_record(js: JetStream, names: Names, shard: int) -> None:
 
 
 async def is_missing(js: JetStream, recorded: Refusal) -> bool:
-    """Whether the message of a refusal on record is still missing.
+    """Tells whether the message of a refusal on record is still missing.
 
     That its place was purged since, or is empty, proves nothing: what lies behind it is of the new tail.
     """

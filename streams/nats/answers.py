@@ -1,4 +1,4 @@
-"""What JetStream answers, in our own words.
+"""JetStream's answers, in our own words.
 
 A publish has three outcomes and all are expected, so they are values. `Unanswered` is the one that
 matters: the message may be stored or not, and only repeating it under its expectation, or asking the

@@ -81,7 +81,7 @@ class NatsClient(Client):
                 writer.transport.abort()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """What nats-py's parser has read."""
+        """Takes what nats-py's parser has read."""
         self.hand_over(sid, subject, reply, headers, data)
 
     async def _attempt_reconnect(self) -> None:

@@ -37,7 +37,7 @@ PING_INTERVAL_S = 5
 
 
 class ConnectOptions(Struct, frozen=True):
-    """Where NATS is and who we are. Files are paths; user, password or token may stand in the URL.
+    """Options of a connection to NATS. Files are paths; user, password or token may be in the URL.
 
     `inbox_prefix` is what the subjects begin with to which answers come.
     """
@@ -236,7 +236,7 @@ class NatsWire:
             self._errors.put_nowait(error)
 
     def _refused(self, subject: str, text: str) -> None:
-        """Whoever asks again is refused again; it is logged once."""
+        """Logs a refusal once: a request that is repeated is refused again."""
         log.log(logging.DEBUG if text == self._last_refusal else logging.WARNING, "NATS: %s", text)
         self._last_refusal = text
         for listener in self._told_of_refusals:

@@ -1,4 +1,4 @@
-"""What can go wrong between us and NATS, as exceptions.
+"""Exceptions for what can go wrong between us and NATS.
 
 Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
 expected outcome and therefore a value (`streams.nats.answers`). A question that got no answer is

@@ -295,7 +295,7 @@ def _unavailable(what: str, answer: Unanswered) -> Unavailable:
 
 
 def _size(data: bytes, headers: dict[str, str] | None) -> int:
-    """What the server counts as the payload: `NATS/1.0`, lines `name: value`, an empty line, the data."""
+    """The payload as the server counts it: `NATS/1.0`, lines `name: value`, an empty line, the data."""
     if not headers:
         return len(data)
     return len(data) + 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())

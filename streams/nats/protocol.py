@@ -1,4 +1,4 @@
-"""How JetStream's answers look on the wire, and how they become ours (`streams.nats.answers`).
+"""JetStream's answers on the wire, and how they become ours (`streams.nats.answers`).
 
 Only what we use is decoded; what newer servers add is ignored. The shapes are those of the NATS
 documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
@@ -46,7 +46,7 @@ class Fault(Struct):
 
 
 class Reply(Struct):
-    """What all answers of the API have in common."""
+    """Members that all answers of the API have."""
 
     error: Fault | None = None
 
@@ -155,7 +155,7 @@ def stream_info(reply: StreamReply) -> StreamInfo:
 
 
 def _heard_s(replicas: int, cluster: Cluster | None) -> float:
-    """How long ago a majority followed the leader that answers; `active` is 0 where it never heard of one."""
+    """Seconds since a majority followed the answering leader; `active` is 0 where it never heard of one."""
     others = replicas // 2
     if not others:
         return 0.0
@@ -190,7 +190,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
 
 
 def is_page_part(message: Message) -> bool:
-    """Whether a direct get's answer is a message; else it is the status that ends the page.
+    """Tells whether a direct get's answer is a message; else it is the status that ends the page.
 
     `Status` cannot tell, since a producer may have stored a header of this name.
     """

@@ -1,4 +1,4 @@
-"""What lies in the stream of one receiver: read by batch direct get, completed by the leader's word.
+"""The backlog of one receiver: read by batch direct get, completed by the leader's word.
 
 A direct get may be answered by a replica that lags (ADR-31), so its end proves nothing. Where it ends below
 what is known to have been there, the leader is asked for the next message: it has one, and that is the next

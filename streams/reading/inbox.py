@@ -1,4 +1,4 @@
-"""What a shard has to do: the messages of its consumer, in the order of the stream, from its floor on.
+"""The inbox of a shard: the messages of its consumer, in the order of the stream, from its floor on.
 
 Nothing is recovered from acks, so a message may come any number of times; actors recognise by its position
 what they have seen. Acks only tell the server that it may hand out more.
@@ -18,7 +18,7 @@ BATCH = 64
 
 
 class Inbox:
-    """Of one shard, under one claim.
+    """The inbox of one shard, under one claim.
 
     `on_event` gets the receiver, the event and the reply subject that `ack` will want. `on_malformed` gets
     what no receiver can be called: the two tokens of the subject, position, reply subject and why. `floor`
@@ -73,7 +73,7 @@ class Inbox:
 
     @property
     def resets(self) -> int:
-        """How often it was begun anew."""
+        """The number of times that it was begun anew."""
         return self._reader.resets
 
     def _on_message(self, message: Message) -> int:

@@ -1,4 +1,4 @@
-"""What a message of the deliveries stream says: its headers, read once into the event that actors know.
+"""Messages of the deliveries: their headers, read once into the event that actors know.
 
 A message comes to us by two ways, handed out by the consumer or read from the stream. Both make the same
 event of it, to the last bit, since actors recognise by id and position what they have numbered before.

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Reader:
-    """Of one consumer, under one claim of its shard.
+    """A reader of one consumer, under one claim of its shard.
 
     `on_message` returns the message's position; if it raises, the message is read again. `on_broken` hears
     why nothing will come any more. `after` says behind which position a RESET begins (None: behind the
@@ -150,7 +150,7 @@ class Reader:
             await pauses.wait()
 
     async def _try_to_rewind(self) -> int | Loss | str:
-        """Where it begins, or why it cannot."""
+        """Finds where it begins, or why it cannot."""
         stream, after = self._stream, self._after()
         try:
             info = await self._js.stream_info(stream)

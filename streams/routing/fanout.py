@@ -1,4 +1,4 @@
-"""What a message of the events stream says, and what its copies in the deliveries stream bear.
+"""Fan-out: what an event's message says, and what its copies in the deliveries carry.
 
 The type stands in the subject. What cannot be passed on as it was published makes a malformed event, as it
 does in `streams.reading.messages`.

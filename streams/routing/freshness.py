@@ -1,4 +1,4 @@
-"""How old the configurations are that events are matched by: at most half a second older than the event.
+"""Freshness: events are matched by configurations at most half a second older than the event.
 
 Following the bucket is not enough. Whoever follows may have stopped hearing, and a process may have slept; an
 event that was published after a subscription would then be matched without it, and be lost to the receiver.
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Freshness:
-    """Of what a follower has applied. Asks only when somebody wants to know, and once for all of them.
+    """The freshness of what a follower has applied. It asks only on demand, once for all callers.
 
     `catch_up` returns when all has been applied that the leader had when it was called, or raises
     `Unavailable`. What counts is when an event came and not when it is matched: no time that passes in
@@ -38,7 +38,7 @@ class Freshness:
         return self._time.boottime()
 
     def covers(self, came_at: float) -> bool:
-        """Whether an event that came then may be matched by what is applied now."""
+        """Tells whether an event that came then may be matched by what is applied now."""
         return came_at <= self._as_of + AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:

@@ -47,7 +47,7 @@ BATCH = 64
 
 
 class Tally(Struct):
-    """What the routers of a node have done. An event counts again when another ownership routes it again."""
+    """Totals of a node's routers. An event counts again when another owner routes it again."""
 
     events: int = 0
     copies: int = 0
@@ -56,7 +56,7 @@ class Tally(Struct):
 
 
 class Routing(Struct, frozen=True):
-    """What the routers of a node share. `match` gives the receivers of a tenant that subscribe to a type."""
+    """State that a node's routers share. `match` gives the tenant's receivers that subscribe to a type."""
 
     match: Callable[[str, str], tuple[str, ...]]
     freshness: Freshness
@@ -80,7 +80,7 @@ class _Open:
 
 
 class Router:
-    """Of one partition, under one claim of the shard of the same number.
+    """The router of one partition, under one claim of the shard of the same number.
 
     `on_broken` hears why it routes no more. `created` is when the events stream was made that the shard's
     actors know the sources of. `on_event` is told of each event that is new. The rest is a `Reader`'s.

@@ -63,12 +63,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the watcher, whose child the program is."""
+        """The pid of the watcher, whose child the program is."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to have ended."""
+        """Tells whether it is known to have ended."""
         return self._process.returncode is not None
 
     async def stop(self) -> None:

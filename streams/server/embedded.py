@@ -68,7 +68,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where the server is, or was while it ran."""
+        """The URL of the server, also after it has ended."""
         if self._bound is None:
             raise RuntimeError("the server has no address before its first start")
         return f"nats://{HOST}:{self._bound}"
@@ -274,7 +274,7 @@ def _close_all(path: Path) -> None:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server could listen on the port now, asked in the way in which nats-server will."""
+    """Tells whether a server could listen on the port now, asked in the way in which nats-server will."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""How a target is reached, whichever transport does it: judged, address by address, and why not.
+"""Connecting to a target, for all transports: judged, address by address, and why not.
 
 Everything here ends by a deadline in the loop's time and raises `NoAnswer`, never a foreign error.
 """
@@ -63,7 +63,7 @@ async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -
 async def first_reached(
     addresses: tuple[str, ...], deadline: float, connect: Callable[[str, float], Awaitable[T]]
 ) -> T:
-    """What `connect` makes of the first address that can be connected to; it is given each one's deadline."""
+    """Tries one address after the other; returns what `connect` made of the first that answered."""
     addresses = addresses[:ADDRESSES_MAX]
     for i, address in enumerate(addresses):
         now = asyncio.get_running_loop().time()
@@ -75,7 +75,7 @@ async def first_reached(
 
 
 async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
-    """What opening a connection gives; `where` names the address for people."""
+    """Opens a connection; `where` names the address for people."""
     try:
         async with asyncio.timeout_at(deadline):
             return await opening
@@ -86,7 +86,7 @@ async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline
 
 
 def _stage(error: OSError, secure: bool) -> FailureKind:
-    """What failed; a peer that hangs up while connecting over TLS did so in the handshake."""
+    """Names what failed; a peer that hangs up while connecting over TLS did so in the handshake."""
     if error.errno in _OURS:
         return FailureKind.OVERLOAD
     hung_up = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)

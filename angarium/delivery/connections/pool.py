@@ -67,7 +67,7 @@ class _Room(Bound[Connection]):
 
     @property
     def short(self) -> bool:
-        """Whether more attempts wait than connections are being closed; no connection stays idle then."""
+        """Tells whether more attempts wait than connections are being closed; none stays idle then."""
         return self.line.count > self.closing
 
 
@@ -247,7 +247,7 @@ class Pool:
             self._emptied.set_result(None)
 
     def _passed_on(self, group: _Group, connection: Connection) -> bool:
-        """Whether somebody gets the connection, whose turn it is, or it is closed to make room."""
+        """Tells whether somebody gets the connection, whose turn it is, or it is closed to make room."""
         for room in (self._whole, group.host):
             if self._places.give(room, connection, group.key):
                 return True
@@ -277,7 +277,7 @@ class Pool:
         return host
 
     def _forget_if_empty(self, host: _Host) -> None:
-        """Whoever waits for a place at the host, or in all, keeps one taken there."""
+        """Forgets the host once no place is taken there; while somebody waits for one, one is."""
         if not host.taken:
             del self._hosts[host.place]
 
