@@ -67,7 +67,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def outcome(done: Done) -> Iterator[str]:
-    """What was done, line by line."""
+    """Says what was done, line by line."""
     yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
     if done.replaced:
         yield from (f"  {change}" for change in done.changes)

@@ -1,4 +1,4 @@
-"""What can be done with an installation: put receivers, publish, ask, redrive, examine, repair.
+"""Operations on an installation: put receivers, publish, ask, redrive, examine, repair.
 
 One use case a file. The commands call them.
 """

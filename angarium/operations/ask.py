@@ -22,7 +22,7 @@ PAUSE_S = 0.25
 async def ask(
     js: JetStream, names: Names, verb: str, receiver: str, *, timeout_s: float = 5.0
 ) -> dict[str, Any]:
-    """What the owner answers, without `ok`; asks again while the shard is on its way to another node.
+    """Asks the owner; returns its answer without `ok`. Asks again while the shard moves to another node.
 
     Raises Unanswered where no node answers, Refused where the owner says no, and NotAllowed.
     """
@@ -72,7 +72,7 @@ async def state_of(settings: Settings, receiver: str) -> dict[str, Any]:
 
 
 async def waiting(js: JetStream, names: Names, receiver: str) -> str:
-    """How much waits, in words; nothing where nothing does. Without a node it is only known how much may."""
+    """Says how much waits; empty where nothing does. Without a node only the most that may is known."""
     try:
         count = (await ask(js, names, "inspect", receiver))["backlog"]
     except AngariumError:

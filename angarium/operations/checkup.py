@@ -25,7 +25,7 @@ SHOWN_MAX = 8
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What was seen of one subject; `remedy` says what to do where it is not `ok`."""
+    """A finding about one subject; `remedy` says what to do where it is not `ok`."""
 
     subject: str
     ok: bool
@@ -97,7 +97,7 @@ async def _clock(js: JetStream, of: Installation) -> Finding:
 
 
 async def _remade(js: JetStream, of: Installation) -> list[Finding]:
-    """What is another one than the shards know, so that they are refused, or will be within a minute."""
+    """Finds streams that are not those the shards know, so that shards are refused, or will be soon."""
     try:
         names = await remade(js, of.names, of.shards)
     except (NewerVersion, NotOurs) as error:

@@ -47,7 +47,7 @@ Wanted = Selection | tuple[int, ...]
 
 
 def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, limit: int | None) -> Wanted:
-    """What the arguments and flags say; `everything`: all, where they say nothing.
+    """The selection by arguments and flags; `everything`: all, where they say nothing.
 
     Raises click.UsageError, InvalidName and BadQuantity.
     """
@@ -64,7 +64,7 @@ def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, lim
 
 
 def selection(receiver: str | None, given: dict[str, Any]) -> Selection:
-    """What a receiver, a tenant or nothing says, together with the flags. It raises the same."""
+    """The selection by receiver, tenant or nothing, together with the flags. Raises the same."""
     now = time.time()
     since, until = (given[name] and quantities.instant(given[name], now) for name in ("since", "until"))
     reasons = frozenset(given["reasons"])
@@ -90,7 +90,7 @@ def counted(count: int) -> str:
 
 
 def row(letter: Letter) -> dict[str, Any]:
-    """What a list says of a letter."""
+    """The row of a letter in a list."""
     return {
         "letter": letter.sequence,
         "receiver": letter.receiver,
@@ -140,7 +140,7 @@ def lines(letter: Letter) -> Iterator[str]:
 
 
 def report(done: Redriven) -> dict[str, Any]:
-    """What a redrive did, in JSON."""
+    """The report of a redrive, for JSON."""
     return {
         "redriven": done.redriven, "finished": done.finished, "left": done.left,
         "stopped": done.stopped or None,

@@ -1,4 +1,4 @@
-"""What an operation raises where it cannot do what it was asked to; each text is one sentence for people.
+"""Errors of operations that cannot do what they were asked to; each text is one sentence for people.
 
 `angarium.cli.main` makes a line and an exit status of them: 2 for a `BadRequest`, 1 for all others.
 """

@@ -27,7 +27,7 @@ LOOK_S = 1.0
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """What all events of one run have in common; an empty `id` means a new one each.
+    """A draft of the events of one run; an empty `id` means a new one each.
 
     `target` is a tenant, or one receiver.
     """
@@ -39,7 +39,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     @property
     def direct(self) -> bool:
-        """Whether it goes to one receiver."""
+        """Tells whether it goes to one receiver."""
         return "." in self.target
 
     def headers(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ async def _note_unheard(receivers: Receivers, draft: Draft) -> None:
 
 
 async def _subscribed(receivers: Receivers, draft: Draft) -> bool:
-    """Whether anybody gets an event of this type. Raises `Unavailable`."""
+    """Tells whether anybody gets an event of this type. Raises `Unavailable`."""
     subscriptions = Subscriptions()
     for receiver, configuration in (await receivers.all(draft.target)).items():
         with contextlib.suppress(InvalidPolicy):

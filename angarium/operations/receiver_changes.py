@@ -1,4 +1,4 @@
-"""What a configuration changes of the one that it replaces, member by member, without a secret.
+"""Changes between a configuration and the one it replaces, member by member, without a secret.
 
 What counts is what is in force: a default that is written out changes nothing. A member that is left out
 falls back to its default; that is a loss which nobody may have meant.
@@ -32,7 +32,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 def between(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
-    """What `after` changes, in the order of the members of `before`."""
+    """Lists what `after` changes, in the order of the members of `before`."""
     changes = [*_values(before, after), *_headers(before, after)]
     if (secrets := _secrets(before, after)) is not None:
         changes.append(secrets)

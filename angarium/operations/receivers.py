@@ -46,7 +46,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """What became of a draft: `secret` is the one that was made for it, `secrets` how many sign now.
+    """The result of a draft: `secret` is the one that was made for it, `secrets` how many sign now.
 
     `changes` are those of the one that it replaced, `notes` say why nodes may not post to it.
     """
@@ -61,7 +61,7 @@ class Done(Struct, frozen=True, kw_only=True):
 
 
 class Removed(Struct, frozen=True, kw_only=True):
-    """Whether a receiver was `removed`, and whether all that waited is `discarded` already."""
+    """Tells whether a receiver was `removed`, and whether all that waited is `discarded` already."""
 
     removed: bool
     discarded: bool = True

@@ -58,7 +58,7 @@ async def accept(
 
 
 def lines(damage: Damage) -> list[str]:
-    """What would be accepted, in sentences."""
+    """The loss that would be accepted, in sentences."""
     told = [
         f"shard {damage.shard}: {gap.stream} has lost what followed {_told(gap.kept)}, up to "
         f"{_told(gap.known)} at least; {damage.receivers} receivers"
@@ -81,7 +81,7 @@ def _told(mark: Mark) -> str:
 
 
 def document(damage: Damage, count: int) -> dict[str, Any]:
-    """What was lost and done, as `--json` says it."""
+    """The loss and what was done, as `--json` says it."""
     return {
         "shard": damage.shard,
         "lost": [_lost(gap) for gap in damage.gaps],

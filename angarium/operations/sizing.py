@@ -1,4 +1,4 @@
-"""How much room an installation has and what it suffices for, as `angarium setup` and `doctor` say it."""
+"""Sizing: the room an installation has and what it suffices for, for `angarium setup` and `doctor`."""
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ def _room(max_bytes: int) -> str:
 
 
 async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
-    """Who needs the stream from where on, and since when: nothing before that is needed by anybody."""
+    """Says who needs the stream from where on, and since when."""
     names, shards = of.names, of.shards
     try:
         if info.name == names.deliveries:

@@ -140,7 +140,7 @@ class Journal:
 
     @property
     def stalled(self) -> bool:
-        """Tells whether nothing new may start: an append is unconfirmed for over a second, or none is made."""
+        """Tells whether nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
         if self._task is None or self._ended:
             return True
         return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_S
