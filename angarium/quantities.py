@@ -64,7 +64,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def is_server(text: str) -> bool:
-    """Tells whether it is the address of a NATS server: `nats://user:password@host:4222`, `tls://host`, `host`."""
+    """True for the address of a NATS server: `nats://user:password@host:4222`, `tls://host`, `host`."""
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         return text.isprintable() and parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
