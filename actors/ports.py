@@ -4,7 +4,7 @@ Each port has a real body (in `streams` or `angarium.delivery`) and a simulated 
 them apart, and the contract tests see to it that nobody can.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -84,8 +84,11 @@ class Backlog(Protocol):
 class Graveyard(Protocol):
     """Publishes dead letters."""
 
-    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
-        """Publish these dead letters, and return once all are stored. Repeating it is harmless."""
+    async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
+        """Publish these dead letters, and return once all are stored. Repeating it is harmless.
+
+        `answers` has the beginnings of the last answers, as far as they are known, by position.
+        """
         ...
 
 

@@ -311,6 +311,14 @@ def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
     return {"status": answer.status, "headers": headers, "body": body}
 
 
+def answer_texts(bodies: Mapping[int, bytes], policy: Policy | None) -> dict[int, str]:
+    """The bodies of answers as texts, with what is hidden elsewhere; all of it where that is not known."""
+    if policy is None or not bodies:
+        return {}
+    hidden = _Hidden(_credentials(policy))
+    return {position: hidden.in_text(body.decode("utf-8", "replace")) for position, body in bodies.items()}
+
+
 def _credentials(policy: Policy) -> set[str]:
     """The words that the receiver's own headers consist of: what is repeated need not be the whole value. And
     its URL's path and the values of its query, since a hook's URL is a secret by itself.

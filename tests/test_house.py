@@ -33,7 +33,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "ids policy",
         "machine",
-        "ports counters news retention repairing status subscriptions",
+        "answers ports counters news retention repairing status subscriptions",
         "runtime",
     ),
     "streams": (

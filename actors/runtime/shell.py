@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import assert_never
 
+from actors.answers import Answers
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.decide import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
@@ -25,6 +26,7 @@ from actors.runtime.home import Home
 from actors.runtime.mailbox import MAILBOX_MAX
 from actors.runtime.memory import UNCONFIRMED_MAX as UNCONFIRMED_MAX
 from actors.runtime.memory import Known, Memory
+from actors.status import answer_texts
 
 ASK_AGAIN_S = 0.5
 log = logging.getLogger(__name__)
@@ -33,8 +35,8 @@ log = logging.getLogger(__name__)
 class Shell(Memory):
     """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
-    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "barrier", "burying", "counting",
-                 "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
+    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "answers", "asking", "barrier", "burying",
+                 "counting", "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
                  "still", "touched_at", "trimmed_at", "unconfirmed")  # fmt: skip
 
     def __init__(self, receiver: str, host: Home) -> None:
@@ -55,6 +57,7 @@ class Shell(Memory):
         self.invalid = False
         self.absent_to = 0
         self.last_answer: Answered | None = None
+        self.answers = Answers()
         self.touched_at = host.clock.now()
         self._alarm = Alarm(self.poke)
         self._landing: asyncio.Future[None] | None = None
@@ -306,6 +309,7 @@ class Shell(Memory):
             self.last_answer = outcome.excerpt()
         self.record(c.RecordOutcome(event, outcome), now)
         entry = open_entry(self.state, event.position)
+        self.answers.note(event.position, outcome)
         if entry is None:
             self._release(event.position, self.host.recorder.index)
         elif entry.next_at - now <= PARK_AFTER_S:
@@ -363,10 +367,13 @@ class Shell(Memory):
     # ---- burials
 
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
-        await self.host.graveyard.bury(self.receiver, burials)
+        positions = [each.position for each in burials]
+        answers = answer_texts(self.answers.of(positions), self.policy)
+        await self.host.graveyard.bury(self.receiver, burials, answers)
         self.burying = False
+        self.answers.forget(positions)
         if not self.host.stopped:
-            self.record(c.MarkBuried(tuple(each.position for each in burials)), self.host.clock.now())
+            self.record(c.MarkBuried(tuple(positions)), self.host.clock.now())
             self.poke()
 
     # ---- configuration

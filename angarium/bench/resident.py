@@ -7,7 +7,7 @@ are real, under a real host; what is around them has nothing to say.
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from actors import ports
 from actors.counters import Tally
@@ -54,7 +54,7 @@ class Nothing:
     async def end(self) -> int:
         return 0
 
-    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+    async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         return None
 
     async def load(self, receiver: str, due: float = 0.0) -> State:

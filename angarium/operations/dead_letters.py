@@ -18,6 +18,7 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 from streams.clock import SystemTime
 from streams.dead_letters import redrive as redriving
+from streams.dead_letters.bury import RESPONSE
 from streams.dead_letters.letters import REASONS, DeadLetters, Letter, Page, Selection
 from streams.dead_letters.malformed import NAME as MALFORMED_EVENTS
 from streams.dead_letters.redrive import Redrive, Redriven
@@ -116,7 +117,7 @@ def document(letter: Letter) -> dict[str, Any]:
         body = {"body": None if letter.body_gone else letter.body.decode()}
     except UnicodeDecodeError:
         body = {"body_base64": base64.b64encode(letter.body).decode()}
-    return row(letter) | {"headers": letter.headers} | body
+    return row(letter) | {"response": letter.response or None, "headers": letter.headers} | body
 
 
 def lines(letter: Letter) -> Iterator[str]:
@@ -125,7 +126,8 @@ def lines(letter: Letter) -> Iterator[str]:
     yield f"letter {letter.sequence}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
     width = max(map(len, letter.headers), default=0)
     for name, value in letter.headers.items():
-        yield f"  {output.visible(name):{width}}  {output.visible(value)}"
+        text = letter.response if name == RESPONSE else value
+        yield f"  {output.visible(name):{width}}  {output.visible(text)}"
     yield ""
     if letter.body_gone:
         yield "(the body was gone before the event could be buried)"

@@ -10,8 +10,10 @@ import asyncio
 import logging
 import re
 from asyncio import gather
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
+from urllib.parse import quote
 
 from actors.machine.facts import Burial
 from streams.installation.topology import Names
@@ -28,11 +30,16 @@ REASON = "Angarium-Reason"
 SEQUENCE = "Angarium-Sequence"
 ATTEMPTS = "Angarium-Attempts"
 STATUS = "Angarium-Status"
+RESPONSE = "Angarium-Response"
+"""The beginning of the last attempt's answer, percent-encoded; absent where the node that had it is gone."""
+RESPONSE_MAX = 1024
+"""Of that header, in characters."""
 PROBLEM = "Angarium-Problem"
 """Of a malformed event: what is wrong with it, in a sentence."""
 BODY = "Angarium-Body"
 BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
+_OURS = frozenset(each.lower() for each in (REASON, SEQUENCE, ATTEMPTS, STATUS, RESPONSE, PROBLEM, BODY))
 
 PAGE_BYTES_MAX = 1 << 20
 COMPANY = 16
@@ -41,6 +48,8 @@ COMPANY_PAUSE_S = 0.005
 BETWEEN = 4
 """So many messages of a shard are read for each letter that is looked for among them."""
 _SERVERS = "nats-"
+_PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
+NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
@@ -53,15 +62,21 @@ class Graveyard:
         self._names = names
         self._company = company or asyncio.Semaphore(1)
 
-    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
-        """Page by page, as the messages lie in their stream: so a thousand cost little more than one."""
+    async def bury(
+        self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str] = NO_ANSWERS
+    ) -> None:
+        """Page by page, as the messages lie in their stream: so a thousand cost little more than one.
+
+        A letter that is published again, after a crash, has no answer. JetStream drops it all the same: its
+        message id is made of receiver and number alone.
+        """
         left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
         pauses, said = Pauses(), ""
         while left:
             if next(iter(left.values())).receiver:
                 why = await self._try_in_company(receiver, left)
             else:
-                why = await self._try(receiver, left)
+                why = await self._try(receiver, left, answers)
             if why is None:
                 continue
             if why != said:
@@ -81,13 +96,17 @@ class Graveyard:
                 del left[position]
         return why
 
-    async def _try(self, receiver: str, left: dict[int, Burial]) -> str | None:
+    async def _try(
+        self, receiver: str, left: dict[int, Burial], answers: Mapping[int, str] = NO_ANSWERS
+    ) -> str | None:
         """Bury those that one page holds, and take them out of `left`; says why not all of them are."""
         try:
             page = await self._page(receiver, left)
         except (Unavailable, ApiError) as error:
             return str(error)
-        buried = await gather(*(self._publish(receiver, left[at], message) for at, message in page.items()))
+        buried = await gather(*(
+            self._publish(receiver, left[at], message, answers.get(at, "")) for at, message in page.items()
+        ))  # fmt: skip
         for position, why in zip(page, buried, strict=True):
             if why is None:
                 del left[position]
@@ -113,10 +132,12 @@ class Graveyard:
             }
         return found
 
-    async def _publish(self, receiver: str, burial: Burial, message: StoredMessage | None) -> str | None:
+    async def _publish(
+        self, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
+    ) -> str | None:
         """None once it is stored, else why it is not."""
         receiver = burial.receiver or receiver
-        headers = _headers(receiver, burial, message)
+        headers = _headers(receiver, burial, message, answer_text)
         answer = await self._js.publish(self._names.dead(receiver), message.data if message else b"", headers)
         match answer:
             case Stored():
@@ -127,7 +148,9 @@ class Graveyard:
                 return why
 
 
-def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> dict[str, str]:
+def _headers(
+    receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
+) -> dict[str, str]:
     """The original headers, and why the message is here, which nobody else may have said."""
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
@@ -138,6 +161,7 @@ def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> di
         SEQUENCE: burial.sequence,
         ATTEMPTS: burial.attempts,
         STATUS: burial.status,
+        RESPONSE: encoded(answer_text) or None,
         PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
         BODY: None if event else BODY_GONE,
     }
@@ -148,11 +172,26 @@ def _headers(receiver: str, burial: Burial, message: StoredMessage | None) -> di
 def passed_on(headers: dict[str, str]) -> dict[str, str]:
     """Keeps the headers that may stand in another stream.
 
-    The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; and a name that
-    our client does not take cannot be published at all.
+    The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; a name that our
+    client does not take cannot be published at all; and why a letter is here nobody says but us.
     """
     return {
         name: value
         for name, value in headers.items()
-        if _NAME.match(name) and not name.lower().startswith(_SERVERS)
+        if _NAME.match(name) and not name.lower().startswith(_SERVERS) and name.lower() not in _OURS
     }
+
+
+def encoded(text: str) -> str:
+    """As much of a text as the header may hold, percent-encoded as UTF-8: what is ASCII stays readable.
+
+    Without blanks at both ends, which are no part of a header's value.
+    """
+    parts, length = list[str](), 0
+    for c in text.strip()[:RESPONSE_MAX]:
+        part = c if c in _PLAIN else quote(c, safe="", errors="replace")
+        length += len(part)
+        if length > RESPONSE_MAX:
+            break
+        parts.append(part)
+    return "".join(parts).rstrip(" ")

@@ -7,6 +7,7 @@ asks the leader for it (`DeadLetters.letter`).
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -52,6 +53,11 @@ class Letter(Struct, frozen=True):
     def status(self) -> int | None:
         """The last answer of the receiver; None where it gave none."""
         return _count(self.headers.get(bury.STATUS))
+
+    @property
+    def response(self) -> str:
+        """The beginning of the answer to the last attempt; nothing where it is not known."""
+        return unquote(self.headers.get(bury.RESPONSE, ""), errors="replace")
 
     @property
     def event_id(self) -> str:

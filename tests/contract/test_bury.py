@@ -6,6 +6,7 @@ import pytest
 
 from actors.machine.facts import Burial
 from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.letters import DeadLetters
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
@@ -46,6 +47,43 @@ async def test_a_dead_letter_is_what_was_published_and_why_it_is_here(js: JetStr
     }
 
 
+@pytest.mark.parametrize(
+    ("answer", "header"),
+    [
+        ('{"error": "no such customer"}', '{"error": "no such customer"}'),
+        ("100 % \r\nAngarium-Reason: x\x00\x1b[2J", "100 %25 %0D%0AAngarium-Reason: x%00%1B[2J"),
+        (" é\n", "%C3%A9"),
+        ("\ufffd" * 65_536, "%EF%BF%BD" * 113),
+        ("a" * 65_536, "a" * 1024),
+        (" \n" * 1000, None),
+        ("", None),
+    ],
+)
+async def test_a_letter_has_the_beginning_of_the_last_answer_whatever_that_is(
+    js: JetStream, names: Names, answer: str, header: str | None
+) -> None:
+    position = await publish(js, names, RECEIVER, b"{}", {"Angarium-Response": "forged"})
+    burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
+    await Graveyard(js, names).bury(RECEIVER, [burial], {position: answer, position + 1: "another's"})
+    (letter,) = await letters(js, names)
+    assert letter.headers.get("Angarium-Response") == header
+    assert letter.headers["Angarium-Reason"] == "rejected"
+    read = await DeadLetters(js, names).letter(letter.sequence)
+    assert read is not None
+    assert answer.strip().startswith(read.response)
+    assert bool(read.response) is (header is not None)
+
+
+async def test_without_its_answer_it_is_the_same_letter(js: JetStream, names: Names) -> None:
+    """Who buries it again, after a crash, does not know the answer any more."""
+    position = await publish(js, names, RECEIVER)
+    burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
+    await Graveyard(js, names).bury(RECEIVER, [burial], {position: "no"})
+    await Graveyard(js, names).bury(RECEIVER, [burial])
+    (letter,) = await letters(js, names)
+    assert letter.headers["Angarium-Response"] == "no"
+
+
 async def test_burying_again_adds_nothing(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER)
     graveyard = Graveyard(js, names)
@@ -62,7 +100,10 @@ async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStre
 
 
 async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
-    forged = {"Angarium-Reason": "x", "Angarium-Status": "200", "Angarium-Sequence": "9", "Angarium-Body": ""}
+    forged = {
+        "Angarium-Reason": "x", "Angarium-Status": "200", "Angarium-Sequence": "9", "Angarium-Body": "",
+        "angarium-status": "200", "Angarium-Response": "x", "Angarium-Problem": "x",
+    }  # fmt: skip
     position = await publish(js, names, RECEIVER, b"", forged)
     await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="unknown_receiver")])
     (letter,) = await letters(js, names)

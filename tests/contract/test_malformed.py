@@ -56,7 +56,10 @@ async def test_a_malformed_event_becomes_a_dead_letter_of_its_tenant(
 ) -> None:
     await subscribe(js, names, A)
     owner = await open_owner()
-    headers = {"Nats-Msg-Id": "x 1", "Content-Type": "text/plain", "X-Own": "kept", "Angarium-Reason": "x"}
+    headers = {
+        "Nats-Msg-Id": "x 1", "Content-Type": "text/plain", "X-Own": "kept", "Angarium-Reason": "x",
+        "Angarium-Response": "forged", "Angarium-Status": "200",
+    }  # fmt: skip
     position = await announce(js, names, b"\x00\xff", "a.$b", headers=headers)
     await announce(js, names, b"next")
     await settled(js, names, 2)

@@ -108,7 +108,8 @@ async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStr
         "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12",
     }  # fmt: skip
     position = await publish(js, names, ONE, b"\x00body", headers)
-    await Graveyard(js, names).bury(ONE, [Burial(position=position, reason="rejected", sequence=7)])
+    burial = Burial(position=position, reason="rejected", sequence=7, attempts=5, status=422)
+    await Graveyard(js, names).bury(ONE, [burial], {position: "no"})
     assert await redrive_all(js, names) == Redriven(redriven=1)
     (message,) = await sent(js, names, ONE)
     assert message.data == b"\x00body"

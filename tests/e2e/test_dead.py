@@ -189,18 +189,23 @@ async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, j
 
 
 async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, js: JetStream) -> None:
-    text = await bury(js, "show.one", 7, b'{"n":\n 1}\x1b[2J', problem="because")
+    text = await bury(
+        js, "show.one", 7, b'{"n":\n 1}\x1b[2J', problem="because", response="no %C3%A9%0A%1B[2J"
+    )
     shown = alone.done("dead", "show", str(text))
     assert shown.startswith(f"letter {text}: show.one #7, rejected, 20")
     assert "Angarium-Problem   because\n" in shown
+    assert "Angarium-Response  no é\\n\\x1b[2J\n" in shown
     assert shown.endswith('\n\n{"n":\n 1}\\x1b[2J\n')
     document = alone.json("dead", "show", str(text))
     assert (document["body"], document["number"]) == ('{"n":\n 1}\x1b[2J', 7)
     assert document["headers"]["Angarium-Attempts"] == "5"
+    assert document["response"] == "no é\n\x1b[2J"
     data = await bury(js, "show.one", 8, b"\xff\x00")
     assert "a body of 2 bytes that is no text" in alone.done("dead", "show", str(data))
     assert base64.b64decode(alone.json("dead", "show", str(data))["body_base64"]) == b"\xff\x00"
     gone = await bury(js, "show.one", 9, b"", body="gone")
+    assert alone.json("dead", "show", str(gone))["response"] is None
     assert "the body was gone" in alone.done("dead", "show", str(gone))
     assert alone.json("dead", "show", str(gone))["body"] is None
     assert "there is no letter 999999" in alone.failed("dead", "show", "999999")

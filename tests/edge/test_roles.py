@@ -42,6 +42,7 @@ HIDDEN = (
     "$JS.API.STREAM.MSG.GET.KV_angarium_receivers", "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES",
     "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", "$JS.API.STREAM.MSG.GET.ANGARIUM_DEAD",
     "$JS.API.DIRECT.GET.KV_angarium_receivers", "$JS.API.DIRECT.GET.ANGARIUM_DELIVERIES",
+    "$JS.API.DIRECT.GET.ANGARIUM_DEAD",
     "$JS.API.CONSUMER.CREATE.KV_angarium_receivers.spy", "$JS.API.STREAM.SNAPSHOT.KV_angarium_receivers",
 )  # fmt: skip
 """Ways to what only operators and nodes may read."""

@@ -267,7 +267,7 @@ def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
     for package in ("streams", "angarium"):
         shutil.copytree(ROOT / package, tmp_path / package)
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "from angarium import house; print(house.strangers())"],
+        [sys.executable, "-S", "-c", "from angarium import package_check; print(package_check.strangers())"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -37,9 +37,9 @@ _publish = Graveyard._publish
 
 
 async def _publish_once(
-    graveyard: Graveyard, receiver: str, burial: Burial, message: StoredMessage | None
+    graveyard: Graveyard, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
 ) -> None:
-    await _publish(graveyard, receiver, burial, message)
+    await _publish(graveyard, receiver, burial, message, answer_text)
 
 
 async def _read_by_replica(actor: Shell, frontier: Frontier, to: int) -> Passed:

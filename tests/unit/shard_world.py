@@ -8,7 +8,7 @@ buried only when it is confirmed, and a message is acked only when the confirmed
 import asyncio
 import functools
 import selectors
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.counters import Tally
@@ -239,12 +239,14 @@ class Graveyard:
 
     def __init__(self, world: "ShardWorld") -> None:
         self.buried: list[Burial] = []
+        self.answers: dict[int, str] = {}
         self._world = world
 
-    async def bury(self, receiver: str, burials: Sequence[Burial]) -> None:
+    async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         assert set(burials) <= set(self._world.journal.folded[receiver].burials)
         await asyncio.sleep(0.001)
         self.buried += burials
+        self.answers |= answers
 
 
 class Policies:

@@ -1,6 +1,6 @@
 """Names that nobody knows: turned away together, behind the known, and each of their events buried once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -63,7 +63,7 @@ async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() 
     world = ShardWorld()
     sizes: list[tuple[int, int]] = []
 
-    async def bury(receiver: str, burials: Sequence[Burial]) -> None:
+    async def bury(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         waiting = world.host.shells[UNKNOWN].state.burials
         sizes.append((len(waiting), sum(len(each.receiver) for each in waiting)))
         await world.pass_time(0.5)
@@ -207,7 +207,7 @@ async def test_whoever_has_a_snapshot_is_no_stranger() -> None:
 async def test_where_nothing_can_be_buried_others_have_half_of_the_shard() -> None:
     world = ShardWorld(policy(), unacked_max=400)
 
-    async def never(receiver: str, burials: Sequence[Burial]) -> None:
+    async def never(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         await world.pass_time(1e9)
 
     world.graveyard.bury = never  # type: ignore[method-assign]
@@ -229,7 +229,7 @@ async def test_where_nothing_can_be_buried_a_few_do_not_hold_the_floor() -> None
     """Else a takeover would read again all that came since."""
     world = ShardWorld(policy(), unacked_max=400)
 
-    async def never(receiver: str, burials: Sequence[Burial]) -> None:
+    async def never(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         await world.pass_time(1e9)
 
     world.graveyard.bury = never  # type: ignore[method-assign]

@@ -1,0 +1,39 @@
+"""What the last attempts of events were answered, for the dead letters that these may become.
+
+It is kept beside the state and is on no record: an answer may repeat an event's body, and whoever may read
+the journal need not be one who may see that. So it is lost with the memory of its owner.
+"""
+
+from collections.abc import Collection
+
+from actors.machine.outcome import Answered, Failed
+
+BODY_MAX = 1024
+ANSWERS_MAX = 16
+"""Answers that are kept of one receiver, the newest; strict order needs one, and those owed a burial."""
+
+
+class Answers:
+    """The beginnings of the bodies, by the positions of their events, the newest last."""
+
+    __slots__ = ("bodies",)
+
+    def __init__(self) -> None:
+        self.bodies: dict[int, bytes] = {}
+
+    def note(self, position: int, outcome: Answered | Failed) -> None:
+        """The last attempt of an event ended so."""
+        self.bodies.pop(position, None)
+        if isinstance(outcome, Answered) and outcome.body and not 200 <= outcome.status < 300:
+            self.bodies[position] = outcome.body[:BODY_MAX]
+            if len(self.bodies) > ANSWERS_MAX:
+                del self.bodies[next(iter(self.bodies))]
+
+    def of(self, positions: Collection[int]) -> dict[int, bytes]:
+        """Those of these events."""
+        return {position: self.bodies[position] for position in positions if position in self.bodies}
+
+    def forget(self, positions: Collection[int]) -> None:
+        """These events are buried."""
+        for position in positions:
+            self.bodies.pop(position, None)

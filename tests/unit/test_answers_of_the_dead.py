@@ -1,0 +1,103 @@
+"""What the last attempt was answered goes into the dead letter: as far as memory has it, and nowhere else."""
+
+import pytest
+
+from actors.answers import ANSWERS_MAX, BODY_MAX
+from actors.machine import facts as f
+from actors.machine.outcome import Answered, Failed
+from actors.policy import Policy, Retry
+from actors.runtime.skipping import skip
+from actors.status import answer_texts
+from streams.journal.envelope import encode_fact
+from tests.unit.machine import policy
+from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed, strict
+
+TWICE = Retry(base_s=0.05, rejected_attempts=2)
+
+
+def says(status: int, body: bytes) -> Answered:
+    """With 429 nothing more goes to the receiver for an hour."""
+    return Answered(status=status, latency_ms=1.0, body=body, headers=(("retry-after", "3600"),))
+
+
+async def buried(world: ShardWorld, count: int) -> dict[int, str]:
+    """The answers in so many letters, by position."""
+    await world.until(lambda: len(world.graveyard.buried) == count, within_s=100_000)
+    return world.graveyard.answers
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+@in_virtual_time
+async def test_a_letter_has_the_answer_to_its_last_attempt(order: str) -> None:
+    world = ShardWorld(policy(order=order, retry=TWICE))
+    world.sender.reply = lambda attempt: says(422, b"%d, %d" % (attempt.event.position, attempt.number))
+    world.publish(3)
+    assert await buried(world, 3) == {1: "1, 2", 2: "2, 2", 3: "3, 2"}
+
+
+@in_virtual_time
+async def test_no_fact_bears_it() -> None:
+    """Whoever may read the journal need not be one who may see bodies."""
+    world = strict(retry=TWICE)
+    world.sender.reply = lambda _: says(422, b"whose number is 7")
+    world.publish()
+    await buried(world, 1)
+    assert not [fact for fact in world.journal.facts if b"whose" in encode_fact(fact)]
+
+
+@in_virtual_time
+async def test_an_attempt_without_an_answer_leaves_none() -> None:
+    world = strict(retry=Retry(base_s=0.05, max_attempts=2))
+    world.sender.answers(says(500, b"of the first attempt"), Failed(error="timeout", detail="", latency_ms=1))
+    world.publish()
+    assert await buried(world, 1) == {}
+
+
+@in_virtual_time
+async def test_it_is_never_the_answer_to_another_event() -> None:
+    world = strict()
+    world.sender.answers(says(200, b"of the first event"), says(429, b"of the second"))
+    world.publish(3)
+    await world.until(lambda: world.state.counters.throttled == 1)
+    await skip(world.shell)
+    await skip(world.shell)
+    assert await buried(world, 2) == {2: "of the second"}
+
+
+@in_virtual_time
+async def test_it_is_lost_with_the_memory_of_its_owner() -> None:
+    world = strict()
+    world.sender.answers(says(429, b"lost"))
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.Throttled)))
+    world.crash()
+    await skip(world.shell)
+    assert await buried(world, 1) == {}
+
+
+@in_virtual_time
+async def test_of_very_many_the_newest_are_kept_and_no_more_than_their_beginning() -> None:
+    world = relaxed(concurrency=64)
+    world.sender.reply = lambda _: says(429, bytes(65_536))
+    world.publish(64)
+    await world.until(lambda: len(world.state.open) == 64 and not world.shell.in_flight)
+    kept = list(world.shell.answers.bodies.values())
+    assert len(kept) == ANSWERS_MAX
+    assert {len(each) for each in kept} == {BODY_MAX}
+
+
+@in_virtual_time
+async def test_what_is_delivered_or_buried_is_forgotten() -> None:
+    world = strict(retry=TWICE)
+    world.sender.answers(says(500, b"x"), says(200, b"x"), says(422, b"y"), says(422, b"y"))
+    world.publish(2)
+    await buried(world, 1)
+    await world.until(lambda: not world.state.burials)
+    assert not world.shell.answers.bodies
+
+
+def test_what_it_repeats_of_our_credentials_is_hidden_and_without_a_policy_all_of_it() -> None:
+    hooked = Policy(url="https://a.example/hooks/T0/xyz", headers={"authorization": "Bearer hush-hush"})
+    bodies = {7: b"no such token: hush-hush, at /hooks/T0/xyz", 9: b"\xff"}
+    assert answer_texts(bodies, hooked) == {7: "no such token: [redacted], at /[redacted]", 9: "\ufffd"}
+    assert answer_texts(bodies, None) == {}
