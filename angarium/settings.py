@@ -2,8 +2,8 @@
 
 A setting has one name in three places: the flag `--log-format` wins over the variable `ANGARIUM_LOG_FORMAT`,
 and that over `log_format = …` in `angarium.toml`. The file is the one that `--config` or `ANGARIUM_CONFIG`
-names, else `./angarium.toml` if there is one. Its unknown keys are refused; unknown variables are not, since
-Kubernetes makes some of its own for a service called angarium.
+names, else `./angarium.toml` if there is one. Its unknown keys are refused; unknown variables are only
+reported, since others may make some, as Kubernetes does for a service called angarium.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -39,6 +39,12 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 _INBOX_PREFIX = re.compile(r"(?!_G?R_(\.|\Z))_[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,64}){0,3}\Z")
 """No stream of an installation and no API of NATS begins with `_`; `_R_` and `_GR_` are nats-server's own."""
 _INBOXES = "must begin with _, then up to 63 of A-Z a-z 0-9 _ -, such as _INBOX_ops, and not be _R_ or _GR_"
+_VARIABLE = re.compile(r"ANGARIU[MN]_", re.IGNORECASE)
+_OTHERS_VARIABLE = re.compile(
+    r"ANGARIUM_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?|PASSWORD)\Z"
+)
+"""What Kubernetes makes for services, and passwords that deploy/nats-permissions.conf names."""
+LIKENESS_MIN = 0.6
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -143,9 +149,10 @@ def load(
     """
     file, where = _file(flags.get("config"), environ)
     fields = msgspec.structs.fields(Settings)
+    names = {each.name for each in fields}
     problems = [
-        f"{name} ({where}): unknown setting; check the spelling"
-        for name in sorted(file.keys() - {each.name for each in fields})
+        f"{name} ({where}): unknown setting; {_instead(_closest(name, names)) or 'check the spelling'}"
+        for name in sorted(file.keys() - names)
     ]
     given = {
         each.name: found
@@ -174,6 +181,38 @@ def load(
         if not problems:
             return settings
     raise SettingsError("; ".join(problems))
+
+
+class Unknown(Struct, frozen=True):
+    """A variable that is no setting, and the one that was probably `meant`."""
+
+    name: str
+    meant: str | None
+
+    def __str__(self) -> str:
+        return f"the variable {self.name} is no setting; {_instead(self.meant) or 'it is ignored'}"
+
+
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[Unknown]:
+    """The variables that look like settings of ours and are none."""
+    known = {each.upper() for each in Settings.__struct_fields__} | {"CONFIG"}
+    found = []
+    for name in sorted(environ.keys() - {VARIABLES + each for each in known}):
+        if _VARIABLE.match(name) and not _OTHERS_VARIABLE.match(name):
+            meant = _closest(name[len(VARIABLES) :].upper(), known)
+            found.append(Unknown(name, VARIABLES + meant if meant else None))
+    return found
+
+
+def _closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is so like this one that it was probably meant."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, sorted(known), 1, LIKENESS_MIN)), None)
+
+
+def _instead(meant: str | None) -> str:
+    return f"did you mean {meant}?" if meant else ""
 
 
 def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:

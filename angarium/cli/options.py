@@ -5,6 +5,7 @@ here: the settings convert and check them, whichever way they came.
 """
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,6 +14,9 @@ import msgspec
 
 from angarium import logs, settings
 from angarium.settings import FILES, Settings
+from angarium.terminal import output
+
+log = logging.getLogger(__name__)
 
 QUIET = {"log_level": "error"}
 
@@ -38,7 +42,7 @@ def takes(*names: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         options = [_option(name) for name in (*names, *LOGS)]
         options.append(
-            click.option("--config", metavar="FILE", help="Settings file (default ./angarium.toml).")
+            click.option("--config", metavar="FILE", help="Settings file [ANGARIUM_CONFIG=./angarium.toml].")
         )
         return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
@@ -55,6 +59,11 @@ def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
     said = {name: value for name, value in given.items() if name in names}
     loaded = settings.load(said, usual=QUIET | usual)
     logs.configure(loaded.log_format, loaded.log_level)
+    for unknown in settings.unknown_variables():
+        if loaded.log_format == "json":
+            log.warning("settings.unknown", extra={"variable": unknown.name, "meant": unknown.meant})
+        else:
+            output.note(f"note: {unknown}")
     return loaded
 
 
@@ -67,13 +76,14 @@ def _option(name: str) -> Callable[[Command], Command]:
     field = _fields()[name]
     text = next(meta.description for meta in field.type.__metadata__ if meta.description)
     text = text[0].upper() + text[1:]
-    flag = settings.flag_name(name)
+    flag, variable = settings.flag_name(name), settings.VARIABLES + name.upper()
     if field.type.__origin__ is bool:
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{text}.")
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{text} [{variable}].")
     many = settings.is_list(field.type)
     default = field.default
     if default not in (None, (), msgspec.NODEFAULT):
-        text += f" [{', '.join(default) if many else default}]"
+        variable += f"={','.join(default) if many else default}"
+    text += f" [{variable}]"
     return click.option(flag, name, multiple=many, metavar=_metavar(name, field.type), help=f"{text}.")
 
 

@@ -9,7 +9,7 @@ from actors.policy import parse
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.operations import sizing
-from angarium.settings import Settings
+from angarium.settings import Settings, Unknown, unknown_variables
 from streams.fleet.status import owners, refusals, remade, seen_members, server_time
 from streams.installation.setup import check
 from streams.installation.topology import Settings as Installation
@@ -45,6 +45,7 @@ async def examine(settings: Settings) -> list[Finding]:
     """All checks, in the order in which one rests on the other; ends early where the next have no ground."""
     findings = [_ill("packages", sentence) for sentence in package_check.strangers()]
     findings = findings or [_well("packages", "actors and streams are Angarium's own")]
+    findings += [_variable(each) for each in unknown_variables()]
     try:
         async with open_jetstream(settings) as js:
             findings.append(_well("nats", f"nats-server {js.wire.server_version}"))
@@ -58,6 +59,11 @@ async def examine(settings: Settings) -> list[Finding]:
             _ill("nats", f"it stopped answering ({error})", "look at nats-server, then ask again")
         )
     return findings
+
+
+def _variable(unknown: Unknown) -> Finding:
+    """One that nobody seems to have meant for us does no harm."""
+    return Finding(subject="settings", ok=unknown.meant is None, text=str(unknown))
 
 
 async def _topology(js: JetStream, settings: Settings) -> list[Finding]:

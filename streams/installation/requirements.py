@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION
 
+SHARDS = "shards"
+"""The field of a problem that comes before all others: with the wrong number nothing else looks right."""
+
 
 class Problem(Struct, frozen=True):
     """One thing that is not as it must be: the value it `has`, the one it `wants`, what would break."""
@@ -22,6 +25,8 @@ class Problem(Struct, frozen=True):
     why: str
 
     def __str__(self) -> str:
+        if self.field == SHARDS:
+            return f"{self.where} has {self.has} shards, the setting shards says {self.wants}: {self.why}"
         return f"{self.where}: {self.field} is {self.has}, must be {self.wants}: {self.why}"
 
 
@@ -112,8 +117,11 @@ def _problems(
 def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) -> list[Problem]:
     shards = actual.get(STAMP_SHARDS, wanted[STAMP_SHARDS])
     if shards != wanted[STAMP_SHARDS]:
-        why = "the shard count is fixed for the life of an installation; use another prefix for another count"
-        return [Problem(where, "the number of shards", shards, wanted[STAMP_SHARDS], why)]
+        why = (
+            f"set it to {shards} (--shards, ANGARIUM_SHARDS or angarium.toml); the number is fixed for the "
+            "life of an installation, another one needs another prefix"
+        )
+        return [Problem("the installation", SHARDS, shards, wanted[STAMP_SHARDS], why)]
     version = actual.get(STAMP_VERSION, str(VERSION))
     if not version.isdecimal() or int(version) > VERSION:
         why = "it was made by a newer Angarium; upgrade this one"

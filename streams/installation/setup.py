@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from streams.installation.requirements import Problem, consumer_problems, stream_problems
+from streams.installation.requirements import SHARDS, Problem, consumer_problems, stream_problems
 from streams.installation.topology import STAMP_VERSION, Settings, consumers, streams
 from streams.nats.answers import ConsumerInfo, StreamInfo
 from streams.nats.errors import ApiError, NotPermitted, SetupError, Unavailable
@@ -63,6 +63,8 @@ async def check(js: JetStream, settings: Settings) -> list[Problem]:
     """All that `setup` would refuse or would have to make. Raises as it does, for the server itself."""
     found_streams, found_consumers = await _look(js, settings)
     problems = _problems(found_streams, found_consumers)
+    if any(problem.field == SHARDS for problem in problems):
+        return problems
     why = "run `angarium setup`"
     for stream in found_streams:
         if stream.actual is None:
@@ -108,6 +110,8 @@ async def _check_server(js: JetStream) -> None:
 
 def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Problem]:
     problems = [problem for stream in found_streams for problem in stream.problems()]
+    if shards := [problem for problem in problems if problem.field == SHARDS]:
+        return _merged(shards)  # All else looks wrong with the wrong number, and is not.
     return _merged(problems + [problem for consumer in found_consumers for problem in consumer.problems()])
 
 
@@ -116,7 +120,7 @@ def _merged(problems: list[Problem]) -> list[Problem]:
     places: dict[tuple[str, str, str, str], list[str]] = {}
     for each in problems:
         places.setdefault((each.field, each.has, each.wants, each.why), []).append(each.where)
-    return [Problem(", ".join(where), *rest) for rest, where in places.items()]
+    return [Problem(", ".join(dict.fromkeys(where)), *rest) for rest, where in places.items()]
 
 
 async def _make_streams(js: JetStream, found: list[_Stream]) -> list[str]:

@@ -154,8 +154,19 @@ async def test_another_shard_count_is_refused(js: JetStream, settings: Settings)
     await setup(js, settings)
     with pytest.raises(SetupError) as refused:
         await setup(js, msgspec.structs.replace(settings, shards=8))
-    assert "the number of shards is 4, must be 8" in str(refused.value)
+    assert str(refused.value).startswith(
+        "the installation has 4 shards, the setting shards says 8: set it to 4 (--shards, ANGARIUM_SHARDS or "
+    )
     assert "fixed for the life" in str(refused.value)
+
+
+@pytest.mark.parametrize("shards", [2, 8])
+async def test_another_shard_count_is_the_one_problem_that_is_told(
+    js: JetStream, settings: Settings, shards: int
+) -> None:
+    await setup(js, settings)
+    [problem] = await check(js, msgspec.structs.replace(settings, shards=shards))
+    assert "set it to 4" in str(problem)
 
 
 async def test_a_newer_installation_is_refused(js: JetStream, settings: Settings) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from angarium import __version__, package_check
 from angarium.cli import main
+from angarium.settings import Settings, flag_name
 
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
 """What takes a while to load, and a command that does."""
@@ -106,6 +107,32 @@ def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureF
     assert out == ""
     assert "cannot connect to NATS at nats://127.0.0.1:1" in err
     assert err.count("\n") == 1
+
+
+def test_a_variable_that_is_no_setting_is_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANGARIUM_SHARD", "hush")
+    note = "the variable ANGARIUM_SHARD is no setting; did you mean ANGARIUM_SHARDS?"
+    assert main.run(["receiver", "list"]) == main.FAILED
+    assert capsys.readouterr().err.splitlines()[0] == f"note: {note}"
+    assert main.run(["doctor"]) == main.FAILED
+    out, err = capsys.readouterr()
+    assert f"problem  settings      {note}" in out
+    assert err.splitlines()[-1] == "angarium: 2 problems found"
+    monkeypatch.setenv("ANGARIUM_LOG_FORMAT", "json")
+    assert main.run(["node"]) == main.FAILED
+    logged = msgspec.json.decode(capsys.readouterr().err.splitlines()[0])
+    assert (logged["event"], logged["variable"]) == ("settings.unknown", "ANGARIUM_SHARD")
+
+
+@pytest.mark.parametrize("command", ["node", "setup", "publish"])
+def test_help_names_the_variable_of_each_setting(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, "--help"]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    flags = [each for each in Settings.__struct_fields__ if flag_name(each) in shown]
+    assert "nats" in flags
+    assert [each for each in [*flags, "config"] if f"[ANGARIUM_{each.upper()}" not in shown] == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full is a file of Linux")

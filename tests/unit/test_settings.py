@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.policy import Rate
-from angarium.settings import FILES, Settings, SettingsError, load
+from angarium.settings import FILES, Settings, SettingsError, load, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +61,46 @@ def test_a_variable_separates_values_by_commas() -> None:
     assert settings.allow_networks == ("10.0.0.0/8",)
 
 
+OTHERS = {
+    "ANGARIUM_PORT": "tcp://10.0.0.1:4222", "ANGARIUM_SERVICE_HOST": "10.0.0.1",
+    "ANGARIUM_SERVICE_PORT": "4222",
+    "ANGARIUM_SERVICE_PORT_NATS": "4222", "ANGARIUM_PORT_4222_TCP_ADDR": "10.0.0.1",
+    "ANGARIUM_NATS_SERVICE_HOST": "10.0.0.1", "ANGARIUM_NATS_PORT_4222_TCP": "tcp://10.0.0.1:4222",
+    "ANGARIUM_NODE_PASSWORD": "hush", "_ANGARIUM_COMPLETE": "bash_source", "ANGARIUMS": "",
+    "NATS_URL": "nats://a",
+}  # fmt: skip
+"""Those that Kubernetes makes for services of that name, that nats-permissions.conf names, and click's."""
+
+
 def test_variables_of_others_are_left_alone() -> None:
-    assert (
-        load({}, {"ANGARIUM_PORT": "tcp://10.0.0.1:4222", "ANGARIUM_SERVICE_HOST": "10.0.0.1"}).shards == 64
-    )
+    assert load({}, OTHERS).shards == 64
+    assert unknown_variables(OTHERS) == []
+
+
+def test_every_variable_of_ours_is_known() -> None:
+    ours = {f"ANGARIUM_{each.name.upper()}": "x" for each in msgspec.structs.fields(Settings)}
+    assert unknown_variables(ours | {"ANGARIUM_CONFIG": "x"}) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("ANGARIUM_SHARD", "ANGARIUM_SHARDS"),
+        ("ANGARIUM_ALLOW_NETWORK", "ANGARIUM_ALLOW_NETWORKS"),
+        ("ANGARIUM_LOGLEVEL", "ANGARIUM_LOG_LEVEL"),
+        ("ANGARIUM_NATS_URL", "ANGARIUM_NATS"),
+        ("ANGARIUM__NATS", "ANGARIUM_NATS"),
+        ("angarium_nats", "ANGARIUM_NATS"),
+        ("ANGARIUN_NATS", "ANGARIUM_NATS"),
+        ("ANGARIUM_VERSION", None),
+        ("ANGARIUM_", None),
+    ],
+)
+def test_an_unknown_variable_is_told_with_the_one_that_was_meant(variable: str, meant: str | None) -> None:
+    [found] = unknown_variables({variable: "hush"})
+    assert (found.name, found.meant) == (variable, meant)
+    assert "hush" not in str(found)
+    assert f"did you mean {meant}?" in str(found) if meant else "ignored" in str(found)
 
 
 def test_sizes_and_rates_are_written_as_people_write_them() -> None:
@@ -100,7 +136,8 @@ def test_the_repr_shows_nothing() -> None:
         ({}, {"ANGARIUM_ALLOW_HTTP": "ja"}, "", "allow_http (ANGARIUM_ALLOW_HTTP): must be true or false"),
         ({}, {}, "nats = 3", "nats (given.toml): must be a list of texts"),
         ({}, {}, "nats = ['nats://me:hush@a', 3]", "nats (given.toml): must be a list of texts"),
-        ({}, {}, "shard = 3", "shard (given.toml): unknown setting; check the spelling"),
+        ({}, {}, "shard = 3", "shard (given.toml): unknown setting; did you mean shards?"),
+        ({}, {}, "colour = 3", "colour (given.toml): unknown setting; check the spelling"),
         ({}, {}, "shards = [", "config (given.toml): not valid TOML"),
         ({"max_body": "12q"}, {}, "", "max_body (--max-body): '12q' is not a size; write bytes"),
         (
