@@ -1,4 +1,4 @@
-"""What the last attempts of events were answered, for the dead letters that these may become.
+"""The last answers to attempts that failed, for the dead letters that their events may become.
 
 It is kept beside the state and is on no record: an answer may repeat an event's body, and whoever may read
 the journal need not be one who may see that. So it is lost with the memory of its owner.

@@ -183,7 +183,7 @@ def passed_on(headers: dict[str, str]) -> dict[str, str]:
 
 
 def encoded(text: str) -> str:
-    """As much of a text as the header may hold, percent-encoded as UTF-8: what is ASCII stays readable.
+    """The header for a text: its beginning, percent-encoded as UTF-8, so that ASCII stays readable.
 
     Without blanks at both ends, which are no part of a header's value.
     """
