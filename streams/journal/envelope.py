@@ -1,6 +1,6 @@
 """A flush: what one message of the journal says, and how it is written and read.
 
-    {"v": 1, "node": …, "epoch": …, "flush": …, "floor": …, "at": …, "facts": [{"fact": "delivered", …}, …]}
+    {"v": 2, "node": …, "epoch": …, "flush": …, "floor": …, "at": …, "facts": [{"fact": "delivered", …}, …]}
 
 A flush tells whose it is and which one, so that its owner knows it again when the acknowledgement was lost.
 It also tells all that a claim must know of what lies before it, so that one read from the leader is enough:
@@ -22,7 +22,9 @@ from streams.journal.tails import UNKNOWN, Marks
 from streams.nats.errors import NotOurs
 from streams.versions import UNREADABLE, read_versioned
 
-VERSION = 1
+VERSION = 2
+"""1 had no marks, so a node that knows only that would leave them out of its claim, and all accepted losses
+with them: positions that were given again would have old sources."""
 
 
 class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,29 +7,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actors.errors import NewerVersion
+from actors.facts import Fact, Parked, Refused, Repaired
 from actors.ids import UNKNOWN
-from actors.machine.facts import Fact, Parked, Refused, Repaired
-from streams.installation.topology import Names
-from streams.journal import claim as claiming
-from streams.journal import journal
-from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.claim import Lost, claim, release
-from streams.journal.envelope import decode_flush
-from streams.journal.history import History, last_same, read_history
-from streams.journal.leadership import info_since
-from streams.journal.recovery import recover
-from streams.journal.snapshots import Snapshots
-from streams.journal.tails import UNKNOWN as UNMARKED
-from streams.journal.tails import Mark, Marks, Restart, read_refusal
-from streams.nats.answers import StreamInfo
-from streams.nats.errors import RepairError, StreamRemade
-from streams.nats.jetstream import JetStream
-from streams.nats.retry import stream_info
+from streams import claim as claiming
+from streams import envelope, journal
+from streams.answers import StreamInfo
+from streams.checkpoint import Checkpoint, read_checkpoint
+from streams.claim import Lost, claim, release
+from streams.envelope import decode_flush
+from streams.errors import RepairError, StreamRemade
+from streams.history import History, last_same, read_history
+from streams.jetstream import JetStream
+from streams.journal import Journal
+from streams.leadership import info_since
+from streams.recovery import recover
 from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
 from tests.contract.installation import install, publish
-from tests.contract.shards import RECEIVER, SHARD, Clocks, anybody, own
+from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, own
 from tests.contract.test_recovery import Shard as Recording
 from tests.contract.test_recovery import delivered, remake
+from tests.contract.waiting import until
 
 
 @pytest.fixture
@@ -198,6 +196,27 @@ async def test_events_go_on_under_sources_above_all_others(js: JetStream, names:
     assert ([gap.stream for gap in damage.gaps], count) == ([names.events], 0)
     restarts = (await own(js, names, "b")).marks.restarts
     assert restarts == (Restart(above=0, offset=1_000_000_009),)
+
+
+async def test_an_older_node_does_not_drop_what_was_accepted(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no marks, and would leave them out of its claim."""
+    claimed = await own(js, names, "a")
+    restarts = (Restart(above=4, offset=1_000_000_009),)
+    listening = Listening()
+    listening.known = Marks(restarts=restarts)
+    journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=3600.0)
+    journal.start()
+    journal.show_life()
+    await until(lambda: bool(listening.sequences))
+    await journal.stop()
+    with monkeypatch.context() as older:
+        older.setattr(envelope, "VERSION", 1)
+        older.setattr(claiming, "encode_flush", partial(_unmarked, claiming.encode_flush))
+        with pytest.raises(NewerVersion, match="upgrade this node"):
+            await own(js, names, "old")
+    assert (await own(js, names, "b")).marks.restarts == restarts
 
 
 def test_sources_rise_over_every_loss() -> None:

@@ -36,7 +36,7 @@ def test_what_is_written_is_read() -> None:
     )
     unclean = Unclean(4, 8, 1_800_000_000.5)
     assert decode_flush(written(*facts, unclean=unclean), WHERE) == Flush(
-        v=1, node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean, facts=facts
+        v=2, node="a", epoch=5, flush=2, floor=10, at=1.5, unclean=unclean, facts=facts
     )
 
 
@@ -49,7 +49,7 @@ def test_instants_are_read_to_the_last_bit(at: float) -> None:
 def test_it_is_the_json_that_others_follow() -> None:
     flush = msgspec.json.decode(written(Repeated(receiver="acme.billing", position=7)))
     assert flush == {
-        "v": 1,
+        "v": 2,
         "node": "a",
         "epoch": 5,
         "flush": 2,
@@ -69,11 +69,11 @@ def test_what_newer_versions_add_to_a_known_fact_is_passed_over() -> None:
 
 def test_a_newer_envelope_is_refused_whatever_it_looks_like() -> None:
     with pytest.raises(
-        NewerVersion, match=f"{WHERE} has version 2, this Angarium knows 1: upgrade this node"
+        NewerVersion, match=f"{WHERE} has version 3, this Angarium knows 2: upgrade this node"
     ):
-        decode_flush(b'{"v": 2, "facts": {"packed": true}}', WHERE)
-    with pytest.raises(NewerVersion, match="version 2"):
-        decode_flush(written().replace(b'"v":1', b'"v":2'), WHERE)
+        decode_flush(b'{"v": 3, "facts": {"packed": true}}', WHERE)
+    with pytest.raises(NewerVersion, match="version 3"):
+        decode_flush(written().replace(b'"v":2', b'"v":3'), WHERE)
 
 
 def test_an_unknown_kind_of_fact_is_newer() -> None:
@@ -83,7 +83,7 @@ def test_an_unknown_kind_of_fact_is_newer() -> None:
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"hello", b"[]", b"{}", b'{"v": 1}', b'{"v": "1"}', written()[:-1], b"\xff\xfe",
+    b"", b"hello", b"[]", b"{}", b'{"v": 2}', b'{"v": "2"}', written()[:-1], b"\xff\xfe",
     written(Repeated(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
     written(Repeated(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
 ])  # fmt: skip

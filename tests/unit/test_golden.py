@@ -41,13 +41,14 @@ from actors.machine.facts import (
     Unparked,
     WindowSet,
 )
-from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import Counters, Open, State
-from streams.dead_letters.redrive_lock import Plan
-from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.journal.parked import Part
-from streams.journal.snapshots import Snapshot
+from actors.numbering import Frontier, Numbered
+from actors.state import Counters, Open, State
+from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.parked import Part
+from streams.redrive_turn import Plan
+from streams.snapshots import Snapshot
+from streams.tails import Mark, Marks, Restart
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -94,7 +95,14 @@ FACTS: tuple[AnyFact, ...] = (
     Repaired(receiver=WHO, at=AT, position=40, next_sequence=522, dropped=(41,), bucket=BUCKET),
 )  # fmt: skip
 
-FLUSH = Flush(v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS)
+FLUSH_1 = Flush(
+    v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS
+)
+MARKS = Marks(
+    deliveries=Mark(position=48, stored_at=AT - 1), events=Mark(position=17, stored_at=AT - 2),
+    restarts=(Restart(above=9, offset=1_000_000_033),),
+)  # fmt: skip
+FLUSH = replace(FLUSH_1, v=2, marks=MARKS)
 
 STATE = State(
     receiver=WHO,
@@ -149,7 +157,11 @@ def golden(name: str) -> bytes:
 
 
 def test_a_flush_of_version_1() -> None:
-    assert decode_flush(golden("flush-v1.json"), "golden") == FLUSH
+    assert decode_flush(golden("flush-v1.json"), "golden") == FLUSH_1
+
+
+def test_a_flush_of_version_2() -> None:
+    assert decode_flush(golden("flush-v2.json"), "golden") == FLUSH
 
 
 def test_a_snapshot_of_version_1() -> None:
@@ -177,9 +189,9 @@ def test_a_plan_of_a_redrive_of_version_2() -> None:
 
 
 @pytest.mark.parametrize(("name", "written"), [
-    ("flush-v1.json", encode_flush(
+    ("flush-v2.json", encode_flush(
         node=FLUSH.node, epoch=FLUSH.epoch, flush=FLUSH.flush, floor=FLUSH.floor, at=FLUSH.at,
-        unclean=FLUSH.unclean, facts=[encode_fact(fact) for fact in FACTS],
+        unclean=FLUSH.unclean, marks=FLUSH.marks, facts=[encode_fact(fact) for fact in FACTS],
     )),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
     ("checkpoint-v2.json", encode_checkpoint(CHECKPOINT)),
