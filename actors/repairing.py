@@ -1,12 +1,12 @@
-"""Repairs of an actor: what it records when an operator accepts that the deliveries lost their tail.
+"""Repairs of an actor: what it records when an operator accepts a loss.
 
-Everything beyond the last position that is known to be the same is read again, and numbers go on above all
-that were ever given: also those that an owner gave who vanished, and whose facts are lost. Whether there was
-one is not asked: a clean claim may hide an unclean one before it.
+Where the deliveries lost their tail, everything beyond the last position that is known to be the same is read
+again, and numbers go on above all that were ever given: also those that an owner gave who vanished, and whose
+facts are lost. Whether there was one is not asked: a clean claim may hide an unclean one before it.
 """
 
 from actors.machine.bucket import Bucket
-from actors.machine.facts import Repaired
+from actors.machine.facts import RemovalSet, Repaired
 from actors.machine.state import State
 
 UNRECORDED_MAX = 512
@@ -32,3 +32,12 @@ def repair(state: State, *, position: int, gap: int, at: float, epoch: int) -> R
         # Tokens may have been taken for what is lost, and on no record.
         bucket=Bucket(0.0, at, epoch) if state.bucket else None,
     )
+
+
+def set_removal(state: State, *, restored: int, at: float) -> RemovalSet | None:
+    """The fact by which the actor goes on with another bucket of configurations; None where nothing changes.
+
+    Removals up to the revision `restored` came into it from the one before. Later ones have yet to be obeyed.
+    """
+    removal = min(state.removal, restored)
+    return None if removal == state.removal else RemovalSet(receiver=state.receiver, at=at, removal=removal)

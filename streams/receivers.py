@@ -155,6 +155,10 @@ class Receivers:
             return Absent()
         return known.policy or Invalid(known.problems)
 
+    async def last_removal(self, receiver: str) -> Removal | None:
+        """The last removal that the bucket knows of, from its leader. Raises `Unavailable`."""
+        return await self._removal_before(receiver, await self._last(receiver))
+
     async def get(self, receiver: str) -> Configuration | None:
         """Reads the configuration from the bucket's leader. Raises `Unavailable`."""
         message = await self._last(receiver)

@@ -13,12 +13,15 @@ from functools import partial
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.ids import UNKNOWN
+from actors.machine.bucket import Unclean
 from actors.machine.decide import evolve
-from actors.machine.facts import Repaired
+from actors.machine.facts import Fact
 from actors.machine.state import State
-from actors.repairing import UNRECORDED_MAX, repair
+from actors.ports import Removal
+from actors.repairing import UNRECORDED_MAX, repair, set_removal
 from streams.clock import Timekeeper
 from streams.fleet import members
 from streams.fleet.lease import MARGIN_S
@@ -29,9 +32,11 @@ from streams.journal.claim import Claim, Lost, Owner, claim, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import EXPECTED, Appended, append
 from streams.journal.history import History, last_same, read_history
+from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import (
+    NONE,
     Loss,
     Mark,
     Marks,
@@ -39,15 +44,18 @@ from streams.journal.tails import (
     Restart,
     higher,
     is_missing,
+    is_there,
     lift,
     lost,
     read_refusal,
     refuse,
 )
-from streams.nats.answers import Forbidden
+from streams.nats.answers import Forbidden, StreamInfo
 from streams.nats.errors import ApiError, NotPermitted, RepairError
 from streams.nats.jetstream import CONSUMER_NOT_FOUND, JetStream
+from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info, until_answered
+from streams.receivers import Receivers
 from streams.versions import read_versioned
 
 FACTS_MAX = 64
@@ -105,13 +113,13 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
         (names.deliveries, history.latest.deliveries, history.deliveries),
         (names.events, history.latest.events, history.events),
     ):
-        cut_off = recorded is not None and recorded.mark == _NEVER
-        if recorded is not None and not cut_off and recorded.stream == stream:
-            latest = higher(recorded.mark, latest)
+        concerned = recorded is not None and recorded.mark != _NEVER and recorded.stream == stream
+        accused = recorded.mark if recorded is not None and concerned else NONE
         if stream in remade:
-            gaps.append(Gap(stream=stream, kept=Mark(position=infos[stream].first - 1), known=latest))
-        elif await lost(js, stream, latest) is not None:
-            gaps.append(Gap(stream=stream, kept=await last_same(js, stream, marks), known=latest))
+            kept = Mark(position=infos[stream].first - 1)
+            gaps.append(Gap(stream=stream, kept=kept, known=higher(accused, latest)))
+        elif (gap := await _find_gap(js, infos[stream], latest, accused, marks)) is not None:
+            gaps.append(gap)
     prefix = names.actor(shard, "")
     keys = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*"))
     damage = Damage(
@@ -121,6 +129,23 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
         missing=not gaps and recorded is not None and await is_missing(js, recorded),
     )  # fmt: skip
     return damage, history
+
+
+async def _find_gap(
+    js: JetStream, info: StreamInfo, latest: Mark, accused: Mark, marks: set[Mark]
+) -> Gap | None:
+    """Find what the stream has lost. `accused` is the message for which it is refused on record.
+
+    That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
+    """
+    for mark in sorted({accused, latest} - {NONE}, key=lambda each: each.position):
+        gone = await lost(js, info.name, mark) is not None
+        if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
+            continue
+        kept, differs = await last_same(js, info.name, marks, mark)
+        if gone or differs or mark == accused:
+            return Gap(stream=info.name, kept=kept, known=higher(accused, latest))
+    return None
 
 
 async def accept_loss(
@@ -163,6 +188,14 @@ def _check_agreed(agreed: Damage, found: Damage) -> None:
     )
 
 
+class _After(Struct, frozen=True):
+    """The members of a flush beside its facts."""
+
+    floor: int
+    marks: Marks
+    unclean: Unclean | None
+
+
 class _Repair:
     """The repair of one shard, under its claim."""
 
@@ -190,20 +223,25 @@ class _Repair:
         if isinstance(recovery, Lost):
             raise self._overtaken(recovery.why)
         gaps = {gap.stream: gap for gap in damage.gaps}
-        facts, states, floor, marks = [], dict(recovery.states), claimed.floor, history.latest
+        facts, states, after = list[Fact](), dict(recovery.states), await self._unchanged(history.latest)
+        if names.deliveries in gaps or names.receivers in damage.remade:
+            states |= await self._load_others(states)
         if (gap := gaps.get(names.deliveries)) is not None:
-            gap_max = UNRECORDED_MAX + max(0, gap.known.position - history.latest.deliveries.position)
-            facts = await self._bring_back(states, gap.kept.position, gap_max)
-            floor = min(floor, gap.kept.position)
-            marks = msgspec.structs.replace(marks, deliveries=gap.kept)
+            facts += self._bring_back(states, gap.kept.position, _left_out(gap, history.latest))
+            marks = replace(after.marks, deliveries=gap.kept)
+            after = replace(after, floor=min(after.floor, gap.kept.position), marks=marks)
+        brought_back = len(facts)
+        if names.receivers in damage.remade:
+            facts += await self._set_removals(states, recovery.created[names.receivers])
         if (gap := gaps.get(names.events)) is not None:
             await self._route_from(gap.kept.position + 1)
-            marks = msgspec.structs.replace(marks, events=gap.kept, restarts=_restarts(marks, gap))
-        await self._record(facts, floor, marks)
-        await self._write(recovery, states, floor, marks)
+            marks = replace(after.marks, events=gap.kept, restarts=_restarts(after.marks, gap))
+            after = replace(after, marks=marks)
+        await self._record(facts, after)
+        await self._write(recovery, states, after)
         self._hold(await lift(js, names, claimed.shard, claimed.epoch))
         await release(js, names, claimed, self._node)
-        return damage, len(facts)
+        return damage, brought_back
 
     def _hold(self, done: bool) -> None:
         if not done:
@@ -212,22 +250,46 @@ class _Repair:
     def _overtaken(self, why: str) -> RepairError:
         return RepairError(f"the repair of shard {self._claim.shard} was overtaken: {why}; run it again")
 
-    async def _bring_back(self, states: dict[str, State], position: int, gap: int) -> list[Repaired]:
-        """The facts by which actors go back; then `states` has all actors of the shard, as they are after."""
+    async def _unchanged(self, marks: Marks) -> _After:
+        """The members of the last flush where nothing was lost.
+
+        The last unclean claim keeps no position beyond the end of the deliveries: what lay there is gone, and
+        new events will have those positions.
+        """
+        unclean = self._claim.unclean
+        if unclean is not None:
+            asked_at = asyncio.get_running_loop().time()
+            end = (await info_since(self._js, self._names.deliveries, asked_at)).last
+            unclean = replace(unclean, position=min(unclean.position, end))
+        return _After(floor=self._claim.floor, marks=marks, unclean=unclean)
+
+    async def _load_others(self, states: dict[str, State]) -> dict[str, State]:
+        """The actors of the shard that its tail does not speak of."""
         snapshots = Snapshots(self._js, self._names, self._claim)
         stored = (UNKNOWN, *await until_answered(snapshots.receivers))
-        away = [each for each in stored if each not in states]
+        away, others = [each for each in stored if each not in states], dict[str, State]()
         for start in range(0, len(away), LOADS_AT_ONCE):
             some = away[start : start + LOADS_AT_ONCE]
             loaded = await asyncio.gather(*(until_answered(partial(snapshots.load, each)) for each in some))
-            states |= {state.receiver: state for state in loaded if state is not None}
-        claimed, facts = self._claim, list[Repaired]()
-        for receiver, state in states.items():
-            fact = repair(state, position=position, gap=gap, at=claimed.at, epoch=claimed.epoch)
-            if fact is not None:
-                facts.append(fact)
-                states[receiver] = evolve(state, fact)
-        return facts
+            others |= {state.receiver: state for state in loaded if state is not None}
+        return others
+
+    def _bring_back(self, states: dict[str, State], position: int, left_out: int) -> list[Fact]:
+        """The facts by which actors go back; then `states` has them as they are after."""
+        claimed = self._claim
+        return _decide(states, lambda state: repair(
+            state, position=position, gap=left_out, at=claimed.at, epoch=claimed.epoch
+        ))  # fmt: skip
+
+    async def _set_removals(self, states: dict[str, State], created: str) -> list[Fact]:
+        """The facts by which actors go on with the bucket of the receivers that was created then."""
+        receivers, made_at, restored = Receivers(self._js, self._names), epoch_of(created), dict[str, int]()
+        for receiver in [each for each, state in states.items() if state.removal]:
+            told = await until_answered(partial(receivers.last_removal, receiver))
+            restored[receiver] = _restored(told, made_at)
+        return _decide(states, lambda state: set_removal(
+            state, restored=restored.get(state.receiver, 0), at=self._claim.at
+        ))  # fmt: skip
 
     async def _route_from(self, position: int) -> None:
         """Sets the consumer of the events back: it remembers the stream that was. Its readers are gone."""
@@ -239,20 +301,24 @@ class _Repair:
             if error.code != CONSUMER_NOT_FOUND:
                 raise
 
-    async def _record(self, facts: Sequence[Repaired], floor: int, marks: Marks) -> None:
-        """All facts; only with the last of them floor and marks are those that hold from now on."""
+    async def _record(self, facts: Sequence[Fact], after: _After) -> None:
+        """All facts; only with the last of them all else is as it holds from now on.
+
+        Whoever claims the shard after a part of them has to find the loss again.
+        """
         claimed = self._claim
+        before = _After(floor=claimed.floor, marks=claimed.marks, unclean=claimed.unclean)
         for start in range(0, max(len(facts), 1), FACTS_MAX):
-            last = start + FACTS_MAX >= len(facts)
+            known = after if start + FACTS_MAX >= len(facts) else before
             self._flushes += 1
             data = encode_flush(
                 node=self._node,
                 epoch=claimed.epoch,
                 flush=self._flushes,
-                floor=floor if last else claimed.floor,
+                floor=known.floor,
                 at=claimed.at,
-                unclean=claimed.unclean,
-                marks=marks if last else claimed.marks,
+                unclean=known.unclean,
+                marks=known.marks,
                 facts=[encode_fact(each) for each in facts[start : start + FACTS_MAX]],
             )
             done = await append(
@@ -267,25 +333,48 @@ class _Repair:
                 raise self._overtaken("another process writes its journal")
             self._sequence = done.sequence
 
-    async def _write(self, recovery: Recovery, states: dict[str, State], floor: int, marks: Marks) -> None:
+    async def _write(self, recovery: Recovery, states: dict[str, State], after: _After) -> None:
         """Snapshots and checkpoint: the streams are from now on those that are there now."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
         listed = recovery.listed
         listed.update(states.values())
         checkpoint = Checkpoint(
             sequence=self._sequence,
-            floor=floor,
-            needed=min(recovery.checkpoint.needed, floor + 1, *needed),
+            floor=after.floor,
+            needed=min(recovery.checkpoint.needed, after.floor + 1, *needed),
             parked_parts=listed.as_of(self._sequence),
-            unclean=self._claim.unclean,
+            unclean=after.unclean,
             created=recovery.created,
-            marks=marks,
+            marks=after.marks,
         )
         snapshots = Snapshots(self._js, self._names, self._claim)
         written = list(states.values())
         self._hold(
             await until_answered(lambda: snapshots.write(written, [], self._sequence, checkpoint, listed))
         )
+
+
+def _decide(states: dict[str, State], decide: Callable[[State], Fact | None]) -> list[Fact]:
+    """Decide for each of them; then `states` has them as they are after."""
+    facts = [fact for state in states.values() if (fact := decide(state)) is not None]
+    states |= {fact.receiver: evolve(states[fact.receiver], fact) for fact in facts}
+    return facts
+
+
+def _restored(told: Removal | None, made_at: float) -> int:
+    """The revision of the last removal that a bucket knows of, if that is older than the bucket; else 0.
+
+    It was restored with the bucket then, under the revision that it always had.
+    """
+    return told.revision if told is not None and told.at < made_at else 0
+
+
+def _left_out(gap: Gap, latest: Marks) -> int:
+    """The count of numbers to leave out: those that an owner may have given and not recorded.
+
+    Where more was read than the journal knows of, it lost its tail, too, and with it what was recorded.
+    """
+    return UNRECORDED_MAX + max(0, gap.known.position - latest.deliveries.position)
 
 
 def _restarts(marks: Marks, gap: Gap) -> tuple[Restart, ...]:

@@ -56,6 +56,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
         case f.Repaired():
             return _after_repair(state, fact)
+        case f.RemovalSet(removal=removal):
+            return replace(state, removal=removal)
         case f.WindowSet(size=size, above=above):
             return replace(state, frontier=resize(state.frontier, size, above))
         case f.RateSet(limit=limit, bucket=bucket):

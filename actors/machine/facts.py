@@ -196,6 +196,16 @@ class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repair
     bucket: Bucket | None = None
 
 
+class RemovalSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removal_set"):
+    """An operator accepted that the configurations are in another bucket, which counts its own revisions.
+
+    Of that bucket, removals up to the revision `removal` were obeyed.
+    """
+
+    at: float
+    removal: int
+
+
 class WindowSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="window_set"):
     """The dedup window has another size, for events beyond the position `above`."""
 
@@ -286,6 +296,6 @@ OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
     | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed
-    | Disabled | Pinged | Refused | TurnedAway | Repaired
+    | Disabled | Pinged | Refused | TurnedAway | Repaired | RemovalSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -170,6 +170,9 @@ class Node:
                 may_claim=around.members.may_claim, run=around.members.run, resumes=shard.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
+                if self._rests(number):
+                    # The memory is kept, should the right stream come back; a repair may have the shard.
+                    await self._let_go(number)
                 return
             if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
                 around.tallies.ownership.resumed += 1

@@ -200,10 +200,6 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     unclean = past.unclean
     known = unclean.position if unclean else 0
     position = max(deliveries.last, past.floor, past.marks.deliveries.position, known)
-    if attempt.accepts_loss:
-        # What lay beyond is gone, and new events will have those positions.
-        position = deliveries.last
-        unclean = unclean and replace(unclean, position=min(known, position))
     actors = await stream_info(js, names.actors)
     at, boottime = time.wall(), time.boottime()
     return Claim(
@@ -226,9 +222,9 @@ async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: boo
     """The deliveries, up to whatever an owner before may have posted and left on no record.
 
     It had lost its lease before this claim began. A clean claim needs no proof: all is on record, or lies
-    below the last unclean one; but who accepts a loss lowers that to this end.
+    below the last unclean one.
     """
-    if clean and not attempt.accepts_loss:
+    if clean:
         return await stream_info(js, names.deliveries)
     return await info_since(js, names.deliveries, attempt.began_at)
 

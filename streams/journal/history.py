@@ -1,5 +1,6 @@
 """History of a shard: what its journal ever said of the streams, and how much is still true."""
 
+import math
 from collections.abc import Iterable
 from functools import partial
 
@@ -7,7 +8,7 @@ from actors.machine.numbering import Numbered
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.envelope import decode_flush
-from streams.journal.tails import Mark, Marks, lost
+from streams.journal.tails import Mark, Marks
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
@@ -59,19 +60,35 @@ def _up_to(mark: Mark, marks: set[Mark]) -> set[Mark]:
     return {each for each in marks if each.position <= mark.position}
 
 
-async def last_same(js: JetStream, stream: str, marks: Iterable[Mark]) -> Mark:
-    """The highest of these messages that the stream still has, or a place before its first one.
+async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mark) -> tuple[Mark, bool]:
+    """The highest of these messages that the stream still has, or the place before its first one; and whether
+    it has another one in the place of any.
 
-    Up to where it lost its tail all are the same, and beyond none is: so half of them are left at each look.
+    `lost` is a message that it has not. Of the messages below that which are as old, all are the same up to
+    where the tail was lost, and beyond none is: so half of them are left at each look. A younger one was read
+    by somebody who did not know yet that the tail was lost. An empty place, where a message was deleted by
+    hand, proves neither.
     """
     info = await stream_info(js, stream)
-    known = sorted((each for each in marks if info.first <= each.position <= info.last and each.stored_at),
-                   key=lambda each: each.position)  # fmt: skip
+    known = sorted(
+        (each for each in marks if info.first <= each.position <= info.last and _is_older(each, lost)),
+        key=lambda each: each.position,
+    )
     low, high = 0, len(known)
     while low < high:
         middle = (low + high) // 2
-        if await lost(js, stream, known[middle]) is None:
+        mark = known[middle]
+        message = await until_answered(partial(js.message, stream, mark.position))
+        if message is None:
+            del known[middle]
+            high -= 1
+        elif message.stored_at == mark.stored_at:
             low = middle + 1
         else:
             high = middle
-    return known[low - 1] if low else Mark(position=info.first - 1)
+    return known[low - 1] if low else Mark(position=info.first - 1), high < len(known)
+
+
+def _is_older(mark: Mark, lost: Mark) -> bool:
+    """Compare two messages: is `mark` the lost one, or older and before it, in the same stream?"""
+    return mark.position <= lost.position and 0.0 < mark.stored_at <= (lost.stored_at or math.inf)

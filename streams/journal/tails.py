@@ -184,7 +184,7 @@ async def compare(
                 await refuse(js, names, shard, epoch, loss, refusal)
             raise StreamRemade(loss.why)
     if recorded is not None:
-        if not await _is_there(js, recorded):
+        if not await is_there(js, recorded.stream, recorded.mark):
             raise StreamRemade(recorded.why)
         await lift(js, names, shard, epoch)
 
@@ -201,12 +201,14 @@ async def is_missing(js: JetStream, recorded: Refusal) -> bool:
 
     That its place was purged since, or is empty, proves nothing: what lies behind it is of the new tail.
     """
-    return await lost(js, recorded.stream, recorded.mark) is not None or not await _is_there(js, recorded)
+    if await lost(js, recorded.stream, recorded.mark) is not None:
+        return True
+    return not await is_there(js, recorded.stream, recorded.mark)
 
 
-async def _is_there(js: JetStream, recorded: Refusal) -> bool:
-    position = recorded.mark.position
-    return await until_answered(lambda: js.message(recorded.stream, position)) is not None
+async def is_there(js: JetStream, stream: str, mark: Mark) -> bool:
+    """Ask the leader for any message at that place."""
+    return await until_answered(lambda: js.message(stream, mark.position)) is not None
 
 
 async def refuse(js: JetStream, names: Names, shard: int, epoch: int, loss: Loss, refusal: Refusal) -> bool:

@@ -8,20 +8,27 @@ import pytest
 from msgspec.structs import replace
 
 from actors.errors import NewerVersion
-from actors.facts import Fact, Parked, Refused, Repaired
 from actors.ids import UNKNOWN
-from streams import claim as claiming
-from streams import envelope, journal
-from streams.answers import StreamInfo
-from streams.checkpoint import Checkpoint, read_checkpoint
-from streams.claim import Lost, claim, release
-from streams.envelope import decode_flush
-from streams.errors import RepairError, StreamRemade
-from streams.history import History, last_same, read_history
-from streams.jetstream import JetStream
-from streams.journal import Journal
-from streams.leadership import info_since
-from streams.recovery import recover
+from actors.machine.facts import Delivered, Fact, Parked, Refused, Repaired
+from actors.machine.numbering import Numbered
+from streams import repair
+from streams.installation.topology import Names
+from streams.journal import claim as claiming
+from streams.journal import envelope, journal
+from streams.journal import recovery as recovering
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.claim import Lost, claim, release
+from streams.journal.envelope import Flush, decode_flush
+from streams.journal.history import History, last_same, read_history
+from streams.journal.journal import Journal
+from streams.journal.leadership import info_since
+from streams.journal.snapshots import Snapshots
+from streams.journal.tails import UNKNOWN as UNMARKED
+from streams.journal.tails import Loss, Mark, Marks, Refusal, Restart, read_refusal, refuse
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import RepairError, StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
 from tests.contract.installation import install, publish
 from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, own
@@ -42,6 +49,18 @@ async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
 async def accepted(js: JetStream, names: Names, agreed: Damage) -> tuple[Damage, int]:
     dead = frozenset({"b"})
     return await accept_loss(js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(dead), agreed=agreed)
+
+
+async def last_flush(js: JetStream, names: Names) -> Flush:
+    message = await js.last_message(names.journal, names.journal_of(SHARD))
+    assert message is not None
+    return decode_flush(message.data, "the journal")
+
+
+async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
+    message = await js.message(names.deliveries, position)
+    assert message is not None
+    return Mark(position=position, stored_at=message.stored_at)
 
 
 async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
@@ -69,9 +88,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
     found, count = await repaired(js, names)
     assert (found.gaps, count) == (damage.gaps, 1)
     assert await read_refusal(js, names, SHARD) is None
-    last = await js.last_message(names.journal, names.journal_of(SHARD))
-    assert last is not None
-    flush = decode_flush(last.data, "the journal")
+    flush = await last_flush(js, names)
     [fact] = flush.facts
     assert isinstance(fact, Repaired)
     assert (fact.receiver, fact.position, fact.next_sequence) == (RECEIVER, 0, 523)
@@ -79,7 +96,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
 
     claimed = await own(js, names, "b")
     assert claimed.clean
-    recovery = await recover(js, names, claimed, "b")
+    recovery = await recovering.recover(js, names, claimed, "b")
     assert not isinstance(recovery, Lost)
     state = await Snapshots(js, names, claimed).load(RECEIVER)
     assert state is not None
@@ -141,7 +158,7 @@ async def test_reads_streams_that_were_made_anew_from_their_beginning(
     ]  # fmt: skip
     await repaired(js, names)
     claimed = await own(js, names, "b")
-    assert not isinstance(await recover(js, names, claimed, "b"), Lost)
+    assert not isinstance(await recovering.recover(js, names, claimed, "b"), Lost)
     state = await Snapshots(js, names, claimed).load(RECEIVER)
     assert state is not None
     assert (claimed.floor, state.frontier.position) == (0, 0)
@@ -213,7 +230,7 @@ async def test_an_older_node_does_not_drop_what_was_accepted(
     await journal.stop()
     with monkeypatch.context() as older:
         older.setattr(envelope, "VERSION", 1)
-        older.setattr(claiming, "encode_flush", partial(_unmarked, claiming.encode_flush))
+        older.setattr(claiming, "encode_flush", partial(_unmarked, envelope.encode_flush))
         with pytest.raises(NewerVersion, match="upgrade this node"):
             await own(js, names, "old")
     assert (await own(js, names, "b")).marks.restarts == restarts
@@ -251,7 +268,7 @@ async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
     checkpoint = await read_checkpoint(js, names, SHARD)
     assert checkpoint is not None
     assert checkpoint.needed == 1
-    recovery = await recover(js, names, await own(js, names, "b"), "b")
+    recovery = await recovering.recover(js, names, await own(js, names, "b"), "b")
     assert not isinstance(recovery, Lost)
     assert "acme.other" in recovery.parked
 
@@ -265,10 +282,38 @@ class TestTheLastThatIsTheSame:
             message = await js.message(names.deliveries, position)
             assert message is not None
             marks.append(Mark(position=position, stored_at=message.stored_at + (position > 5)))
+        lost = Mark(position=9)
         for known, expected in ((marks, 5), (marks[:1], 2), (marks[3:], 0), ([], 0)):
-            assert (await last_same(js, names.deliveries, known)).position == expected
+            same, differs = await last_same(js, names.deliveries, known, lost)
+            assert (same.position, differs) == (expected, marks[3] in known)
         await js.purge(names.deliveries, 7)
-        assert await last_same(js, names.deliveries, marks) == Mark(position=6)
+        assert await last_same(js, names.deliveries, marks, lost) == (Mark(position=6), True)
+
+    async def test_is_none_that_was_deleted(self, js: JetStream, names: Names) -> None:
+        """Its place is empty, whichever stream it is."""
+        for _ in range(9):
+            await publish(js, names, RECEIVER)
+        marks, lost = [], Mark(position=9)
+        for position in range(1, 9):
+            mark = await mark_at(js, names, position)
+            marks.append(replace(mark, stored_at=mark.stored_at - (position > 3)))
+        for position in (2, 4, 5, 6):
+            await js.delete(names.deliveries, position)
+        assert await last_same(js, names.deliveries, marks, lost) == (marks[2], True)
+        await js.delete(names.deliveries, 3)
+        assert await last_same(js, names.deliveries, marks, lost) == (marks[0], True)
+        assert await last_same(js, names.deliveries, marks[:6], lost) == (marks[0], False)
+
+    async def test_is_none_of_the_new_tail(self, js: JetStream, names: Names) -> None:
+        """A node had read and settled some of it before it knew that the old one was lost."""
+        for _ in range(9):
+            await publish(js, names, RECEIVER)
+        now = [await mark_at(js, names, position) for position in range(1, 10)]
+        before = [each if each.position <= 3 else replace(each, stored_at=now[2].stored_at) for each in now]
+        lost = before[6]
+        for late in (now[3:5], now[4:6], now[5:], now[8:]):
+            known = [*before[:7], *late]
+            assert await last_same(js, names.deliveries, known, lost) == (now[2], True)
 
     async def test_is_not_looked_for_beyond_an_earlier_loss_that_was_accepted(
         self, js: JetStream, names: Names
@@ -288,7 +333,8 @@ class TestTheLastThatIsTheSame:
         for position in (2, 10, 11, 12):
             now = 8.0 if position > 11 else times[position]
             history.add(Marks(deliveries=Mark(position=position, stored_at=now)))
-        assert (await last_same(js, names.deliveries, history.deliveries)).position == 11
+        same, _ = await last_same(js, names.deliveries, history.deliveries, Mark(position=12))
+        assert same.position == 11
 
     async def test_is_asked_of_the_whole_journal(self, js: JetStream, names: Names) -> None:
         shard = Recording(js, names, await own(js, names, "a"))
@@ -311,16 +357,109 @@ async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader that was deposed tells an end that is too low; the last unclean claim is lowered to it."""
-    await release(js, names, await own(js, names, "a"), "a")
+    await own(js, names, "a")
+    await release(js, names, await own(js, names, "b"), "b")
     asked: list[str] = []
 
     async def noted(js: JetStream, stream: str, since: float) -> StreamInfo:
         asked.append(stream)
         return await info_since(js, stream, since)
 
-    monkeypatch.setattr("streams.journal.claim.info_since", noted)
+    monkeypatch.setattr("streams.repair.info_since", noted)
     await repaired(js, names)
     assert asked == [names.deliveries]
+
+
+async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off, it has accepted nothing, and the right stream may be brought back."""
+    for _ in range(10):
+        await publish(js, names, RECEIVER)
+    await own(js, names, "a")
+    claimed = await own(js, names, "b")
+    shard = Recording(js, names, claimed)
+    await shard.record(delivered(1, 1), delivered(2, 1, "acme.other"))
+    await shard.stop()
+    await release(js, names, claimed, "b")
+    before = await last_flush(js, names)
+    assert before.unclean is not None
+    await remake(js, names, names.deliveries)
+    await publish(js, names, RECEIVER)
+    monkeypatch.setattr(repair, "FACTS_MAX", 1)
+    await repaired(js, names)
+    page = await js.read(names.journal, names.journal_of(SHARD), 1)
+    *_, claim_, first, second = [decode_flush(each.data, "the journal") for each in page.messages]
+    assert [each.unclean for each in (claim_, first)] == [before.unclean, before.unclean]
+    assert [each.marks for each in (claim_, first)] == [before.marks, before.marks]
+    assert second.unclean == replace(before.unclean, position=1)
+
+
+class TestNobodyElse:
+    """Runs the shard, or disturbs the repair, before it is complete."""
+
+    async def test_claims_it_meanwhile(
+        self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing was on record: no node has looked yet. Its claim would fence the repair off."""
+        await grown_again(js, names)
+        tried: list[str] = []
+        recover_ = recovering.recover
+
+        async def recover_slowly(*args: Any, **more: Any) -> Any:
+            with pytest.raises(StreamRemade, match="was cut off"):
+                await own(js, names, "b")
+            tried.append("b")
+            return await recover_(*args, **more)
+
+        monkeypatch.setattr(repair, "recover", recover_slowly)
+        _, count = await repaired(js, names)
+        assert (tried, count) == (["b"], 1)
+
+
+async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its_tail_too(
+    js: JetStream, names: Names
+) -> None:
+    """Who found the loss had read more than the journal knows of, and may have given a number for each."""
+    await grown_again(js, names)
+    claimed = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody, accepts_loss=True)
+    assert not isinstance(claimed, Lost)
+    loss = Loss(names.deliveries, Mark(position=1010, stored_at=1.5), "it is gone")
+    await refuse(js, names, SHARD, claimed.epoch, loss, Refusal(node="a", at=1.5, stream=""))
+    await release(js, names, claimed, "a")
+    await repaired(js, names)
+    [fact] = (await last_flush(js, names)).facts
+    assert isinstance(fact, Repaired)
+    assert fact.next_sequence == 10 + 512 + 1000 + 1
+
+
+async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, names: Names) -> None:
+    """Somebody deleted what has come there since: that does not make the others those that were lost."""
+    await grown_again(js, names)
+    with pytest.raises(StreamRemade):
+        await own(js, names, "b")
+    await js.delete(names.deliveries, 10)
+    [gap] = (await examine(js, names, SHARD)).gaps
+    assert (gap.kept.position, gap.known.position) == (0, 10)
+    _, count = await repaired(js, names)
+    assert count == 1
+
+
+async def test_somebody_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
+    """It was read for a parked receiver, before anybody had compared. What lies before it is new as well."""
+    await grown_again(js, names)
+    with pytest.raises(StreamRemade):
+        await own(js, names, "b")
+    claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=anybody, accepts_loss=True)
+    assert not isinstance(claimed, Lost)
+    shard, new = Recording(js, names, claimed), await mark_at(js, names, 12)
+    shard._listening.known = Marks(deliveries=new)
+    event = Numbered(sequence=1, position=12, id="new", stored_at=new.stored_at)
+    await shard.record(Delivered(receiver="acme.other", events=(event,), at=2.5, attempt=1, status=200))
+    await shard.stop()
+    await release(js, names, claimed, "b")
+    [gap] = (await examine(js, names, SHARD)).gaps
+    assert (gap.kept.position, gap.known.position) == (0, 12)
 
 
 async def test_no_position_beyond_the_end_that_is_left_is_kept(js: JetStream, names: Names) -> None:

@@ -1,11 +1,12 @@
 """What is seen after a stream lost its tail: the checkers know what was lost, and are asked no more."""
 
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from actors.ports import Attempt
+from streams.journal.envelope import Flush, decode_flush
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.repair import accept_loss, dead_holders, examine, free_or_of
@@ -25,12 +26,17 @@ class Post(Struct, frozen=True):
 
 
 class Aftermath:
-    """Takes the place of the checkers of a stage. `posts` are the attempts since then."""
+    """Takes the place of the checkers of a stage.
+
+    `posts` are the attempts since then, `repaired` the commands that ended.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.posts: list[Post] = []
         self.errors: list[str] = []
+        self.repaired: list[Process] = []
+        self._repairs = 0
         checkers = stage.checkers
         for name in ("stored", "acked", "ended", "taken", "purged", "token_taken"):
             setattr(checkers, name, lambda *_: None)
@@ -64,39 +70,61 @@ class Aftermath:
             restored.store.add(message)
         restored.replicas = Telling(restored, self.stage.checkers)
 
-    def repair(self, dies_at: int = 0) -> bool:
-        """An operator accepts the loss; the command dies when it sends so many messages. Whether it ended."""
-        stage, sent, ended = self.stage, 0, False
+    def repair(self, dies_at: int = 0, subject: str = "") -> bool:
+        """An operator accepts the loss. Whether it ended; the command dies as it sends so many messages, on
+        that subject where one is given."""
+        process = self.begin_repair(dies_at, Process.kill, subject)
+        self.stage.until(lambda: not process.alive)
+        return process in self.repaired
+
+    def begin_repair(self, at: int, act: Callable[[Process], None], subject: str = "") -> Process:
+        """The same; something is done to the command as it sends so many messages."""
+        stage, sent = self.stage, 0
+        names = stage.run.names
 
         async def main(process: Process) -> None:
-            nonlocal ended
             wire = await stage.run.network.connect(process)
             js = JetStream(wire)
             await js.start()
-            agreed = await examine(js, stage.run.names, 0)
+            agreed = await examine(js, names, 0)
             publish = wire.publish
 
             async def counted(*args: Any, **more: Any) -> None:
                 nonlocal sent
-                sent += 1
-                if sent == dies_at:
-                    process.kill()
+                if subject in ("", args[0]):
+                    sent += 1
+                    if sent == at:
+                        act(process)
                 await publish(*args, **more)
 
             wire.publish = counted  # type: ignore[method-assign]
-            names = stage.run.names
             may_claim = free_or_of(await dead_holders(js, names, [0]))
-            with suppress(RepairError):  # It was done before, and somebody owns the shard.
+            try:
                 await accept_loss(
-                    js, names, 0, process.name, ProcessTime(process), may_claim=may_claim, agreed=agreed
+                    js, names, 0, "repair", ProcessTime(process), may_claim=may_claim, agreed=agreed
                 )
-                ended = True
+                self.repaired.append(process)
+            except RepairError as error:  # It was done before, say, and somebody owns the shard.
+                stage.world.say("%s: %s", process.name, error)
             await js.stop()
             await wire.close()
 
-        process = stage.world.spawn(f"repair-{dies_at}", main)
-        stage.until(lambda: not process.alive)
-        return ended
+        self._repairs += 1
+        return stage.world.spawn(f"repair-{self._repairs}", main)
+
+    def make_anew(self, stream: str) -> None:
+        """Somebody deletes a stream, and makes it again."""
+        self.lose_tail(stream, 0)
+        remade = self.stage.run.server.streams[stream]
+        remade.created_ns = remade.timing.wall_ns()
+
+    @property
+    def flushes(self) -> list[Flush]:
+        """The journal of shard 0."""
+        run = self.stage.run
+        store = run.server.streams[run.names.journal].store
+        subject = run.names.journal_of(0)
+        return [decode_flush(each.data, "") for each in store.messages.values() if each.subject == subject]
 
     @property
     def refused(self) -> str:

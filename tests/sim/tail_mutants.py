@@ -1,24 +1,30 @@
 """The rules by which a lost tail of a stream is known, each taken out by itself; see `tests.sim.mutants`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from actors.machine.facts import Repaired
+from actors.machine.facts import Fact
 from actors.machine.state import State
+from angarium.node.node import Node
 from streams import purge, repair
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
 from streams.journal import claim, tails
+from streams.journal.claim import Claim, Lost
 from streams.journal.journal import Journal
 from streams.journal.tails import Loss, Mark, Marks
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info
 from streams.reading import reader
-from streams.repair import _Repair
+from streams.repair import _After, _Repair
 from tests.sim.mutant import Mutant
+from tests.sim.scenarios import repairs
 from tests.sim.scenarios import tails as losses
 
 _lost, _look = tails.lost, tails._look
-_bring_back = _Repair._bring_back
+_bring_back, _record, _draft = _Repair._bring_back, _Repair._record, claim._draft
 
 
 async def _believe(*_: Any) -> None:
@@ -54,10 +60,33 @@ async def _read_from_the_ack_floor(repairing: _Repair, position: int) -> None:
     """The consumer remembers acks of events that were lost."""
 
 
-async def _without_a_gap_where_clean(
-    repairing: _Repair, states: dict[str, State], position: int, gap: int
-) -> list[Repaired]:
-    return await _bring_back(repairing, states, position, 0 if repairing._claim.clean else gap)
+def _without_a_gap_where_clean(
+    repairing: _Repair, states: dict[str, State], position: int, left_out: int
+) -> list[Fact]:
+    return _bring_back(repairing, states, position, 0 if repairing._claim.clean else left_out)
+
+
+async def _with_the_first_flush(repairing: _Repair, facts: Sequence[Fact], after: _After) -> None:
+    repairing._claim = replace(repairing._claim, floor=after.floor, marks=after.marks)
+    await _record(repairing, facts, after)
+
+
+async def _trimmed(js: JetStream, names: Names, attempt: Any, time: Timekeeper) -> Claim | Lost:
+    """Positions beyond the end that is left are dropped at once."""
+    drafted = await _draft(js, names, attempt, time)
+    if isinstance(drafted, Lost) or drafted.unclean is None or not attempt.accepts_loss:
+        return drafted
+    end = (await stream_info(js, names.deliveries)).last
+    return replace(drafted, unclean=replace(drafted.unclean, position=min(drafted.unclean.position, end)))
+
+
+async def _unheld(*_: Any) -> bool:
+    """Nothing is put on record."""
+    return True
+
+
+async def _kept(*_: Any) -> None:
+    """A node keeps what it may not run."""
 
 
 TAIL_MUTANTS = (
@@ -78,19 +107,19 @@ TAIL_MUTANTS = (
            losses.events_lose_their_tail_at_once),
     Mutant("sources-given-again", "sources go on above all that were ever given",
            ((Marks, "source", _source_as_position),),
-           losses.lost_events_are_accepted),
+           repairs.lost_events_are_accepted),
     Mutant("routed-from-the-old-floor", "after an accepted loss the router goes on behind what is left",
            ((_Repair, "_route_from", _read_from_the_ack_floor),),
-           losses.lost_events_are_accepted),
+           repairs.lost_events_are_accepted),
     Mutant("actors-not-brought-back", "actors go back to what is left of the stream",
            ((repair, "repair", lambda state, **_: None),),
-           losses.lost_deliveries_are_accepted),
+           repairs.lost_deliveries_are_accepted),
     Mutant("numbers-from-the-record", "numbers go on above what was given and not recorded",
            ((repair, "UNRECORDED_MAX", 0),),
-           losses.lost_with_what_was_posted),
+           repairs.lost_with_what_was_posted),
     Mutant("gap-after-unclean-claims-alone", "a clean claim may hide an unclean one",
            ((_Repair, "_bring_back", _without_a_gap_where_clean),),
-           losses.lost_after_somebody_else_had_it),
+           repairs.lost_after_somebody_else_had_it),
     Mutant("refusal-unlifted", "a refusal ends where the message is there again",
            ((tails, "lift", _believe),),
            losses.the_right_stream_is_brought_back),
@@ -101,6 +130,27 @@ TAIL_MUTANTS = (
            ((purge, "_same_end", _as_recorded),),
            losses.events_are_purged_without_their_tail),
     Mutant("refusal-lifted-by-a-purge", "a refusal does not end because the place was purged",
-           ((tails, "_is_there", _is_gone_for_good),),
+           ((tails, "is_there", _is_gone_for_good),),
            losses.the_place_of_a_lost_message_is_purged),
+    Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
+           ((_Repair, "_record", _with_the_first_flush),),
+           repairs.repair_is_cut_off_between_two_flushes),
+    Mutant("unclean-trimmed-at-the-claim", "a repair forgets nothing before its last flush",
+           ((claim, "_draft", _trimmed),),
+           repairs.repair_is_cut_off_between_two_flushes),
+    Mutant("repair-unheld", "while a shard is repaired, it is refused on record",
+           ((repair, "refuse", _unheld),),
+           repairs.nodes_come_while_it_is_repaired),
+    Mutant("claimed-before-the-record-is-read", "a refused shard is not claimed",
+           ((claim, "check_record", _believe),),
+           repairs.nodes_come_while_it_is_repaired),
+    Mutant("refused-and-held", "a shard that is refused is let go, also where its memory is kept",
+           ((Node, "_let_go", _kept),),
+           repairs.the_owner_wakes_beside_a_repair),
+    Mutant("deleted-as-the-same", "a message that was deleted proves nothing",
+           ((repair, "is_there", _is_gone_for_good),),
+           repairs.the_place_of_a_lost_message_is_deleted),
+    Mutant("removals-of-another-bucket", "removals are counted by the bucket that there is",
+           ((repair, "set_removal", lambda state, **_: None),),
+           repairs.configurations_are_made_anew),
 )  # fmt: skip

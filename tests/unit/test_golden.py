@@ -30,6 +30,7 @@ from actors.machine.facts import (
     Pinged,
     RateSet,
     Refused,
+    RemovalSet,
     Removed,
     Repaired,
     Repeated,
@@ -41,14 +42,14 @@ from actors.machine.facts import (
     Unparked,
     WindowSet,
 )
-from actors.numbering import Frontier, Numbered
-from actors.state import Counters, Open, State
-from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from streams.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.parked import Part
-from streams.redrive_turn import Plan
-from streams.snapshots import Snapshot
-from streams.tails import Mark, Marks, Restart
+from actors.machine.numbering import Frontier, Numbered
+from actors.machine.state import Counters, Open, State
+from streams.dead_letters.redrive_lock import Plan
+from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
+from streams.journal.parked import Part
+from streams.journal.snapshots import Snapshot
+from streams.journal.tails import Mark, Marks, Restart
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,7 +62,7 @@ FAILED = AttemptFailed(
     error="HTTP 422", next_at=AT + 4, until=AT + 2, rejected=True,
 )  # fmt: skip
 
-FACTS: tuple[AnyFact, ...] = (
+FACTS_1: tuple[AnyFact, ...] = (
     Claimed(epoch=7, at=AT, clean=False, position=40, unclean_epoch=7, unclean_position=40, unclean_at=AT),
     Opened(receiver=WHO, at=AT, position=30, window=128),
     Retargeted(receiver=WHO, target="00112233445566ff"),
@@ -95,14 +96,16 @@ FACTS: tuple[AnyFact, ...] = (
     Repaired(receiver=WHO, at=AT, position=40, next_sequence=522, dropped=(41,), bucket=BUCKET),
 )  # fmt: skip
 
+FACTS: tuple[AnyFact, ...] = (*FACTS_1, RemovalSet(receiver=WHO, at=AT, removal=3))
+
 FLUSH_1 = Flush(
-    v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS
+    v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
 MARKS = Marks(
     deliveries=Mark(position=48, stored_at=AT - 1), events=Mark(position=17, stored_at=AT - 2),
     restarts=(Restart(above=9, offset=1_000_000_033),),
 )  # fmt: skip
-FLUSH = replace(FLUSH_1, v=2, marks=MARKS)
+FLUSH = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
 
 STATE = State(
     receiver=WHO,

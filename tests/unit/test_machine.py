@@ -123,7 +123,7 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
         "delivered", "attempt_failed", "throttled", "dead_lettered", "buried", "accepted", "started",
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
         "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
-        "repaired",
+        "repaired", "removal_set",
         "claimed",
     ]  # fmt: skip
 

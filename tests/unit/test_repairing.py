@@ -1,5 +1,6 @@
 """How an actor goes back to what is left of its stream."""
 
+import pytest
 from msgspec.structs import replace
 
 from actors.ids import dedup_key
@@ -9,8 +10,10 @@ from actors.machine.event import Event
 from actors.machine.facts import Accepted, Burial, Delivered, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
 from actors.machine.state import Open, State
-from actors.repairing import UNRECORDED_MAX, repair
+from actors.ports import Removal
+from actors.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.runtime.shell import UNCONFIRMED_MAX
+from streams.repair import _restored
 
 STATE = State(
     receiver="a.b",
@@ -79,6 +82,24 @@ def test_what_was_open_and_lost_was_not_given_and_may_come_again() -> None:
     assert (frontier.window, frontier.source) == (dedup_key("e1", ""), 31)
     again = [Event(position=n, stored_at=2.0, id=f"e{n}", body=b"", source=n + 30) for n in range(1, 4)]
     assert [is_repeat(frontier, each) for each in again] == [True, False, False]
+
+
+@pytest.mark.parametrize(("recorded", "told", "expected"), [
+    (300, None, 0),
+    (300, Removal(7, 99.0), 7),
+    (300, Removal(7, 100.0), 0),
+    (5, Removal(7, 99.0), 5),  # It was not obeyed yet when the backup was made.
+    (5, Removal(7, 101.0), 0),
+    (0, Removal(7, 101.0), 0),
+])  # fmt: skip
+def test_removals_are_counted_by_the_bucket_that_there_is(
+    recorded: int, told: Removal | None, expected: int
+) -> None:
+    """It was made at 100; what is older was restored with it."""
+    state = State(receiver="a.b", opened=True, removal=recorded)
+    fact = set_removal(state, restored=_restored(told, 100.0), at=200.0)
+    assert (state if fact is None else evolve(state, fact)) == replace(state, removal=expected)
+    assert (fact is None) == (recorded == expected)
 
 
 def test_the_gap_is_what_one_owner_may_leave_unrecorded() -> None:

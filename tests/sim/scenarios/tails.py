@@ -19,7 +19,7 @@ AGAIN_S = 40.0
 """Longer than a node waits before it tries a refused shard again."""
 
 
-def _lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -> Aftermath:
+def lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -> Aftermath:
     """All of `BEFORE` are delivered; then the stream loses its tail, and gets as many and more at once."""
     stage.put()
     first = stage.node()
@@ -46,13 +46,13 @@ def _lose(stage: Stage, stream: str, *, node_dies: bool, purged: bool = False) -
 
 def _deliveries_lose_their_tail(*, node_dies: bool) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
-        aftermath = _lose(stage, stage.run.names.deliveries, node_dies=node_dies)
+        aftermath = lose(stage, stage.run.names.deliveries, node_dies=node_dies)
         aftermath.expect_refused(stage.run.names.deliveries)
 
 
 def _events_lose_their_tail(*, node_dies: bool) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
-        aftermath = _lose(stage, stage.run.names.events, node_dies=node_dies)
+        aftermath = lose(stage, stage.run.names.events, node_dies=node_dies)
         aftermath.expect_refused(stage.run.names.events)
 
 
@@ -134,7 +134,7 @@ def _purged(stream: str) -> None:
     with staged(Plan(ttl_s=2.0)) as stage:
         stage.put()
         name = getattr(stage.run.names, stream)
-        aftermath = _lose(stage, name, node_dies=True, purged=True)
+        aftermath = lose(stage, name, node_dies=True, purged=True)
         aftermath.expect_refused(name)
         stage.do(partial(_purge, stage))
         stage.wait(AGAIN_S)
@@ -164,7 +164,7 @@ def the_place_of_a_lost_message_is_purged() -> None:
     """By age, say, or by hand: it does not make the stream the right one."""
     with staged(Plan(ttl_s=2.0)) as stage:
         deliveries = stage.run.names.deliveries
-        aftermath = _lose(stage, deliveries, node_dies=True)
+        aftermath = lose(stage, deliveries, node_dies=True)
         aftermath.expect_refused(deliveries)
         stage.do(partial(_purge_place, deliveries))
         stage.wait(AGAIN_S)
@@ -187,112 +187,3 @@ async def _find_missing(stage: Stage, js: JetStream) -> None:
 
 async def _delete(stream: str, sequence: int, js: JetStream) -> None:
     await js.delete(stream, sequence)
-
-
-# ---- an operator accepts the loss
-
-
-def _accept(stage: Stage, aftermath: Aftermath, numbers: dict[int, str]) -> None:
-    """Whatever was published after the loss is delivered, and no number names two events."""
-    new = {f"new{number}" for number in range(BEFORE)}
-    stage.wait(AGAIN_S + 20.0)
-    stage.expect(aftermath.owned and not aftermath.refused, f"still refused: {aftermath.refused}")
-    missing = new - {each.id for each in aftermath.posts}
-    stage.expect(not missing, f"never attempted: {sorted(missing)}")
-    for post in aftermath.posts:
-        if post.sequence is not None:
-            named = numbers.setdefault(post.sequence, post.id)
-            stage.expect(named == post.id, f"number {post.sequence} names {named} and {post.id}")
-
-
-def _numbers(stage: Stage) -> dict[int, str]:
-    """Which event was given which number until now."""
-    named = stage.checkers._named.items()
-    return {sequence: stage.checkers.deliveries.event(position).id for (_, sequence), position in named}
-
-
-def _accepted(stream: str, *, node_dies: bool, dies_at: tuple[int, ...] = ()) -> None:
-    with staged(Plan(ttl_s=2.0)) as stage:
-        stage.put()
-        stage.put("acme.r1", events=[])
-        name = getattr(stage.run.names, stream)
-        aftermath = _lose(stage, name, node_dies=node_dies)
-        aftermath.expect_refused(name)
-        numbers = _numbers(stage)
-        ended = False
-        for number in (*dies_at, 0):
-            ended = ended or aftermath.repair(number)
-            stage.wait(12.0)
-        stage.expect(ended, "the repair did not end")
-        _accept(stage, aftermath, numbers)
-
-
-def lost_deliveries_are_accepted() -> None:
-    """Actors go back to what is left, and get what came since, under numbers above all others."""
-    _accepted("deliveries", node_dies=False)
-    _accepted("deliveries", node_dies=True)
-
-
-def lost_events_are_accepted() -> None:
-    """Positions are given again, and sources are not."""
-    _accepted("events", node_dies=False)
-    _accepted("events", node_dies=True)
-
-
-def repair_is_cut_off() -> None:
-    """Anywhere, and then it is run again."""
-    for first in range(4, 60, 8):
-        _accepted("deliveries", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
-        _accepted("events", node_dies=True, dies_at=tuple(range(first, first + 8, 3)))
-
-
-def lost_after_somebody_else_had_it() -> None:
-    """The owner after the one that vanished took nothing up, and released the shard in order."""
-    with staged(Plan(ttl_s=2.0)) as stage:
-        stage.put()
-        first = stage.node()
-        owner = stage.owner()
-        stage.publish(*old(20))
-        stage.until(lambda: len(stage.delivered()) == 20)
-        stage.wait(8.0)
-        stage.lose_facts(b'"delivered"', owner)
-        stage.publish(*[f"lost{number}" for number in range(20)])
-        stage.wait(0.8)
-        first.kill()
-        numbers = _numbers(stage)
-        stage.expect(len(numbers) > KEPT, f"nothing was posted unrecorded: {numbers}")
-        stage.put(paused=True)
-        second = stage.node()
-        stage.owner()
-        stage.wait(12.0)
-        stage.stop(second)
-        aftermath = Aftermath(stage)
-        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
-        stage.publish(*[f"new{number}" for number in range(BEFORE)])
-        stage.put()
-        stage.expect(aftermath.repair(), "the repair did not end")
-        stage.node()
-        _accept(stage, aftermath, numbers)
-
-
-def lost_with_what_was_posted() -> None:
-    """An owner vanished with attempts that are on no record, and the events that they were of are lost."""
-    with staged(Plan(ttl_s=2.0)) as stage:
-        stage.put()
-        first = stage.node()
-        owner = stage.owner()
-        stage.publish(*old(KEPT + 5))
-        stage.until(lambda: len(stage.delivered()) == KEPT + 5)
-        stage.lose_facts(b'"delivered"', owner)
-        stage.publish(*[f"lost{number}" for number in range(20)])
-        stage.wait(0.8)
-        first.kill()
-        numbers = _numbers(stage)
-        stage.expect(len(numbers) > KEPT + 10, f"nothing was posted unrecorded: {numbers}")
-        aftermath = Aftermath(stage)
-        aftermath.lose_tail(stage.run.names.deliveries, KEPT)
-        stage.publish(*[f"new{number}" for number in range(BEFORE)])
-        stage.node()
-        stage.wait(5.0)
-        stage.expect(aftermath.repair(), "the repair did not end")
-        _accept(stage, aftermath, numbers)
