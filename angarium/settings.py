@@ -13,6 +13,7 @@ import secrets
 import socket
 import tomllib
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -104,6 +105,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="network that is never connected to, even where it is public or allowed"),
     ] = ()
+    transport: Annotated[
+        Literal["http1", "httpx"], Meta(description="HTTP client for receivers; httpx needs angarium[httpx]")
+    ] = "http1"
     default_rate: Annotated[
         str | None, Meta(description="rate of receivers that state none, such as 10/second or 10/s")
     ] = None
@@ -304,6 +308,8 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
                 ipaddress.ip_network(network)
             except ValueError as error:
                 found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
+    if settings.transport == "httpx" and find_spec("httpcore") is None:
+        found.append(("transport", "httpx is not installed; pip install 'angarium[httpx]', or take http1"))
     if not _PREFIX.match(settings.prefix):
         found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
     prefixes = [("inbox_prefix", settings.inbox_prefix)]

@@ -1,4 +1,4 @@
-"""The same seam on httpx's engine, for what is rare, such as egress through a proxy; and a check on our own.
+"""The same seam on httpx's engine: an operator's way out (`transport = "httpx"`), and a check on our own.
 
 It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
 environment, content decoding or default headers, so none can be forgotten to be switched off. The network

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 
@@ -19,6 +19,7 @@ from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.resolver import DnsResolver
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
+from angarium.delivery.transport import Transport
 from angarium.node.announcer import Announcer
 from angarium.node.control import ReceiverDesk
 from angarium.node.descriptors import connections_max
@@ -100,7 +101,7 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
         deny_networks=map(ip_network, settings.deny_networks),
         resolver=resolver,
     )
-    transport = Http1Transport(guard, limits=Limits(connections_max=connections_max()))
+    transport = _transport(settings, guard)
     try:
         async with member(wire, settings, SystemTime(), HttpSender(transport), Saturation()) as node:
             yield node
@@ -108,6 +109,19 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
         await transport.close()
         resolver.close()
         await wire.close()
+
+
+def _transport(settings: Settings, guard: Guard) -> Transport:
+    limits = Limits(connections_max=connections_max())
+    match settings.transport:
+        case "http1":
+            return Http1Transport(guard, limits=limits)
+        case "httpx":
+            from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
+
+            return HttpxTransport(guard, limits=limits)
+        case _:
+            assert_never(settings.transport)
 
 
 @asynccontextmanager

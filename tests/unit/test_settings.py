@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from actors.policy import Rate
+from angarium import settings
 from angarium.settings import FILES, Settings, SettingsError, load, unknown_variables
 
 
@@ -243,3 +244,12 @@ def test_what_no_inbox_may_begin_with(prefix: str) -> None:
     for given in ({"inbox_prefix": prefix}, {"answer_inboxes": (prefix,)}):
         with pytest.raises(SettingsError, match="must begin with _"):
             load(given, {})
+
+
+def test_a_transport_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "find_spec", lambda _: None)
+    with pytest.raises(
+        SettingsError, match=r"transport \(--transport\): httpx is not installed; pip install"
+    ):
+        load({"transport": "httpx"}, {})
+    assert load({}, {}).transport == "http1"
