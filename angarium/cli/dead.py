@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from angarium.cli import options
+from angarium.cli import completion, options
 from angarium.terminal import output
 from angarium.terminal.run import run
 
@@ -37,7 +37,7 @@ def dead() -> None:
 
 
 @dead.command("list", short_help="List dead letters.")
-@click.argument("receiver", metavar="[TENANT[.NAME]]", required=False)
+@click.argument("receiver", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
 @_filters
 @click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
 @click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
@@ -78,7 +78,7 @@ def show(letter: int, as_json: bool, **given: Any) -> None:
 
 
 @dead.command(short_help="Send dead letters again.")
-@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
 @_filters
 @click.option("--all", "everything", is_flag=True, help="All letters that there are.")
 @click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
@@ -112,7 +112,7 @@ def redrive(
 
 
 @dead.command(short_help="Drop dead letters.")
-@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1)
+@click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
 @_filters
 @click.option("--all", "everything", is_flag=True, help="All letters that there are.")
 @click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")

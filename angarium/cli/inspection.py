@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from actors.status import duration_text
-from angarium.cli import options
+from angarium.cli import completion, options
 from angarium.terminal import output
 from angarium.terminal.run import run
 
 
 @click.command("inspect", short_help="The live state of a receiver.")
-@click.argument("receiver", metavar="TENANT.NAME")
+@click.argument("receiver", metavar="TENANT.NAME", shell_complete=completion.receivers)
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
 @options.takes(*options.CONNECTION)
 def inspect(receiver: str, as_json: bool, **given: Any) -> None:

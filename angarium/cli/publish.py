@@ -8,14 +8,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from angarium.cli import options
+from angarium.cli import completion, options
 from angarium.terminal.run import run
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
 
 @click.command(short_help="Publish events to a tenant's receivers, or to one of them.")
-@click.argument("target", metavar="TENANT[.NAME]")
+@click.argument("target", metavar="TENANT[.NAME]", shell_complete=completion.receivers)
 @click.argument("body", required=False)
 @click.option("--type", "event_type", default="message", show_default=True, help="Type of the event.")
 @click.option("--data", help="The body, where it begins with a dash.")

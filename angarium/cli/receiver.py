@@ -5,10 +5,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from angarium.cli import options, receiver_options
+from angarium.cli import completion, options, receiver_options
 from angarium.terminal import output
 from angarium.terminal.run import run
 
+_named = click.argument("name", metavar="TENANT.NAME", shell_complete=completion.receivers)
 SECRET = "whsec_"
 ATTEMPT_S = 75.0
 """What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
@@ -28,7 +29,7 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
 
 
 @receiver.command(short_help="Put a receiver's configuration.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @click.argument("policy", metavar="[JSON]", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
 @receiver_options.flags
@@ -84,7 +85,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 
 
 @receiver.command(short_help="Show a receiver's configuration.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @click.option(
     "--json", is_flag=True, help="For the sake of order: it is JSON in any case.", expose_value=False
 )
@@ -118,7 +119,7 @@ def list_receivers(tenant: str | None, as_json: bool, **given: Any) -> None:
 
 
 @receiver.command(short_help="Remove a receiver.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
 @options.takes(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
@@ -135,7 +136,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
 
 
 @receiver.command(short_help="Let a receiver's events wait.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @options.takes(*options.CONNECTION)
 def pause(name: str, **given: Any) -> None:
     """Let a receiver's events wait until it is resumed. It is recorded in its configuration."""
@@ -144,7 +145,7 @@ def pause(name: str, **given: Any) -> None:
 
 
 @receiver.command(short_help="Let a receiver go on.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @options.takes(*options.CONNECTION)
 def resume(name: str, **given: Any) -> None:
     """Let a receiver go on: no pause, no disablement, no backoff and no throttling any more."""
@@ -153,7 +154,7 @@ def resume(name: str, **given: Any) -> None:
 
 
 @receiver.command(short_help="Give up the event at the head.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @options.takes(*options.CONNECTION)
 def skip(name: str, **given: Any) -> None:
     """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
@@ -162,7 +163,7 @@ def skip(name: str, **given: Any) -> None:
 
 
 @receiver.command(short_help="Discard what waits for a receiver.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
 @options.takes(*options.CONNECTION)
 def forget(name: str, yes: bool, **given: Any) -> None:
@@ -181,7 +182,7 @@ def forget(name: str, yes: bool, **given: Any) -> None:
 
 
 @receiver.command(short_help="Send a receiver a ping.")
-@click.argument("name", metavar="TENANT.NAME")
+@_named
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
 @options.takes(*options.CONNECTION)
 def ping(name: str, as_json: bool, **given: Any) -> None:

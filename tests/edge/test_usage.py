@@ -183,6 +183,17 @@ def test_a_group_alone_shows_its_help_and_fails(
     assert "Commands:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["receiver", "get"], ["dead", "list"], ["publish"], ["node"]]
+)
+def test_whatever_connects_may_have_inboxes_of_its_own(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert ("--nats " in shown, "--inbox-prefix " in shown) == (True, True)
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == f"angarium {__version__}\n"

@@ -1,0 +1,42 @@
+"""The names of receivers for shell completion: at once or not at all, and never a word on stderr.
+
+The shell runs `angarium` with `_ANGARIUM_COMPLETE` set whenever somebody presses Tab. What is wrong then (no
+server, no permission, a bad setting) is for the command itself to tell.
+"""
+
+import logging
+from typing import Any
+
+import click
+
+LOOK_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def receivers(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The receivers whose names begin like that."""
+    import asyncio
+
+    logging.disable()  # This process says nothing but names.
+    try:
+        return asyncio.run(_look(context.params, incomplete))
+    except Exception as error:
+        log.debug("completion.failed", exc_info=error)
+        return []
+
+
+async def _look(given: dict[str, Any], incomplete: str) -> list[str]:
+    import asyncio
+
+    from angarium import settings
+    from angarium.connecting import installation, open_jetstream
+    from streams.receivers import Receivers
+
+    loaded = settings.load(
+        {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}
+    )
+    tenant, dot, _ = incomplete.partition(".")
+    async with asyncio.timeout(LOOK_S), open_jetstream(loaded) as js:
+        found = await Receivers(js, installation(loaded).names).all(tenant if dot else "*")
+    return [name for name in found if name.startswith(incomplete)]
