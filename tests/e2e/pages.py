@@ -136,6 +136,9 @@ def logged(*levels: str) -> set[str]:
                     found.add(name)
             case ast.Call(func=ast.Name(id="on_defect"), args=[ast.Constant(value=str(part)), *_]):
                 found.add(f"{part}.broken")
+            case ast.Tuple(elts=[ast.Constant(value=str(name)), ast.Attribute(ast.Name("logging"), level)]):
+                if level.lower() in levels:
+                    found.add(name)
             case ast.Call(func=ast.Name(id="Sparing"), args=[_, ast.Constant(value=str(name))]):
                 if "warning" in levels:
                     found.add(name)
