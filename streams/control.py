@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 64 << 10
 UNDER_WAY_MAX = 256
-"""More requests at a time are denied: a ping may take a minute, and nobody may fill the memory with them."""
+"""More requests at a time are denied: a ping may take a minute, and nobody may fill the memory with them.
+While as many again are being denied, nothing is answered: a denial takes memory and time as well."""
 
 
 class Request(Struct, frozen=True):
@@ -94,6 +95,8 @@ class Control:
             await asyncio.wait(self._under_way)
 
     def _on_message(self, message: Message) -> None:
+        if len(self._under_way) >= 2 * UNDER_WAY_MAX:
+            return
         _, _, verb, receiver = message.subject.split(".", 3)
         if self._inboxes.includes(message.reply) and self._desk.owns(receiver):
             task = self._loop.create_task(self._answer(Request(verb, receiver, message.data), message.reply))

@@ -1,14 +1,16 @@
-"""Requests that somebody waits for are answered, whatever becomes of the shard."""
+"""Requests that somebody waits for are answered, whatever becomes of the shard; floods are bounded."""
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from actors.runtime.discarding import forget
-from streams.control import Control, Denied, Done, Request
+from streams.control import UNDER_WAY_MAX, Control, Denied, Done, Request, Tally
 from streams.installation.topology import Names
 from streams.nats.wire import Message
+from streams.service import ANSWERS_MAX, Identity, Service
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 
@@ -62,3 +64,58 @@ async def test_who_asks_of_a_shard_that_ends_is_told_to_ask_again(node_ends: boo
     await world.pass_time(1)
     codes = [msgspec.json.decode(each)["error"]["code"] for each in wire.answers]
     assert codes == ([] if node_ends else ["unavailable"])
+
+
+class Stuck(Wire):
+    """Sends nothing before it is `free`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        await self.free.wait()
+        await super().publish(subject, data)
+
+
+async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_answers() -> None:
+    """Whoever may list the nodes must not be able to fill their memory, nor to hold them up."""
+    wire, encoded = Stuck(), 0
+
+    def data() -> dict[str, int]:
+        nonlocal encoded
+        encoded += 1
+        return {}
+
+    identity = Identity(name="angarium", id="n1", version="1.2.3", started_at=0.0)
+    service = Service(wire, identity, "angarium.ctl.*.*.*", Tally(), data)  # type: ignore[arg-type]
+    await service.start()
+    before = len(asyncio.all_tasks())
+    for _ in range(1000):
+        wire.hear(Message("$SRV.STATS", b"", "_INBOX.x"))
+    assert encoded == len(asyncio.all_tasks()) - before == ANSWERS_MAX
+    wire.free.set()
+    await service.stop()
+    assert len(wire.answers) == ANSWERS_MAX
+
+
+async def test_beyond_those_that_are_denied_nothing_is_even_answered() -> None:
+    wire, names = Stuck(), Names()
+    control = Control(wire, names, Busy())  # type: ignore[arg-type]
+    await control.start()
+    before = len(asyncio.all_tasks())
+    for _ in range(10 * UNDER_WAY_MAX):
+        wire.hear(Message(names.control("inspect", "acme", "billing"), b"", "_INBOX.x"))
+    assert len(asyncio.all_tasks()) - before == 2 * UNDER_WAY_MAX
+    await control.stop()
+
+
+class Busy:
+    """Is not done with anything."""
+
+    def owns(self, receiver: str) -> bool:
+        return True
+
+    async def deal(self, request: Request) -> Done | Denied:
+        await asyncio.Event().wait()
+        raise AssertionError
