@@ -190,8 +190,10 @@ class Shard:
 
     def marks(self) -> Marks:
         """The highest messages that were ever read of the streams, or known before."""
-        for deliveries in (self._inbox.mark, self._backlog.mark):
-            self._marks = self._marks.raised(Marks(deliveries=deliveries, events=self._router.mark))
+        self._marks = self._marks.raised(Marks(deliveries=self._inbox.mark, events=self._router.mark))
+        if self._inbox.compared:
+            # What is read beside the inbox after the server restarted may be of a new tail already.
+            self._marks = self._marks.raised(Marks(deliveries=self._backlog.mark))
         return self._marks
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:

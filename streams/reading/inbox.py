@@ -72,6 +72,11 @@ class Inbox:
         return self._reader.mark
 
     @property
+    def compared(self) -> bool:
+        """Whether the stream is the one that is known: it was compared since the order was last in doubt."""
+        return self._reader.compared
+
+    @property
     def resets(self) -> int:
         """The number of times that it was begun anew."""
         return self._reader.resets

@@ -33,7 +33,8 @@ class Reader:
     one that is found first. `known` is a message that was read from it before; `on_lost` hears that it, or
     what was read since, is not there any more: then nothing will come. `batch` messages are asked for at a
     time. `received` is the highest position handed on since the last RESET (where that began, if none was),
-    `resets` counts them.
+    `resets` counts them. `compared`: the stream was compared with `known` and what was read, and since then
+    nothing has put the order in doubt.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Reader:
     ) -> None:
         self.received = 0
         self.resets = 0
+        self.compared = False
         self._js = js
         self._stream = stream
         self._config = consumer
@@ -119,6 +121,7 @@ class Reader:
                 return
             self.received = begins
             self.resets += 1
+            self.compared = True
             self._puller = Puller(
                 self._js,
                 self._stream,
@@ -197,4 +200,5 @@ class Reader:
 
     def _on_gap(self, reason: str) -> None:
         log.info("reader.gap", extra={"consumer": self._consumer, "why": reason})
+        self.compared = False
         self._gapped.set()

@@ -119,12 +119,17 @@ class Aftermath:
         remade.created_ns = remade.timing.wall_ns()
 
     @property
-    def flushes(self) -> list[Flush]:
+    def recorded(self) -> list[bytes]:
         """The journal of shard 0."""
         run = self.stage.run
         store = run.server.streams[run.names.journal].store
         subject = run.names.journal_of(0)
-        return [decode_flush(each.data, "") for each in store.messages.values() if each.subject == subject]
+        return [each.data for each in store.messages.values() if each.subject == subject]
+
+    @property
+    def flushes(self) -> list[Flush]:
+        """The same, decoded."""
+        return [decode_flush(each, "the journal") for each in self.recorded]
 
     @property
     def refused(self) -> str:

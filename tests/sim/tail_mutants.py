@@ -18,6 +18,7 @@ from streams.journal.tails import Loss, Mark, Marks
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.reading import reader
+from streams.reading.inbox import Inbox
 from streams.repair import _After, _Repair
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import repairs
@@ -132,6 +133,9 @@ TAIL_MUTANTS = (
     Mutant("refusal-lifted-by-a-purge", "a refusal does not end because the place was purged",
            ((tails, "is_there", _is_gone_for_good),),
            losses.the_place_of_a_lost_message_is_purged),
+    Mutant("new-tail-marked", "what is read before the inbox has compared raises no mark",
+           ((Inbox, "compared", True),),
+           losses.the_new_tail_is_read_before_anybody_compares),
     Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
            ((_Repair, "_record", _with_the_first_flush),),
            repairs.repair_is_cut_off_between_two_flushes),

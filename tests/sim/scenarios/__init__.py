@@ -55,6 +55,7 @@ ALL = (
     tails.events_lose_their_tail_at_once, tails.the_right_stream_is_brought_back,
     tails.a_message_is_deleted_by_hand, tails.deliveries_are_purged_without_their_tail,
     tails.events_are_purged_without_their_tail, tails.the_place_of_a_lost_message_is_purged,
+    tails.the_new_tail_is_read_before_anybody_compares,
     repairs.lost_deliveries_are_accepted, repairs.lost_events_are_accepted, repairs.repair_is_cut_off,
     repairs.lost_with_what_was_posted, repairs.lost_after_somebody_else_had_it,
     repairs.repair_is_cut_off_between_two_flushes, repairs.nodes_come_while_it_is_repaired,

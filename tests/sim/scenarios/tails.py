@@ -187,3 +187,27 @@ async def _find_missing(stage: Stage, js: JetStream) -> None:
 
 async def _delete(stream: str, sequence: int, js: JetStream) -> None:
     await js.delete(stream, sequence)
+
+
+def the_new_tail_is_read_before_anybody_compares() -> None:
+    """A parked receiver may go on just when the server is back; what is on record then is of the new tail."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        deliveries = stage.run.names.deliveries
+        stage.put(paused=True)
+        first = stage.node()
+        stage.owner()
+        stage.publish(*old(BEFORE))
+        stage.wait(8.0)
+        aftermath = Aftermath(stage)
+        stage.run.network.restart_server(0.5)
+        aftermath.lose_tail(deliveries, KEPT)
+        stage.wait(0.4)
+        stage.gate(lambda message, deal: None if message.subject.endswith(f"INFO.{deliveries}") else deal())
+        stage.put()
+        stage.publish(*[f"new{number}" for number in range(BEFORE)])
+        stage.until(lambda: any(b'"new' in each for each in aftermath.recorded))
+        first.kill()
+        stage.gate(lambda message, deal: deal())
+        stage.node()
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(deliveries)
