@@ -73,7 +73,7 @@ class Inbox:
 
     @property
     def compared(self) -> bool:
-        """Whether the stream is the one that is known: it was compared since the order was last in doubt."""
+        """The stream is the one that is known: it was compared since the order was last in doubt."""
         return self._reader.compared
 
     @property
