@@ -72,6 +72,15 @@ def is_server(text: str) -> bool:
         return False
 
 
+def age_text(seconds: float) -> str:
+    """An age for people, as `instant` takes it: `45s`, `12m`, `3h`, `2d`."""
+    whole = max(0, int(seconds))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
 def instant(text: str, now: float) -> float:
     """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone.
 

@@ -8,12 +8,17 @@ from angarium.cli import options
 from angarium.terminal import output
 from angarium.terminal.run import run
 
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
 
 @click.command(short_help="Say what is wrong, and what to do about it.")
 @click.option("--json", "as_json", is_flag=True, help="The findings in JSON.")
 @options.takes(*options.CONNECTION, *options.INSTALLATION)
 def doctor(as_json: bool, **given: Any) -> None:
-    """Look at the installation and say what is wrong, with the remedy. Ends with 1 if anything is."""
+    """Look at the installation and its receivers, and say what is wrong, with the remedy.
+
+    Ends with 1 if there is a problem with the installation. A receiver that is unwell is a warning.
+    """
     from msgspec import to_builtins
 
     from angarium.operations.checkup import examine
@@ -23,7 +28,7 @@ def doctor(as_json: bool, **given: Any) -> None:
         output.say_json(to_builtins(findings))
     else:
         for finding in findings:
-            word = click.style("ok     ", fg="green") if finding.ok else click.style("problem", fg="red")
+            word = click.style(f"{finding.level:7}", fg=COLOURS[finding.level])
             remedy = f": {finding.remedy}" if finding.remedy else ""
             output.say(f"{word}  {finding.subject:12}  {output.visible(finding.text + remedy)}")
     problems = sum(not finding.ok for finding in findings)

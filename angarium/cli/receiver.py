@@ -14,6 +14,10 @@ SECRET = "whsec_"
 ATTEMPT_S = 75.0
 """What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
 
+PHASES = (
+    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured",
+)  # fmt: skip
+
 
 @click.group(short_help="Configure receivers, and ask things of one.")
 def receiver() -> None:
@@ -102,20 +106,36 @@ def get(name: str, **given: Any) -> None:
         output.note(f"in force, but for: {output.visible('; '.join(warnings))}")
 
 
-@receiver.command("list", short_help="List the receivers.")
+@receiver.command("list", short_help="List the receivers, how they do and what waits.")
 @click.argument("tenant", required=False)
+@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these (repeatable).")
+@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="In JSON.")
 @options.takes(*options.CONNECTION)
-def list_receivers(tenant: str | None, as_json: bool, **given: Any) -> None:
-    """List all receivers, or those of a tenant, with their configurations in short."""
-    from angarium.operations import receivers
+def list_receivers(
+    tenant: str | None, phases: tuple[str, ...], wide: bool, as_json: bool, **given: Any
+) -> None:
+    """List all receivers, or those of a tenant: phase, events that wait, age of the oldest, configuration.
 
-    rows = run(receivers.overview(options.settings_of(given), tenant))
+    Phases and figures are a few seconds old (angarium inspect asks the owner); - means not known.
+    """
+    import time
+
+    from angarium.operations import receiver_list
+
+    found = run(receiver_list.overview(options.settings_of(given), tenant, phases))
+    now = time.time()
     if as_json:
-        output.say_json(rows)
+        output.say_json(found.rows)
     else:
-        headings = ("receiver", "url", "order", "rate", "signed", "paused", "problem")
-        output.say_table(headings, [list(row.values()) for row in rows])
+        all_of_it = wide or not output.on_terminal()
+        headings = receiver_list.HEADINGS if all_of_it else receiver_list.NARROW
+        rows = [receiver_list.cells(row, headings, now) for row in found.rows]
+        output.say_table(headings, rows, cut=() if all_of_it else receiver_list.CUT, wide=all_of_it)
+        if not all_of_it and any(row["problem"] for row in found.rows):
+            output.note("note: some of these configurations have a problem; --wide shows it")
+    for note in found.notes:
+        output.note(f"note: {output.visible(note)}")
 
 
 @receiver.command(short_help="Remove a receiver.")

@@ -5,6 +5,7 @@ each tenant has a few lines of each kind at once, then one a second, which says 
 """
 
 import logging
+from collections.abc import Callable
 
 from actors.news import Name, News
 from angarium.logs import instant
@@ -13,13 +14,13 @@ from angarium.sparing import Sparing
 BURST = 8
 TENANTS_MAX = 1024
 """Above so many, those who have nothing to say are forgotten."""
-_LINES: dict[Name, tuple[str, int]] = {
-    "disabled": ("receiver.disabled", logging.WARNING),
-    "offline": ("receiver.offline", logging.WARNING),
-    "misconfigured": ("receiver.misconfigured", logging.WARNING),
-    "recovered": ("receiver.recovered", logging.INFO),
-}
 log = logging.getLogger(__name__)
+_LINES: dict[Name, Callable[[], Sparing]] = {
+    "disabled": lambda: Sparing(log, "receiver.disabled", burst=BURST),
+    "offline": lambda: Sparing(log, "receiver.offline", burst=BURST),
+    "misconfigured": lambda: Sparing(log, "receiver.misconfigured", burst=BURST),
+    "recovered": lambda: Sparing(log, "receiver.recovered", burst=BURST, level=logging.INFO),
+}
 
 
 class Announcer:
@@ -38,6 +39,5 @@ class Announcer:
         if found is None:
             if len(self._sparing) >= TENANTS_MAX:
                 self._sparing = {each: one for each, one in self._sparing.items() if not one.rests}
-            line, level = _LINES[news.name]
-            found = self._sparing[key] = Sparing(log, line, burst=BURST, level=level)
+            found = self._sparing[key] = _LINES[news.name]()
         return found

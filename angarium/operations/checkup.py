@@ -2,13 +2,11 @@
 
 import time
 
-from msgspec import Struct
-
-from actors.errors import InvalidPolicy, NewerVersion
-from actors.policy import parse
+from actors.errors import NewerVersion
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.operations import sizing
+from angarium.operations import sizing, unwell
+from angarium.operations.finding import Finding, ill, warning, well
 from angarium.settings import Settings, Unknown, unknown_variables
 from streams.fleet.status import owners, refusals, remade, seen_members, server_time
 from streams.installation.setup import check
@@ -17,66 +15,44 @@ from streams.nats.errors import ApiError, ConnectError, NotOurs, NotPermitted, S
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.purge import is_short
-from streams.receivers import Receivers
 
 CLOCK_OFF_MAX_S = 2.0
 """Verifiers allow five minutes, so seconds do no harm; but they say that nobody keeps the clocks."""
 SHOWN_MAX = 8
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """A finding about one subject; `remedy` says what to do where it is not `ok`."""
-
-    subject: str
-    ok: bool
-    text: str
-    remedy: str = ""
-
-
-def _well(subject: str, text: str) -> Finding:
-    return Finding(subject=subject, ok=True, text=text)
-
-
-def _ill(subject: str, text: str, remedy: str = "") -> Finding:
-    return Finding(subject=subject, ok=False, text=text, remedy=remedy)
-
-
 async def examine(settings: Settings) -> list[Finding]:
     """All checks, in the order in which one rests on the other; ends early where the next have no ground."""
-    findings = [_ill("packages", sentence) for sentence in package_check.strangers()]
-    findings = findings or [_well("packages", "actors and streams are Angarium's own")]
+    findings = [ill("packages", sentence) for sentence in package_check.strangers()]
+    findings = findings or [well("packages", "actors and streams are Angarium's own")]
     findings += [_variable(each) for each in unknown_variables()]
     try:
         async with open_jetstream(settings) as js:
-            findings.append(_well("nats", f"nats-server {js.wire.server_version}"))
+            findings.append(well("nats", f"nats-server {js.wire.server_version}"))
             findings += await _topology(js, settings)
             if findings[-1].ok:
                 findings += await _running(js, settings)
     except (ConnectError, NotPermitted) as error:
-        findings.append(_ill("nats", str(error)))
+        findings.append(ill("nats", str(error)))
     except (Unavailable, ApiError) as error:
-        findings.append(
-            _ill("nats", f"it stopped answering ({error})", "look at nats-server, then ask again")
-        )
+        findings.append(ill("nats", f"it stopped answering ({error})", "look at nats-server, then ask again"))
     return findings
 
 
 def _variable(unknown: Unknown) -> Finding:
     """One that nobody seems to have meant for us does no harm."""
-    return Finding(subject="settings", ok=unknown.meant is None, text=str(unknown))
+    return (warning if unknown.meant is None else ill)("settings", str(unknown))
 
 
 async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
     try:
         problems = await check(js, installation(settings))
     except SetupError as error:
-        return [_ill("topology", str(error))]
+        return [ill("topology", str(error))]
     if problems:
-        return [_ill("topology", str(problem)) for problem in problems]
+        return [ill("topology", str(problem)) for problem in problems]
     return [
-        _well(
-            "topology", f"all streams, buckets and consumers of {settings.prefix}, {settings.shards} shards"
-        )
+        well("topology", f"all streams, buckets and consumers of {settings.prefix}, {settings.shards} shards")
     ]
 
 
@@ -89,7 +65,7 @@ async def _running(js: JetStream, settings: Settings) -> list[Finding]:
         *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
         await _letters(js, of),
         *await _fleet(js, of),
-        *await _receivers(js, of),
+        *await unwell.receivers(js, of),
     ]
 
 
@@ -98,8 +74,8 @@ async def _clock(js: JetStream, of: Installation) -> Finding:
     server = await server_time(js, of.names.deliveries)
     off_s = max(before - server, server - time.time(), 0.0)
     if off_s > CLOCK_OFF_MAX_S:
-        return _ill("clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both")
-    return _well("clock", "this machine and the NATS server agree")
+        return ill("clock", f"this machine and the NATS server differ by {off_s:.1f} s", "run NTP on both")
+    return well("clock", "this machine and the NATS server agree")
 
 
 async def _remade(js: JetStream, of: Installation) -> list[Finding]:
@@ -107,9 +83,9 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
     try:
         names = await remade(js, of.names, of.shards)
     except (NewerVersion, NotOurs) as error:
-        return [_ill("streams", str(error))]
+        return [ill("streams", str(error))]
     remedy = "bring the right one back, or see Restore in docs/operating.md"
-    return [_ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
+    return [ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
 
 
 async def _refused(js: JetStream, of: Installation) -> list[Finding]:
@@ -117,12 +93,12 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
     try:
         refused = await refusals(js, of.names, of.shards)
     except (NewerVersion, NotOurs) as error:
-        return [_ill("shards", str(error))]
+        return [ill("shards", str(error))]
     shards: dict[str, list[int]] = {}
     for shard, refusal in refused.items():
         shards.setdefault(refusal.why.removesuffix("; see angarium doctor"), []).append(shard)
     remedy = "bring the stream back, or accept the loss: angarium repair --accept-loss all"
-    return [_ill("shards", f"{_few(which)} refused: {why}", remedy) for why, which in shards.items()]
+    return [ill("shards", f"{_few(which)} refused: {why}", remedy) for why, which in shards.items()]
 
 
 async def _room(js: JetStream, of: Installation, name: str) -> Finding:
@@ -134,8 +110,8 @@ async def _room(js: JetStream, of: Installation, name: str) -> Finding:
     if info.messages:
         text += f"; {await sizing.holder(js, of, info)}"
     if is_short(info):
-        return _ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
-    return _well("storage", text)
+        return ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
+    return well("storage", text)
 
 
 async def _letters(js: JetStream, of: Installation) -> Finding:
@@ -143,39 +119,28 @@ async def _letters(js: JetStream, of: Installation) -> Finding:
     info = await stream_info(js, of.names.dead_letters)
     text = f"{info.name} holds {info.messages} letters, {quantities.bytes_text(info.bytes)}"
     if is_short(info):
-        return _ill("storage", text, "redrive or drop them (angarium dead), or raise max_bytes of the stream")
-    return _well("storage", text)
+        return ill("storage", text, "redrive or drop them (angarium dead), or raise max_bytes of the stream")
+    return well("storage", text)
 
 
 async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
     members, strange = await seen_members(js, of.names)
-    findings = [_ill("nodes", sentence) for sentence in strange]
+    findings = [ill("nodes", sentence) for sentence in strange]
     if not members:
-        return [*findings, _ill("nodes", "none is alive", "start one with angarium node")]
-    findings.append(_well("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
+        return [*findings, ill("nodes", "none is alive", "start one with angarium node")]
+    findings.append(well("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
     alive = {each.node for each in members}
     try:
         holders = await owners(js, of.names, of.shards)
     except (NewerVersion, NotOurs) as error:
-        return [*findings, _ill("shards", str(error))]
+        return [*findings, ill("shards", str(error))]
     orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:
-        return [*findings, _well("shards", f"all {of.shards} are owned")]
+        return [*findings, well("shards", f"all {of.shards} are owned")]
     text = f"{len(orphans)} of {of.shards} have no living owner ({_few(orphans)})"
     remedy = "wait for some seconds and ask again; then look for shard.refused in the logs of the nodes"
-    return [*findings, _ill("shards", text, remedy)]
+    return [*findings, ill("shards", text, remedy)]
 
 
 def _few(shards: list[int]) -> str:
     return ", ".join(map(str, shards[:SHOWN_MAX])) + (" …" if len(shards) > SHOWN_MAX else "")
-
-
-async def _receivers(js: JetStream, of: Installation) -> list[Finding]:
-    configurations = await Receivers(js, of.names).all()
-    findings = []
-    for name, configuration in configurations.items():
-        try:
-            parse(configuration.raw, strict=False)
-        except InvalidPolicy as error:
-            findings.append(_ill("receivers", f"the configuration of {name} is not in force: {error}"))
-    return findings or [_well("receivers", f"{len(configurations)} configured")]

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy
-from actors.ids import check_tenant, split_receiver
-from actors.policy import parse, rate_members
-from angarium import logs
+from actors.ids import split_receiver
+from actors.policy import parse
 from angarium.connecting import installation, open_jetstream
 from angarium.delivery.connections.guard import denying, not_public
 from angarium.delivery.target import InvalidTarget, parse_target
@@ -222,47 +221,6 @@ def _shown(raw: bytes) -> tuple[dict[str, Any], list[str], list[str]]:
     except InvalidPolicy as error:
         problems = error.problems
     return masked(members), problems, warnings
-
-
-async def overview(settings: Settings, tenant: str | None) -> list[dict[str, Any]]:
-    """A row for each receiver, in alphabetical order."""
-    if tenant is not None:
-        check_tenant(tenant)
-    async with open_jetstream(settings) as js:
-        found = await Receivers(js, installation(settings).names).all(tenant or "*")
-    return [_row(name, each.raw) for name, each in found.items()]
-
-
-def _row(name: str, raw: bytes) -> dict[str, Any]:
-    members, problems, warnings = _shown(raw)
-    rate = members.get("rate")
-    return {
-        "receiver": name,
-        "url": _place(members.get("url", "")),
-        "order": members.get("order", "strict"),
-        "rate": None if rate is None else _rate(rate),
-        "signed": bool(members.get("secrets")),
-        "paused": members.get("paused", False),
-        "problem": "; ".join(problems + warnings) or None,
-    }
-
-
-def _place(url: object) -> str:
-    """The URL without its query; one that nobody can take apart is hidden, since a password may be in it."""
-    try:
-        parse_target(text := str(url))
-    except InvalidTarget:
-        return logs.HIDDEN if url else ""
-    return logs.redact(text)
-
-
-def _rate(rate: Any) -> str:
-    members = rate_members(rate) if isinstance(rate, str) else rate
-    match members:
-        case {"limit": int() | float() as limit, **rest}:
-            return f"{limit:g}/{rest.get('per', 'second')}"
-        case _:
-            return "?"
 
 
 async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> Removed:

@@ -27,7 +27,8 @@ ANY = "…"
 
 _STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
 _LOOKS = re.compile(
-    r"angarium (inspect|doctor)\b|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
+    r"angarium (inspect|doctor|receiver list)\b"
+    r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
 )
 """What only looks is typed in again until it shows what it should."""
 

@@ -279,6 +279,17 @@ async def test_what_is_no_configuration_hides_no_other(terminal: Terminal, js: J
         await js.publish(bucket + key, b"", {"KV-Operation": "PURGE", "Nats-Rollup": "sub"})
 
 
+def test_what_waits_is_listed_also_where_no_node_has_looked_at_it(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "listed.waits", "--url", URL, "--unsigned")
+    terminal.done("receiver", "put", "listed.paused", "--url", URL, "--unsigned", "--paused")
+    for _ in range(3):
+        terminal.done("publish", "listed.waits", "{}")
+    paused, waits = terminal.json("receiver", "list", "listed")
+    assert (waits["phase"], waits["waiting"], waits["oldest_at"][:2]) == ("idle", 3, "20")
+    assert (paused["phase"], paused["waiting"], paused["oldest_at"]) == ("paused", 0, None)
+    assert terminal.json("receiver", "list", "listed", "--phase", "paused") == [paused]
+
+
 @pytest.mark.parametrize(
     ("url", "flags", "notes"),
     [

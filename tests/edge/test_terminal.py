@@ -23,6 +23,18 @@ row = {
 """
 NARROW = "output.say_table(dead_letters.NARROW, [dead_letters.narrow(row)] * 2, cut=dead_letters.CUT)"
 WIDE = "output.say_table(dead_letters.HEADINGS, [list(row.values())] * 2, wide=True)"
+RECEIVERS = """
+from angarium.operations import receiver_list
+from angarium.terminal import output
+row = receiver_list._shown(receiver_list._Row(
+    "acme.a-receiver-with-a-long-name",
+    b'{"url": "https://hooks.receivers.example.com/a/long/path", "rate": {"limit": 10, "per": "second"}}',
+)) | {"phase": "misconfigured", "waiting": 1234567, "oldest_at": "2026-01-31T12:00:00.123Z"}
+unknown = row | {"phase": None, "waiting": None, "oldest_at": None}
+now = receiver_list.quantities.instant("2026-02-02T14:00:00Z", 0.0)
+rows = [receiver_list.cells(each, receiver_list.NARROW, now) for each in (row, unknown)]
+output.say_table(receiver_list.NARROW, rows, cut=receiver_list.CUT)
+"""
 COLOURED = """
 import click
 from angarium.terminal import output
@@ -73,6 +85,16 @@ def test_wide_cuts_nothing() -> None:
     assert len(lines) == 3
     assert "acme.a-receiver-with-a-long-name" in lines[1]
     assert "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d  1024" in lines[1]
+
+
+def test_receivers_fit_80_columns_and_what_is_not_known_is_no_zero() -> None:
+    lines = ESCAPE.sub("", seen(RECEIVERS)).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == [
+        "acme.a-receiver-with-a-lon…", "misconfigured", "1234567", "2d", "10/second", "https:/…"
+    ]  # fmt: skip
+    assert lines[2].split()[1:4] == ["-", "-", "-"]
 
 
 def test_a_terminal_is_given_colours() -> None:

@@ -1,0 +1,33 @@
+"""The findings of `angarium doctor`, a line each."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Level = Literal["ok", "warning", "problem"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A finding about one subject; `remedy` says what to do about it.
+
+    Only a `problem`, which the installation has until an operator mends it, is not `ok`. A `warning` is about
+    somebody's receiver: the installation does with it what it should.
+    """
+
+    subject: str
+    ok: bool
+    text: str
+    remedy: str = ""
+    level: Level
+
+
+def well(subject: str, text: str) -> Finding:
+    return Finding(subject=subject, ok=True, text=text, level="ok")
+
+
+def warning(subject: str, text: str, remedy: str = "") -> Finding:
+    return Finding(subject=subject, ok=True, text=text, remedy=remedy, level="warning")
+
+
+def ill(subject: str, text: str, remedy: str = "") -> Finding:
+    return Finding(subject=subject, ok=False, text=text, remedy=remedy, level="problem")

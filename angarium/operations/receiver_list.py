@@ -1,0 +1,192 @@
+"""The receivers in a list: each with its configuration in short, its phase, and what waits for it.
+
+Phases and figures are those of the last snapshots, which nodes write every five seconds; nobody is asked.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import Any
+
+from msgspec import Struct
+
+from actors.errors import AngariumError, InvalidPolicy
+from actors.ids import check_tenant
+from actors.machine.state import State
+from actors.policy import Policy, parse, rate_members
+from actors.status import Phase, held_back
+from angarium import logs, quantities
+from angarium.connecting import installation, open_jetstream
+from angarium.delivery.target import InvalidTarget, parse_target
+from angarium.operations.receivers import members_of
+from angarium.settings import Settings
+from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
+from streams.installation.partitions import shard_of
+from streams.installation.topology import Names
+from streams.nats.errors import ApiError, Unavailable
+from streams.nats.jetstream import JetStream
+from streams.receivers import Configuration, Receivers
+
+HEADINGS = (
+    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
+)  # fmt: skip
+NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
+"""What 80 columns have room for."""
+CUT = ("url", "receiver")
+COUNTED_AT_ONCE = 32
+OLD_S = 15.0
+"""Figures are a few seconds old at any time; from here on it is said."""
+_LOST = Policy(url="https://unknown.invalid/")
+"""In the place of an older configuration that is in force, when the newest is not valid."""
+
+
+class _Row(Struct):
+    """A receiver of the list; `standing` is None where nothing but its configuration is known."""
+
+    name: str
+    raw: bytes
+    standing: Standing | None = None
+    phase: Phase | None = None
+    waiting: Waiting | None = None
+
+
+class Overview(Struct, frozen=True):
+    """A row for each receiver, and what has to be said of them all."""
+
+    rows: list[dict[str, Any]]
+    notes: list[str]
+
+
+async def overview(settings: Settings, tenant: str | None, phases: Collection[str] = ()) -> Overview:
+    """All receivers, or a tenant's, or those in one of these phases, in alphabetical order."""
+    if tenant is not None:
+        check_tenant(tenant)
+    async with open_jetstream(settings) as js:
+        names = installation(settings).names
+        found = await Receivers(js, names).all(tenant or "*")
+        try:
+            shards = await worked(js, names, await shard_count(js, names))
+            known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
+            rows = _rows(found, known, shards, phases)
+            await _count(js, names, rows, shards)
+        except (AngariumError, ApiError, Unavailable) as error:
+            unknown = [_shown(_Row(name, each.raw)) for name, each in found.items()]
+            return Overview(unknown, [f"phases and figures cannot be read: {error}"])
+    return Overview([_shown(row) for row in rows], _old(shards))
+
+
+def _rows(
+    found: dict[str, Configuration], known: dict[str, Standing], shards: list[Worked], phases: Collection[str]
+) -> list[_Row]:
+    """Rows by the snapshots, of those in one of the phases."""
+    now, rows = time.time(), []
+    for name, configuration in found.items():
+        row = _Row(name, configuration.raw)
+        standing = known.get(name) or _without_snapshot(name, len(shards))
+        if standing.state is not None and standing.shard < len(shards):
+            row.standing = standing
+            row.phase = phase_of(standing.state, policy_of(row.raw), now)
+            row.waiting = waiting(standing, shards[standing.shard])
+        if not phases or row.phase in phases:
+            rows.append(row)
+    return rows
+
+
+def _without_snapshot(name: str, shards: int) -> Standing:
+    """One who never got an event, or whose shard nobody has worked since."""
+    tenant, _, rest = name.partition(".")
+    return Standing(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
+
+
+async def _count(js: JetStream, names: Names, rows: list[_Row], shards: list[Worked]) -> None:
+    """Count in the stream what waits for those of whom the snapshot does not tell."""
+    left = iter([row for row in rows if row.waiting is None and row.standing is not None])
+
+    async def count() -> None:
+        for row in left:
+            assert row.standing is not None
+            row.waiting = await counted(js, names, row.standing, shards[row.standing.shard])
+
+    await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
+
+
+def policy_of(raw: bytes) -> Policy | None:
+    """The policy in a configuration; None where it cannot be used."""
+    try:
+        return parse(raw, strict=False)[0]
+    except InvalidPolicy:
+        return None
+
+
+def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
+    """The phase by a snapshot; without a valid policy an older one is in force, if there was one."""
+    if policy is None and state.opened:
+        policy = _LOST
+    if held := held_back(state, policy, now):
+        return held
+    return "active" if state.open or state.parked else "idle"
+
+
+def _old(shards: list[Worked]) -> list[str]:
+    age_s = max((each.age_s for each in shards), default=0.0)
+    if age_s < OLD_S:
+        return []
+    old = sum(each.age_s >= OLD_S for each in shards)
+    age = quantities.age_text(age_s)
+    return [f"no node works on {old} of {len(shards)} shards; phases there are up to {age} old"]
+
+
+def _shown(row: _Row) -> dict[str, Any]:
+    """The row as JSON has it; None stands for what is not known."""
+    waits, state = row.waiting, row.standing and row.standing.state
+    problems: list[str] = []
+    members: dict[str, Any] = {}
+    try:
+        members = members_of(row.raw)
+        problems = parse(row.raw, strict=False)[1]
+    except InvalidPolicy as error:
+        problems = error.problems
+    rate = members.get("rate")
+    return {
+        "receiver": row.name,
+        "url": _place(members.get("url", "")),
+        "order": members.get("order", "strict"),
+        "rate": None if rate is None else _rate(rate),
+        "signed": bool(members.get("secrets")),
+        "paused": members.get("paused", False),
+        "problem": "; ".join(problems) or None,
+        "phase": row.phase,
+        "waiting": waits.count if waits else None,
+        "oldest_at": _instant(waits.oldest_at) if waits else None,
+        "failing_since": _instant(state.failing_since) if state else None,
+        "disabled": (state.disabled or None) if state else None,
+    }
+
+
+def cells(row: dict[str, Any], headings: Collection[str], now: float) -> list[Any]:
+    """The row for people: the oldest event by its age."""
+    oldest_at = row["oldest_at"]
+    age = None if oldest_at is None else quantities.age_text(now - quantities.instant(oldest_at, now))
+    return [(row | {"oldest": age})[heading] for heading in headings]
+
+
+def _instant(at: float | None) -> str | None:
+    return None if at is None else logs.instant(at)
+
+
+def _place(url: object) -> str:
+    """The URL without its query; one that nobody can take apart is hidden, since a password may be in it."""
+    try:
+        parse_target(text := str(url))
+    except InvalidTarget:
+        return logs.HIDDEN if url else ""
+    return logs.redact(text)
+
+
+def _rate(rate: Any) -> str:
+    members = rate_members(rate) if isinstance(rate, str) else rate
+    match members:
+        case {"limit": int() | float() as limit, **rest}:
+            return f"{limit:g}/{rest.get('per', 'second')}"
+        case _:
+            return "?"

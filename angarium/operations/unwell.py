@@ -1,0 +1,189 @@
+"""The receivers that are unwell, as `angarium doctor` names them: the worst few, and how many there are.
+
+Snapshots tell, which nodes write every five seconds; nobody is asked. Kept of them is a line for each
+receiver that is unwell, so that 100,000 receivers take some seconds and no more memory than their
+configurations.
+"""
+
+import time
+from collections import Counter
+from heapq import merge
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+
+from actors.errors import AngariumError, InvalidPolicy
+from actors.machine.state import State
+from actors.policy import parse
+from actors.status import Phase
+from angarium.operations.finding import Finding, ill, warning, well
+from angarium.operations.receiver_list import phase_of, policy_of
+from angarium.quantities import age_text
+from streams.fleet.standing import Standing, Waiting, Worked, counted, standings, worked
+from streams.installation.topology import Settings as Installation
+from streams.nats.errors import NotPermitted
+from streams.nats.jetstream import JetStream
+from streams.receivers import Configuration, Receivers
+
+SHOWN_MAX = 10
+FAILING_S = 60.0
+"""Without a success for so long it is more than a hiccup."""
+THROTTLED_S = 600.0
+BEHIND_S = 600.0
+"""Not the number of events: a thousand may be a second's work, or a day's."""
+CHECKED_MAX = 200
+"""Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
+
+Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
+WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
+_REMEDIES: dict[Ailment, str] = {
+    "disabled": "when it is well again: angarium receiver resume {}",
+    "offline": "angarium inspect {} says why",
+    "failing": "angarium inspect {} says why",
+    "throttled": "it asked for that; angarium receiver resume {} ends it",
+    "behind": "angarium inspect {}; its rate may be too low",
+}
+
+
+class Ill(Struct, frozen=True):
+    """A receiver that is unwell since then, as far as its snapshot tells."""
+
+    ailment: Ailment
+    since: float
+    phase: Phase
+    standing: Standing
+
+
+async def receivers(js: JetStream, of: Installation) -> list[Finding]:
+    """Examine the receivers. Raises `Unavailable` and `ApiError`."""
+    configurations = await Receivers(js, of.names).all()
+    findings = _invalid(configurations)
+    total = f"{len(configurations)} configured"
+    try:
+        shards = await worked(js, of.names, of.shards)
+        found = await _unwell(js, of, configurations)
+    except NotPermitted as error:
+        return [*findings, warning("receivers", f"{total}; how they do cannot be seen: {error}")]
+    except AngariumError as error:
+        return [*findings, ill("receivers", str(error))]
+    shown = await _worst(js, of, found, shards)
+    age_s = max((each.age_s for each in shards), default=0.0)
+    as_of = f"(snapshots {age_text(age_s)} old)"
+    if not found:
+        return findings or [well("receivers", f"{total}, all well {as_of}")]
+    counts = Counter(each.ailment for each in found.values())
+    each = ", ".join(f"{counts[ailment]} {ailment}" for ailment in WORST_FIRST if counts[ailment])
+    text = f"{len(found)} of {len(configurations)} unwell {as_of}: {each}"
+    more = "the worst follow; angarium receiver list shows all" if len(found) > len(shown) else ""
+    return [*findings, warning("receivers", text, more), *shown]
+
+
+def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
+    findings: list[Finding] = []
+    more = 0
+    for name, configuration in configurations.items():
+        try:
+            parse(configuration.raw, strict=False)
+        except InvalidPolicy as error:
+            if len(findings) < SHOWN_MAX:
+                text = f"the configuration of {name} is not in force: {error}"
+                findings.append(ill("receivers", text, f"angarium receiver put {name} …"))
+            else:
+                more += 1
+    if more:
+        findings.append(ill("receivers", f"{more} more configurations are not in force"))
+    return findings
+
+
+async def _unwell(
+    js: JetStream, of: Installation, configurations: dict[str, Configuration]
+) -> dict[str, Ill]:
+    """All who are unwell by their snapshots, by name."""
+    now = time.time()
+    found: dict[str, Ill] = {}
+    async for standing in standings(js, of.names):
+        configuration = configurations.get(standing.receiver)
+        sick = None
+        if configuration is not None and standing.state is not None:
+            sick = judge(standing, standing.state, configuration.raw, now)
+        if sick is not None:
+            found[standing.receiver] = sick
+        else:
+            found.pop(standing.receiver, None)
+    return found
+
+
+def judge(standing: Standing, state: State, raw: bytes, now: float) -> Ill | None:
+    """Find what ails the receiver, if anything does. Most have nothing that could, and cost a look."""
+    oldest_at = _oldest_at(state)
+    if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
+        return None
+    phase = phase_of(state, policy_of(raw), now)
+    failing_s = 0.0 if state.failing_since is None else now - state.failing_since
+    behind = oldest_at and now - oldest_at > BEHIND_S
+    match phase:
+        case "misconfigured":
+            return None  # Said of its configuration.
+        case "disabled" | "offline":
+            since = state.last.at if state.last else now
+            return Ill(phase, state.failing_since or since, phase, standing)
+        case _ if failing_s > FAILING_S and phase != "paused":
+            return Ill("failing", now - failing_s, phase, standing)
+        case "throttled" if state.throttled_until - now > THROTTLED_S:
+            return Ill("throttled", state.last.at if state.last else now, phase, standing)
+        case _ if behind:
+            return Ill("behind", oldest_at, phase, standing)
+    return None
+
+
+def _oldest_at(state: State) -> float:
+    """When the oldest event that waits was stored, at the earliest; 0.0 where none is known of."""
+    stored = [each.stored_at for each in state.open]
+    if state.parked and not stored and state.waiting_since is not None:
+        stored.append(state.waiting_since)
+    return min(stored, default=0.0)
+
+
+async def _worst(
+    js: JetStream, of: Installation, found: dict[str, Ill], shards: list[Worked]
+) -> list[Finding]:
+    """A line for each of the worst. Who turns out to have caught up leaves `found`."""
+    now, lines = time.time(), list[Finding]()
+    ranked = [sorted(_those(found, each), key=lambda sick: sick.since) for each in WORST_FIRST]
+    for sick in islice(merge(*ranked, key=lambda sick: WORST_FIRST.index(sick.ailment)), CHECKED_MAX):
+        name = sick.standing.receiver
+        waits = await counted(js, of.names, sick.standing, shards[sick.standing.shard])
+        if sick.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_S:
+            del found[name]
+        else:
+            text = f"{name} is {_how(sick, now)}, {_said(waits, now)}"
+            lines.append(warning("receivers", text, _REMEDIES[sick.ailment].format(name)))
+        if len(lines) == SHOWN_MAX:
+            break
+    return lines
+
+
+def _those(found: dict[str, Ill], ailment: Ailment) -> list[Ill]:
+    return [each for each in found.values() if each.ailment == ailment]
+
+
+def _how(sick: Ill, now: float) -> str:
+    state, since = sick.standing.state, age_text(now - sick.since)
+    match sick.ailment:
+        case "disabled":
+            gone = state is not None and state.disabled == "gone"
+            return f"disabled for {since} ({'it answered 410' if gone else 'it failed for too long'})"
+        case "offline" | "failing":
+            return f"{sick.ailment} for {since}"
+        case "throttled":
+            until = state.throttled_until if state else now
+            return f"throttled for {age_text(until - now)} to come"
+        case "behind":
+            return "paused" if sick.phase == "paused" else "far behind"
+
+
+def _said(waits: Waiting, now: float) -> str:
+    if waits.oldest_at is None:
+        return "nothing waits"
+    return f"{waits.count:,} waiting, the oldest for {age_text(now - waits.oldest_at)}"

@@ -1,0 +1,127 @@
+"""The receivers as they are seen from outside: by their snapshots, and by the stream.
+
+Nodes write the snapshots of changed actors every five seconds. A receiver that is not parked has no event
+that waits for longer than two, unless nobody works its shard; so only the parked ones, and those of such
+shards, are counted in the stream.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from actors.errors import NewerVersion
+from actors.machine.state import State
+from streams.fleet.status import ASKED_AT_ONCE, server_time
+from streams.installation.topology import STAMP_SHARDS, Names
+from streams.journal import snapshots
+from streams.journal.checkpoint import Checkpoint, decode_checkpoint
+from streams.journal.snapshots import Snapshot
+from streams.nats.errors import NotOurs
+from streams.nats.jetstream import JetStream
+from streams.reading.newest import newest
+from streams.versions import read_versioned
+
+UNWORKED_S = 15.0
+"""What was stored so long ago and is in no checkpoint, no node works on; a snapshot is due every 5 s."""
+
+_snapshot = msgspec.json.Decoder(Snapshot)
+
+
+class Standing(Struct, frozen=True):
+    """A receiver by its last snapshot: its state without the dedup window, None where it cannot be read."""
+
+    receiver: str
+    shard: int
+    state: State | None
+
+
+class Worked(Struct, frozen=True):
+    """The progress of a shard: all deliveries up to `floor` are settled, or their receivers parked.
+
+    Its snapshots hold as of `age_s` ago. `behind`: deliveries wait that nobody has looked at.
+    """
+
+    floor: int
+    age_s: float
+    behind: bool
+
+
+class Waiting(Struct, frozen=True):
+    """The number of events that wait, and the instant at which the oldest of them was stored."""
+
+    count: int
+    oldest_at: float | None = None
+
+
+async def standings(js: JetStream, names: Names, tenant: str = "*") -> AsyncIterator[Standing]:
+    """Every receiver that has a snapshot; one may come twice, the newer one last. Raises as `newest`."""
+    prefix = names.actor(0, "").removesuffix("0.")
+    async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
+        shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
+        if message.data and not receiver.startswith("_"):
+            yield Standing(receiver, int(shard), _state(message.data, message.subject))
+
+
+def _state(data: bytes, subject: str) -> State | None:
+    try:
+        state = read_versioned(_snapshot, data, snapshots.VERSION, subject).state
+    except (NewerVersion, NotOurs):
+        return None
+    return replace(state, frontier=replace(state.frontier, window=b""))
+
+
+async def shard_count(js: JetStream, names: Names) -> int:
+    """The number of shards, by the stamp of the installation. Raises `Unavailable` and `ApiError`."""
+    info = await js.stream_info(names.deliveries)
+    metadata = (info.config.get("metadata") if info else None) or {}
+    return int(metadata.get(STAMP_SHARDS, 0))
+
+
+async def worked(js: JetStream, names: Names, shards: int) -> list[Worked]:
+    """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
+    now = await server_time(js, names.deliveries)
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def one(shard: int) -> Worked:
+        async with turn:
+            return await _worked(js, names, shard, now)
+
+    return await asyncio.gather(*map(one, range(shards)))
+
+
+async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked:
+    key = names.checkpoint(shard)
+    found = await js.last_message(names.actors, key)
+    checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
+    floor, deliveries = checkpoint.floor, names.deliveries_of(shard)
+    later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.sequence + 1)
+    age_s = now - later.stored_at if later else 0.0
+    last = await js.last_message(names.deliveries, deliveries)
+    if last is not None and last.sequence > floor:
+        first = await js.next_message(names.deliveries, deliveries, floor + 1)
+        behind_s = now - first.stored_at if first else 0.0
+        behind = behind_s > UNWORKED_S or not found
+        return Worked(floor, max(age_s, behind_s, 0.0), behind)
+    return Worked(floor, max(age_s, 0.0), behind=False)
+
+
+def waiting(standing: Standing, worked: Worked) -> Waiting | None:
+    """The events that wait for a receiver, by its snapshot; None: they must be counted in the stream."""
+    state = standing.state
+    if state is None or state.parked or worked.behind:
+        return None
+    return Waiting(len(state.open), min((each.stored_at for each in state.open), default=None))
+
+
+async def counted(js: JetStream, names: Names, standing: Standing, worked: Worked) -> Waiting:
+    """The same by the stream, of a receiver whose state is known. Raises `Unavailable`."""
+    state = standing.state or State(receiver=standing.receiver)
+    # What an owner released without parking the receiver is settled.
+    after = max(state.frontier.position, 0 if state.parked else worked.floor)
+    subject = names.delivery(standing.shard, standing.receiver)
+    page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)
+    stored = [each.stored_at for each in state.open] + [each.stored_at for each in page.messages]
+    return Waiting(len(stored) + page.pending, min(stored, default=None))

@@ -1,0 +1,90 @@
+"""The newest message of each subject of a stream, all at once: for streams that allow no direct get.
+
+Asking the leader for one after the other takes ten times as long. The consumer lies in the memory of one
+server and is gone ten seconds after its last request. Its server may lag, so this is for people who look on;
+nothing may rest on it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Message
+from streams.reading.delivered import delivered
+
+BATCH = 512
+BATCH_BYTES = 4 << 20
+"""What is asked for at a time: nats-server drops a client that lets much more than that wait."""
+PATIENCE_S = 5.0
+GONE_AFTER_S = 10.0
+AGAIN_MAX = 1000
+"""What is written meanwhile comes again, and must not keep the reader for ever."""
+TOO_LARGE = "409"
+
+
+async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIterator[StoredMessage]:
+    """Each subject's newest message; one that changes meanwhile may come again, the newer one last.
+
+    Raises `Unavailable`, and `ApiError` where there is no such stream.
+    """
+    name = js.wire.new_inbox().rpartition(".")[2]
+    config = {
+        "name": name,
+        "durable_name": name,
+        "deliver_policy": "last_per_subject",
+        "ack_policy": "none",
+        "filter_subjects": list(subjects),
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": int(GONE_AFTER_S * 1e9),
+    }
+    left = (await js.consumer_create(stream, config)).pending
+    if not left:
+        return
+    left = 2 * left + AGAIN_MAX
+    async with _asking(js, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}") as pages:
+        async for message in pages:
+            told = delivered(message.reply)
+            headers = message.headers or {}
+            yield StoredMessage(message.subject, told.sequence, told.stored_at, headers, message.data)
+            left -= 1
+            if not told.pending or not left:
+                return
+
+
+@asynccontextmanager
+async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Message]]:
+    """The messages that the consumer hands out, batch after batch."""
+    inbox, came = js.wire.new_inbox(), asyncio.Queue[Message]()
+    subscription = await js.wire.subscribe(inbox, came.put_nowait)
+    request = msgspec.json.encode({"batch": BATCH, "max_bytes": BATCH_BYTES, "no_wait": True})
+
+    async def messages() -> AsyncIterator[Message]:
+        while True:
+            await js.wire.publish(subject, request, inbox)
+            for _ in range(BATCH):
+                message = await _next(came)
+                if message.reply:
+                    yield message
+                elif (message.headers or {}).get("Status") == TOO_LARGE:
+                    break
+                else:
+                    return
+
+    try:
+        yield messages()
+    finally:
+        await subscription.unsubscribe()
+
+
+async def _next(came: asyncio.Queue[Message]) -> Message:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await came.get()
+    except TimeoutError:
+        raise Unavailable("nats-server hands out nothing more") from None

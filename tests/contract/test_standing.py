@@ -1,0 +1,174 @@
+"""What is seen of receivers from outside: by their snapshots, and by the stream where these do not tell."""
+
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from actors.machine.numbering import Frontier
+from actors.machine.state import Open, State
+from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, encode_checkpoint
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import Stored
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
+from streams.reading import newest as reading
+from streams.reading.newest import newest
+from tests.contract.installation import SHARDS, install, publish, shard
+
+RECEIVER = "acme.billing"
+WORKED = Worked(0, 0.0, behind=False)
+
+
+@pytest.fixture
+async def js(nats_url: str) -> AsyncIterator[JetStream]:
+    """Only the real server has such consumers; nothing of the protocol rests on them."""
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, f"standing{prefix}")
+
+
+async def write(js: JetStream, names: Names, state: State) -> None:
+    """A snapshot, as a node writes it."""
+    data = msgspec.json.encode(Snapshot(as_of=1, state=state))
+    answer = await js.publish(names.actor(shard(state.receiver), state.receiver), data)
+    assert isinstance(answer, Stored)
+
+
+async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, Standing]:
+    return {each.receiver: each async for each in standings(js, names, tenant)}
+
+
+@pytest.mark.parametrize(("batch", "size"), [(512, 4 << 20), (7, 4 << 20), (512, 2000)])
+async def test_all_are_seen_whatever_a_batch_holds(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, batch: int, size: int
+) -> None:
+    monkeypatch.setattr(reading, "BATCH", batch)
+    monkeypatch.setattr(reading, "BATCH_BYTES", size)
+    assert await seen(js, names) == {}
+    wanted = {f"{tenant}.r{number}" for tenant in ("acme", "other") for number in range(35)}
+    for receiver in sorted(wanted):
+        await write(js, names, State(receiver=receiver, frontier=Frontier(position=7, window=b"12345678")))
+    await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint()))
+    await js.publish(names.actor(1, "_unknown"), b"{}")
+    await js.publish(names.parked(1, 0), b"{}")
+    found = await seen(js, names)
+    assert found.keys() == wanted
+    assert {each.shard for each in found.values()} == set(range(SHARDS))
+    state = found["acme.r1"].state
+    assert state is not None
+    assert state.frontier == Frontier(position=7)
+    assert (await seen(js, names, "other")).keys() == {each for each in wanted if each.startswith("other")}
+
+
+async def test_what_cannot_be_read_or_was_deleted_is_not_taken_for_well(js: JetStream, names: Names) -> None:
+    await js.publish(names.actor(1, "acme.strange"), b"mine!")
+    await js.publish(names.actor(1, "acme.newer"), b'{"v": 99}')
+    await js.publish(names.actor(1, "acme.gone"), b"", {"KV-Operation": "DEL"})
+    assert {name: each.state for name, each in (await seen(js, names)).items()} == {
+        "acme.strange": None, "acme.newer": None
+    }  # fmt: skip
+
+
+async def test_who_writes_all_the_time_keeps_nobody_reading(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "AGAIN_MAX", 5)
+    read = 0
+    await write(js, names, State(receiver=RECEIVER))
+    async for _ in newest(js, names.actors, [names.actor(shard(RECEIVER), RECEIVER)]):
+        read += 1
+        await write(js, names, State(receiver=RECEIVER))
+        await write(js, names, State(receiver="acme.other"))
+    assert read <= 7
+
+
+async def test_a_stream_that_is_missing_is_an_error(js: JetStream) -> None:
+    with pytest.raises(ApiError):
+        [each async for each in newest(js, "NONE", [">"])]
+
+
+# ---- what waits
+
+
+async def test_who_is_not_parked_is_known_by_the_snapshot() -> None:
+    state = State(
+        receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
+    )  # fmt: skip
+    assert waiting(Standing(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
+    assert waiting(Standing(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
+    assert waiting(Standing(RECEIVER, 0, None), WORKED) is None
+    parked = State(receiver=RECEIVER, parked=True)
+    assert waiting(Standing(RECEIVER, 0, parked), WORKED) is None
+    assert waiting(Standing(RECEIVER, 0, State(receiver=RECEIVER)), Worked(0, 99.0, behind=True)) is None
+
+
+async def test_who_is_parked_is_counted_from_the_frontier_on(js: JetStream, names: Names) -> None:
+    positions = [await publish(js, names, RECEIVER) for _ in range(5)]
+    await publish(js, names, "acme.other")
+    opened = Open(sequence=2, position=positions[1], id="a", stored_at=30.0)
+    frontier = Frontier(position=positions[1])
+    state = State(receiver=RECEIVER, parked=True, open=(opened,), frontier=frontier)
+    found = await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED)
+    assert found == Waiting(4, 30.0)
+    state = State(receiver=RECEIVER, parked=True, frontier=frontier)
+    found = await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED)
+    assert found.count == 3
+    assert found.oldest_at == pytest.approx(time.time(), abs=60)
+    state = State(receiver=RECEIVER, parked=True, frontier=Frontier(position=positions[-1]))
+    assert await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED) == Waiting(0)
+
+
+async def test_what_an_owner_released_is_not_counted_for_whoever_is_not_parked(
+    js: JetStream, names: Names
+) -> None:
+    positions = [await publish(js, names, RECEIVER) for _ in range(5)]
+    behind = Worked(positions[2], 99.0, behind=True)
+    nothing = Standing(RECEIVER, shard(RECEIVER), State(receiver=RECEIVER))
+    assert (await counted(js, names, nothing, behind)).count == 2
+
+
+# ---- how far shards are worked
+
+
+async def test_a_shard_that_nobody_works_is_behind(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await shard_count(js, names) == SHARDS
+    assert await worked(js, names, SHARDS) == [WORKED] * SHARDS
+    position = await publish(js, names, RECEIVER)
+    found = await worked(js, names, SHARDS)  # It never was.
+    assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
+    await js.publish(names.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
+    assert not (await worked(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
+    monkeypatch.setattr("streams.fleet.standing.UNWORKED_S", -1.0)
+    assert (await worked(js, names, SHARDS))[shard(RECEIVER)].behind
+    checkpoint = encode_checkpoint(Checkpoint(floor=position))
+    await js.publish(names.checkpoint(shard(RECEIVER)), checkpoint)
+    found = await worked(js, names, SHARDS)
+    assert found[shard(RECEIVER)] == Worked(position, 0.0, behind=False)
+
+
+async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
+    js: JetStream, names: Names
+) -> None:
+    for _ in range(2):
+        await js.publish(names.journal_of(1), b"{}")
+    last = await js.last_message(names.journal, names.journal_of(1))
+    assert last is not None
+    await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2)))
+    assert (await worked(js, names, SHARDS))[1].age_s > 0
+    await js.publish(names.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
+    assert (await worked(js, names, SHARDS))[1].age_s == 0.0

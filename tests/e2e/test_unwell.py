@@ -1,0 +1,76 @@
+"""A receiver that is unwell: the log says so once, the list shows it, and the doctor names it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.commands import Terminal
+from tests.e2e.fleet import SHARDS, Fleet
+from tests.e2e.load import publish
+from tests.e2e.sink import Reply
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+GONE, WELL, FRESH = "t.gone", "t.well", "u.fresh"
+
+
+@pytest.fixture
+def fleet(shared_fleet: Fleet) -> Fleet:
+    return shared_fleet
+
+
+@pytest.fixture
+def terminal(fleet: Fleet, tmp_path: Path) -> Terminal:
+    terminal = Terminal(tmp_path, fleet.server.url)
+    terminal.environment["ANGARIUM_SHARDS"] = str(SHARDS)
+    return terminal
+
+
+async def test_who_is_unwell_is_named_everywhere(fleet: Fleet, terminal: Terminal) -> None:
+    fleet.sink.manners[GONE] = lambda _: Reply(status=410)
+    await fleet.configure([GONE, WELL, FRESH])
+    for receiver in (GONE, WELL):
+        for event_id in ("a", "b"):
+            await publish(fleet.js, receiver, f"{receiver.replace('.', ':')}-{event_id}", b"{}")
+    (node,) = fleet.nodes.values()
+    await fleet.hears(node, "receiver.disabled")
+    rows: dict[str, dict[str, Any]] = {}
+
+    async def listed() -> bool:
+        found = await asyncio.to_thread(terminal.json, "receiver", "list")
+        rows.update((row["receiver"], row) for row in found)
+        return (rows[GONE]["phase"], rows[GONE]["waiting"]) == ("disabled", 2)
+
+    await fleet.until_true(listed, "the list shows it")
+    assert rows[GONE]["disabled"] == "gone"
+    assert rows[GONE]["oldest_at"] is not None
+    for receiver in (WELL, FRESH):
+        assert [rows[receiver][name] for name in ("phase", "waiting", "oldest_at")] == ["idle", 0, None]
+    only = await asyncio.to_thread(terminal.done, "receiver", "list", "--phase", "disabled")
+    assert [line.split("\t")[0] for line in only.splitlines()] == ["receiver", GONE]
+    assert only.splitlines()[1].split("\t")[-3:-1] == ["disabled", "2"]
+    assert await asyncio.to_thread(terminal.json, "receiver", "list", "u", "--phase", "disabled") == []
+
+    done = await asyncio.to_thread(terminal.run, "doctor")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    summary = lines.index(next(line for line in lines if line.startswith("warning")))
+    assert "1 of 3 unwell (snapshots " in lines[summary]
+    assert f"{GONE} is disabled for " in lines[summary + 1]
+    assert "(it answered 410), 2 waiting, the oldest for " in lines[summary + 1]
+    assert lines[summary + 1].endswith(f"angarium receiver resume {GONE}")
+    findings = json.loads((await asyncio.to_thread(terminal.run, "doctor", "--json")).stdout)
+    assert {each["level"] for each in findings} == {"ok", "warning"}
+    assert all(each["ok"] for each in findings)
+
+    del fleet.sink.manners[GONE]
+    await fleet.ask("resume", GONE)
+    await fleet.hears(node, "receiver.recovered")
+    said = [each for each in node.said if each["event"] in ("receiver.disabled", "receiver.recovered")]
+    assert [(each["event"], each["receiver"], each["why"], each["level"]) for each in said] == [
+        ("receiver.disabled", GONE, "it answered 410", "warning"),
+        ("receiver.recovered", GONE, "it was resumed", "info"),
+    ]
