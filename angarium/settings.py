@@ -212,7 +212,9 @@ def _closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is so like this one that it was probably meant."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), 1, LIKENESS_MIN)), None)
+    alike = get_close_matches(name, sorted(known), 1, LIKENESS_MIN)
+    longer = [each for each in sorted(known) if name and each.endswith(f"_{name}")]
+    return next(iter(alike + longer), None)
 
 
 def _instead(meant: str | None) -> str:

@@ -127,7 +127,7 @@ def _secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
     if old == new:
         return None
     added = sum(each not in old for each in new)
-    text = _counted(new) + (f", {added} of them new" if old and added else "")
+    text = _counted(new) + (f" ({added} new)" if old and added else "")
     return Change(member="secrets", old=_counted(old), new=text, lost=any(each not in new for each in old))
 
 

@@ -47,7 +47,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """The result of a draft: `secret` is the one that was made for it, `secrets` how many sign now.
 
-    `changes` are those of the one that it replaced, `notes` say why nodes may not post to it.
+    `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
     """
 
     receiver: str
@@ -92,7 +92,7 @@ async def put(settings: Settings, name: str, draft: Draft) -> Done:
         policy, _ = parse(raw, strict=True)
         changes = [] if stored is None else between(stored, members)
         _refuse_losses(name, draft, changes)
-        notes = _edge(policy.url, settings)
+        notes = [] if stored and stored.get("url") == policy.url else _edge(policy.url, settings)
         answer = await receivers.put(name, raw, 0 if before is None else before.revision)
     return Done(
         receiver=name,

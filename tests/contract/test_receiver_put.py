@@ -134,7 +134,7 @@ async def test_a_secret_is_changed_with_an_overlap(bench: Bench) -> None:
 async def test_a_secret_may_be_given_and_change_at_once(bench: Bench) -> None:
     await bench.store(FULL)
     done = await bench.put(None, add_secret=OTHER, drop_old_secrets=True)
-    assert (done.secret, list(map(str, done.changes))) == (None, ["secrets: 2 → 1, 1 of them new"])
+    assert (done.secret, list(map(str, done.changes))) == (None, ["secrets: 2 → 1 (1 new)"])
     assert await bench.stored() == FULL | {"secrets": [OTHER]}
 
 
@@ -142,6 +142,13 @@ async def test_one_that_is_there_already_comes_to_the_front(bench: Bench) -> Non
     await bench.store(FULL)
     await bench.put(None, add_secret=OLD)
     assert await bench.stored() == FULL | {"secrets": [OLD, NEW]}
+
+
+async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: Bench) -> None:
+    away = "https://127.0.0.1/hook"
+    assert len((await bench.put({"url": away})).notes) == 1
+    assert (await bench.put({"url": away, "paused": True})).notes == []
+    assert len((await bench.put({"url": away + "s", "paused": True})).notes) == 1
 
 
 async def test_secrets_alone_need_a_receiver(bench: Bench) -> None:

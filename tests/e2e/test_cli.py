@@ -63,11 +63,15 @@ def test_setup_again_changes_nothing(terminal: Terminal) -> None:
 
 
 def test_setup_never_changes_the_number_of_shards(terminal: Terminal) -> None:
-    assert f"is {SHARDS}, must be 8" in terminal.failed("setup", "--shards", "8")
+    assert f"setting shards says 8: set it to {SHARDS} (--shards, ANGARIUM_SHARDS" in terminal.failed(
+        "setup", "--shards", "8"
+    )
 
 
 def test_a_node_refuses_an_installation_with_another_number_of_shards(terminal: Terminal) -> None:
-    assert f"is {SHARDS}, must be 8" in terminal.failed("node", "--shards", "8")
+    assert f"setting shards says 8: set it to {SHARDS} (--shards, ANGARIUM_SHARDS" in terminal.failed(
+        "node", "--shards", "8"
+    )
 
 
 def test_a_node_refuses_where_nothing_is_set_up(terminal: Terminal) -> None:
@@ -206,7 +210,7 @@ def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> Non
     said = terminal.done(*put, "--url", URL).splitlines()
     assert said == [said[0], "  nothing changes", "one secret signs"]
     said = terminal.done(*put, "--add-secret").splitlines()
-    assert said[1] == "  secrets: 1 → 2, 1 of them new"
+    assert said[1] == "  secrets: 1 → 2 (1 new)"
     assert said[2].startswith("secret: whsec_")
     assert said[3] == "2 secrets sign, the newest first; --drop-old-secrets leaves that one alone"
     assert terminal.json("receiver", "get", "acme.signed")["secrets"] == ["…", "…"]

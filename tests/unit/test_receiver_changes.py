@@ -40,9 +40,9 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         ({"headers": {"X-A": "hush"}}, {}, ["headers.x-a: … → none (lost)"]),
         ({"headers": {"X-A": "hush"}}, {"headers": {"x-a": "other"}}, ["headers.x-a: … → another value"]),
         ({}, {"headers": {"x-a": "hush"}}, ["headers.x-a: none → …"]),
-        ({"secrets": ["hush"]}, {"secrets": ["new", "hush"]}, ["secrets: 1 → 2, 1 of them new"]),
+        ({"secrets": ["hush"]}, {"secrets": ["new", "hush"]}, ["secrets: 1 → 2 (1 new)"]),
         ({"secrets": ["new", "hush"]}, {"secrets": ["new"]}, ["secrets: 2 → 1 (lost)"]),
-        ({"secrets": ["hush"]}, {"secrets": ["new"]}, ["secrets: 1 → 1, 1 of them new (lost)"]),
+        ({"secrets": ["hush"]}, {"secrets": ["new"]}, ["secrets: 1 → 1 (1 new) (lost)"]),
         ({"secrets": ["hush"]}, {"secrets": []}, ["secrets: 1 → none (lost)"]),
         ({}, {"secrets": ["hush"]}, ["secrets: none → 1"]),
         (

@@ -93,6 +93,8 @@ def test_every_variable_of_ours_is_known() -> None:
         ("ANGARIUM__NATS", "ANGARIUM_NATS"),
         ("angarium_nats", "ANGARIUM_NATS"),
         ("ANGARIUN_NATS", "ANGARIUM_NATS"),
+        ("ANGARIUM_RATE", "ANGARIUM_DEFAULT_RATE"),
+        ("ANGARIUM_CA", "ANGARIUM_TLS_CA"),
         ("ANGARIUM_VERSION", None),
         ("ANGARIUM_", None),
     ],
