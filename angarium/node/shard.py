@@ -151,7 +151,7 @@ class Shard:
             self._around.js, self._around.names, self.number,
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
-            on_lost=self._lost, known=self._marks.deliveries,
+            on_lost=self._lost, known=lambda: self._marks.deliveries,
             created=self._recovery.created[self._around.names.deliveries],
         )  # fmt: skip
 

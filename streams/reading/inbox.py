@@ -37,7 +37,7 @@ class Inbox:
         may_reset: Callable[[], bool],
         floor: Callable[[], int],
         on_lost: Callable[[Loss], None],
-        known: Mark = NONE,
+        known: Callable[[], Mark] = lambda: NONE,
         created: str = "",
     ) -> None:
         self._on_event = on_event

@@ -30,11 +30,11 @@ class Reader:
     `on_message` returns the message's position; if it raises, the message is read again. `on_broken` hears
     why nothing will come any more. `after` says behind which position a RESET begins (None: behind the
     server's ack floor). `created` is when the stream was made that positions are known of; without it, the
-    one that is found first. `known` is a message that was read from it before; `on_lost` hears that it, or
-    what was read since, is not there any more: then nothing will come. `batch` messages are asked for at a
-    time. `received` is the highest position handed on since the last RESET (where that began, if none was),
-    `resets` counts them. `compared`: the stream was compared with `known` and what was read, and since then
-    nothing has put the order in doubt.
+    one that is found first. `known` tells the highest message that was read from it before, or by other ways;
+    `on_lost` hears that it, or what was read here, is not there any more: then nothing will come. `batch`
+    messages are asked for at a time. `received` is the highest position handed on since the last RESET (where
+    that began, if none was), `resets` counts them. `compared`: the stream was compared with what is known,
+    and since then nothing has put the order in doubt.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Reader:
         after: Callable[[], int | None],
         may_reset: Callable[[], bool],
         on_lost: Callable[[Loss], None],
-        known: Mark = NONE,
+        known: Callable[[], Mark] = lambda: NONE,
         created: str = "",
         batch: int = 1000,
     ) -> None:
@@ -65,6 +65,7 @@ class Reader:
         self._may_reset = may_reset
         self._on_lost = on_lost
         self._known = known
+        self._seen = NONE
         self._newest = ""
         self._created = created
         self._batch = batch
@@ -80,8 +81,8 @@ class Reader:
         """The highest message that was ever handed on, or known before."""
         if self._newest:
             position, stored_at = place(self._newest)
-            self._known, self._newest = higher(self._known, Mark(position=position, stored_at=stored_at)), ""
-        return self._known
+            self._seen, self._newest = higher(self._seen, Mark(position=position, stored_at=stored_at)), ""
+        return higher(self._known(), self._seen)
 
     async def start(self) -> None:
         """Begin. The first message comes after the first RESET, which waits for the server and the lease."""

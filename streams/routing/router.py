@@ -123,7 +123,7 @@ class Router:
             after=lambda: None,
             may_reset=may_reset,
             on_lost=on_lost,
-            known=known.events,
+            known=lambda: known.events,
             created=created,
             batch=BATCH,
         )

@@ -8,7 +8,7 @@ import pytest
 
 from actors.machine.event import Event
 from streams.installation.topology import Names, shard_consumer
-from streams.journal.tails import Loss
+from streams.journal.tails import NONE, Loss, Mark
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import Backlog
@@ -39,6 +39,7 @@ class Owner:
         self.within_lease = True
         self.broken: list[str] = []
         self.losses: list[Loss] = []
+        self.known = NONE
         self.refuse: Callable[[Event], bool] = lambda _: False
         self.inbox = Inbox(
             js,
@@ -50,6 +51,7 @@ class Owner:
             may_reset=lambda: self.within_lease,
             floor=lambda: self.floor,
             on_lost=self.losses.append,
+            known=lambda: self.known,
         )
 
     def _take(self, receiver: str, event: Event, reply: str) -> None:
@@ -92,6 +94,18 @@ async def test_events_come_in_order_with_what_was_published(
     ]
     assert owner.positions == list(range(1, 31))
     assert owner.inbox.received == 30
+
+
+async def test_what_was_read_beside_it_is_compared_too(js: JetStream, names: Names, owner: Owner) -> None:
+    """For a parked receiver, say, and further on than the inbox is; its place was taken since."""
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    await owner.has(3)
+    owner.known = Mark(position=4, stored_at=1.5)
+    owner.refuse = lambda event: event.position == 4
+    await publish(js, names, RECEIVER)
+    await until(lambda: bool(owner.losses))
+    assert owner.losses[0].mark == owner.known
 
 
 async def test_only_the_shards_own_receivers_come(js: JetStream, names: Names, owner: Owner) -> None:
