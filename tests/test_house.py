@@ -74,7 +74,7 @@ PURE_IMPORTS = frozenset({
 ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
-TALKATIVE = frozenset({"dead_letters", "publish", "repair"})
+TALKATIVE = frozenset({"publish"})
 """Operations that still write to a terminal; the set only shrinks."""
 
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")

@@ -7,6 +7,7 @@ import click
 
 from angarium.cli import completion, options
 from angarium.terminal import output
+from angarium.terminal.progress import progress
 from angarium.terminal.run import run
 
 LIST_MAX = 100
@@ -45,19 +46,20 @@ def dead() -> None:
 @options.takes(*options.CONNECTION)
 def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
     """List dead letters, the newest first: all, or those of a tenant or a receiver."""
+    from angarium.cli import dead_words as words
     from angarium.operations import dead_letters
 
     settings = options.settings_of(given)
-    wanted = dead_letters.selection(receiver, given)
-    rows, more = run(dead_letters.overview(settings, wanted, limit))
+    listed = run(dead_letters.overview(settings, words.selection(receiver, given), limit, progress))
+    rows = [words.row(letter) for letter in listed.letters]
     if as_json:
         for row in rows:
             output.say_json_line(row)
     elif wide or not output.on_terminal():
-        output.say_table(dead_letters.HEADINGS, [list(row.values()) for row in rows], wide=True)
+        output.say_table(words.HEADINGS, [list(row.values()) for row in rows], wide=True)
     else:
-        output.say_table(dead_letters.NARROW, map(dead_letters.narrow, rows), cut=dead_letters.CUT)
-    if more:
+        output.say_table(words.NARROW, map(words.narrow, rows), cut=words.CUT)
+    if listed.more:
         output.note(f"note: there are older ones than these {limit}; --limit 0 lists all")
 
 
@@ -67,13 +69,14 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 @options.takes(*options.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:
     """Show a dead letter, by its number in the list, with its headers and its body."""
+    from angarium.cli import dead_words as words
     from angarium.operations import dead_letters
 
     found = run(dead_letters.find(options.settings_of(given), letter))
     if as_json:
-        output.say_json(dead_letters.document(found))
+        output.say_json(words.document(found))
         return
-    for line in dead_letters.lines(found):
+    for line in words.lines(found):
         output.say(line)
 
 
@@ -93,20 +96,25 @@ def redrive(
     Each is sent once, also where this command is cut off: run again, it goes on. It ends by itself when the
     stream of deliveries is full.
     """
+    from angarium.cli import dead_words as words
     from angarium.operations import dead_letters
 
     settings = options.settings_of(given)
-    wanted = dead_letters.wanted(which, given, everything=everything, limit=limit)
-    done, missing = run(dead_letters.redrive(settings, wanted, limit, unsure_too=unsure))
+    wanted = words.wanted(which, given, everything=everything, limit=limit)
+    sent = run(dead_letters.redrive(
+        settings, wanted, limit, unsure_too=unsure, progress=progress,
+        waiting=lambda *began_and_wait: output.note(words.waiting(*began_and_wait)),
+    ))  # fmt: skip
+    done = sent.done
     if as_json:
-        output.say_json(dead_letters.report(done))
+        output.say_json(words.report(done))
     else:
-        for line in dead_letters.summary(done):
+        for line in words.summary(done):
             output.say(line)
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events have been settled")
-    if missing:
-        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")
+    if sent.missing:
+        raise click.ClickException(words.not_there(sent.missing))
     if isinstance(wanted, tuple) and done.left:
         raise click.ClickException("not every letter that was named could be sent")
 
@@ -123,19 +131,22 @@ def drop(
     which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
 ) -> None:
     """Drop dead letters for good. It asks before."""
+    from angarium.cli import dead_words as words
     from angarium.operations import dead_letters
 
     def agreed(count: int) -> bool:
+        if yes:
+            return True
         if not output.answers_come():
-            raise click.UsageError(f"{dead_letters.counted(count)} would be dropped for good; say --yes")
-        return click.confirm(f"drop {dead_letters.counted(count)} for good?", err=True)
+            raise click.UsageError(f"{words.counted(count)} would be dropped for good; say --yes")
+        return click.confirm(f"drop {words.counted(count)} for good?", err=True)
 
     settings = options.settings_of(given)
-    wanted = dead_letters.wanted(which, given, everything=everything, limit=limit)
-    dropped, missing = run(dead_letters.drop(settings, wanted, limit, (lambda _: True) if yes else agreed))
+    wanted = words.wanted(which, given, everything=everything, limit=limit)
+    dropped = run(dead_letters.drop(settings, wanted, limit, agreed, progress))
     if as_json:
-        output.say_json({"dropped": dropped})
+        output.say_json({"dropped": dropped.count})
     else:
-        output.say(f"dropped {dead_letters.counted(dropped)}")
-    if missing:
-        raise click.ClickException(f"there is no letter {', '.join(map(str, missing))}")
+        output.say(f"dropped {words.counted(dropped.count)}")
+    if dropped.missing:
+        raise click.ClickException(words.not_there(dropped.missing))

@@ -1,13 +1,17 @@
 """`angarium setup`: makes the streams and buckets of an installation."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from angarium import quantities
 from angarium.cli import options
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.operations.sizing import Room
 
 
 @click.command(short_help="Make the streams and buckets of an installation.")
@@ -22,19 +26,35 @@ def setup(as_json: bool, **given: Any) -> None:
     settings = options.settings_of(given)
     from msgspec import to_builtins
 
-    from angarium.operations import sizing
-
     made, rooms = run(_setup(settings))
     if as_json:
         output.say_json({"made": made, "rooms": to_builtins(rooms)})
         return
+    say(made, rooms)
+
+
+def say(made: list[str], rooms: "list[Room]") -> None:
+    """Show what was made, the rooms as a table, and what that of the deliveries suffices for."""
+    from angarium.operations import sizing
+
     for line in made or ["everything was there already"]:
         output.say(line)
-    for line in ("", *sizing.lines(rooms)):
-        output.say(line)
+    output.say()
+    output.say_table(
+        ("stream", "room", "keeps"), [(each.stream, _size(each.max_bytes), each.keeps) for each in rooms]
+    )
+    if (capacity := sizing.capacity(rooms)) is not None:
+        rate = f"{capacity.per_second:,.0f}" if capacity.per_second >= 10 else f"{capacity.per_second:.1f}"
+        output.say()
+        output.say(f"{capacity.stream} takes {capacity.events:,} events of 1 KiB: {rate} a second for a day.")
+        output.say("--max-bytes at the first setup makes more room")
 
 
-async def _setup(settings: Settings) -> tuple[list[str], list[Any]]:
+def _size(max_bytes: int) -> str:
+    return "no limit" if max_bytes <= 0 else quantities.bytes_text(max_bytes)
+
+
+async def _setup(settings: Settings) -> "tuple[list[str], list[Room]]":
     from angarium.connecting import installation, open_jetstream
     from angarium.operations import sizing
     from streams.installation.setup import setup as set_up

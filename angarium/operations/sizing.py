@@ -1,9 +1,9 @@
-"""Sizing: the room an installation has and what it suffices for, for `angarium setup` and `doctor`."""
+"""Sizing: the room an installation has, what it suffices for, and who holds it."""
 
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium import logs, quantities
+from angarium import logs
 from streams.installation.topology import Settings as Installation
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
@@ -37,21 +37,21 @@ async def rooms(js: JetStream, of: Installation) -> list[Room]:
     ]
 
 
-def lines(rooms: list[Room]) -> list[str]:
-    """The rooms for people, and what that of the deliveries suffices for."""
-    width = max(len(each.stream) for each in rooms)
-    said = [f"{each.stream:{width}}  {_room(each.max_bytes):>8}  {each.keeps}" for each in rooms]
+class Capacity(Struct, frozen=True):
+    """The events of 1 KiB that a stream takes, and how many a second fill it in a day."""
+
+    stream: str
+    events: int
+    per_second: float
+
+
+def capacity(rooms: list[Room]) -> Capacity | None:
+    """The capacity of the deliveries; None where they have no limit of their own."""
     deliveries = rooms[1]
-    if deliveries.max_bytes > 0:
-        events = deliveries.max_bytes // EVENT_BYTES
-        rate = f"{events / DAY_S:,.0f}" if events >= 10 * DAY_S else f"{events / DAY_S:.1f}"
-        said.append(f"{deliveries.stream} takes {events:,} events of 1 KiB: {rate} a second for a day.")
-        said.append("--max-bytes at the first setup makes more room")
-    return said
-
-
-def _room(max_bytes: int) -> str:
-    return "no limit" if max_bytes <= 0 else quantities.bytes_text(max_bytes)
+    if deliveries.max_bytes <= 0:
+        return None
+    events = deliveries.max_bytes // EVENT_BYTES
+    return Capacity(deliveries.stream, events, events / DAY_S)
 
 
 async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:

@@ -34,9 +34,23 @@ def coloured() -> bool:
     return drawn() and not os.environ.get("NO_COLOR")
 
 
+def coloured_beside() -> bool:
+    """Tells the same of standard error."""
+    return drawn_beside() and not os.environ.get("NO_COLOR")
+
+
 def drawn() -> bool:
     """Tells whether a terminal can draw over what it shows already, such as a bar that grows."""
-    return on_terminal() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return on_terminal() and _draws()
+
+
+def drawn_beside() -> bool:
+    """Tells whether a bar may grow on standard error, whoever reads standard output."""
+    return sys.stderr.isatty() and _draws()
+
+
+def _draws() -> bool:
+    return os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def answers_come() -> bool:
@@ -104,14 +118,14 @@ def _cut(
     headings: Sequence[str], rows: list[list[str]], cut: Collection[str], columns: int
 ) -> list[list[str]]:
     """The rows with these columns as short as the terminal needs them."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    widths = [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
     excess = sum(widths) + GAP * (len(widths) - 1) - columns
     for name in cut:
         i = headings.index(name)
         taken = max(0, min(excess, widths[i] - CUT_MIN))
         widths[i] -= taken
         excess -= taken
-    return [[first_of(text, width) for text, width in zip(row, widths, strict=True)] for row in rows]
+    return [[first_of(text, columns) for text, columns in zip(row, widths, strict=True)] for row in rows]
 
 
 def shown(value: object) -> str:
@@ -126,5 +140,23 @@ def shown(value: object) -> str:
 
 
 def first_of(text: str, length: int) -> str:
-    """The beginning of a text, in one line, with `…` where it goes on."""
-    return visible(text if len(text) <= length else text[: length - 1] + "…")
+    """The beginning of a text, in one line of so many columns, with `…` where it goes on."""
+    beginning = visible(text[:length])
+    if len(text) <= length and width(beginning) <= length:
+        return beginning
+    kept, taken = "", 0
+    for c in beginning:
+        taken += width(c)
+        if taken >= length:
+            break
+        kept += c
+    return f"{kept}…"
+
+
+def width(text: str) -> int:
+    """Columns that a text takes on a terminal: there are characters that take two, or none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

@@ -10,13 +10,13 @@ from angarium.terminal import output
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Gives what is to be told how much is done, and of how much in all."""
-    if not output.drawn():
+    if not output.drawn_beside():
         yield lambda *_: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    colours: Literal["auto"] | None = "auto" if output.coloured() else None
+    colours: Literal["auto"] | None = "auto" if output.coloured_beside() else None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True, color_system=colours), transient=True) as bar:
         task = bar.add_task(what, total=None)

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[2]
 LETTERS = """
-from angarium.operations import dead_letters
+from angarium.cli import dead_words as words
 from angarium.terminal import output
 row = {
     "letter": 123456, "receiver": "acme.a-receiver-with-a-long-name", "number": 7,
@@ -21,8 +22,8 @@ row = {
     "id": "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", "bytes": 1024,
 }
 """
-NARROW = "output.say_table(dead_letters.NARROW, [dead_letters.narrow(row)] * 2, cut=dead_letters.CUT)"
-WIDE = "output.say_table(dead_letters.HEADINGS, [list(row.values())] * 2, wide=True)"
+NARROW = "output.say_table(words.NARROW, [words.narrow(row)] * 2, cut=words.CUT)"
+WIDE = "output.say_table(words.HEADINGS, [list(row.values())] * 2, wide=True)"
 RECEIVERS = """
 from angarium.operations import receiver_list
 from angarium.terminal import output
@@ -43,6 +44,18 @@ output.say(click.style("ok", fg="green"))
 output.say_table(("a", "b"), [(1, 2)])
 with progress("reading") as tell:
     tell(1, 2)
+"""
+STRANGE = """
+from angarium.terminal import output
+rows = [("日本語" * 20, "|"), ("a\\x1b[2J" + "b" * 90, "|"), ("e\\u0301" * 60, "|")]
+output.say_table(("text", "|"), rows, cut=("text",))
+"""
+ROOMS = """
+from angarium.cli import setup
+from angarium.operations.sizing import Room
+names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
+keeps = "what is to be routed, a day of what was"
+setup.say([], [Room(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])
 """
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -95,6 +108,24 @@ def test_receivers_fit_80_columns_and_what_is_not_known_is_no_zero() -> None:
         "acme.a-receiver-with-a-lon…", "misconfigured", "1234567", "2d", "10/second", "https:/…"
     ]  # fmt: skip
     assert lines[2].split()[1:4] == ["-", "-", "-"]
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_tables_align_whatever_is_in_them(environment: dict[str, str]) -> None:
+    """Wide characters take two columns, combining ones none, and escapes as many as are seen."""
+    lines = ESCAPE.sub("", seen(STRANGE, **environment)).splitlines()
+    assert len(lines) == 4
+    assert max(map(cell_len, lines)) <= 80
+    assert len({cell_len(line[: line.index("|")]) for line in lines}) == 1
+    assert "日本語" in lines[1]
+    assert r"\x1b[2J" in lines[2]
+
+
+def test_what_setup_says_fits_80_columns() -> None:
+    lines = ESCAPE.sub("", seen(ROOMS)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split() == ["stream", "room", "keeps"]
+    assert {line.index("4 GiB") for line in lines[3:7]} == {lines[2].index("room")}
 
 
 def test_a_terminal_is_given_colours() -> None:

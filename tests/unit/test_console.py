@@ -94,6 +94,12 @@ def test_a_table_on_a_terminal_is_drawn(
 def test_long_texts_are_cut_in_one_line() -> None:
     assert output.first_of("a\nb", 10) == r"a\nb"
     assert output.first_of("abcdef", 4) == "abc…"
+    assert output.first_of("abcd", 4) == "abcd"
+    assert output.first_of("日本語", 6) == "日本語"
+    assert output.first_of("日本語", 5) == "日本…"
+    assert output.first_of("日本語", 4) == "日…"
+    assert output.first_of("e" + "\u0301" * 100, 4) == "e\u0301\u0301\u0301…"
+    assert output.first_of("\n\n\n\n", 4) == r"\n\…"
 
 
 def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ def test_in_a_pipe_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
 def test_on_a_terminal_it_shows_how_much_of_how_much(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "drawn_beside", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress("redriving") as tell:
         tell(17, 42)
@@ -23,3 +23,13 @@ def test_on_a_terminal_it_shows_how_much_of_how_much(
     assert shown.out == ""
     assert "redriving" in shown.err
     assert "17/42" in shown.err
+
+
+def test_it_is_drawn_where_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether standard output is a terminal says nothing about standard error."""
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    with progress("redriving") as tell:
+        tell(1, 2)
+    assert capsys.readouterr() == ("", "")
