@@ -217,10 +217,10 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         raise click.ClickException(f"{name} did not take the ping: {output.visible(error or str(status))}")
 
 
-def _agreement(name: str, *, yes: bool) -> Callable[[str], bool]:
-    """Asks whether what waits, said in words, may be discarded."""
+def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
+    """Asks whether what waits may be discarded."""
 
-    def agreed(waiting: str) -> bool:
+    def agreed(waiting: object) -> bool:
         if not output.answers_come():
             raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
         return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from actors.errors import AngariumError
 from angarium.connecting import installation, open_jetstream
 from angarium.operations.errors import NotAllowed, Refused, Unanswered
 from angarium.settings import Settings
@@ -71,14 +71,23 @@ async def state_of(settings: Settings, receiver: str) -> dict[str, Any]:
             raise refused from None
 
 
-async def waiting(js: JetStream, names: Names, receiver: str) -> str:
-    """Says how much waits; empty where nothing does. Without a node only the most that may is known."""
+class Waiting(Struct, frozen=True):
+    """The number of events that wait for a receiver; where no node could be asked, the most that may."""
+
+    count: int
+    certain: bool
+
+    def __str__(self) -> str:
+        return f"{'' if self.certain else 'up to '}{self.count} event{'s' * (self.count != 1)}"
+
+
+async def waiting(js: JetStream, names: Names, receiver: str) -> Waiting:
+    """Ask the owner how much waits, else count what is stored."""
     try:
-        count = (await ask(js, names, "inspect", receiver))["backlog"]
-    except AngariumError:
-        count = sum((await js.subjects(names.deliveries, names.deliveries_to(receiver))).values())
-        return f"up to {count} events" if count else ""
-    return f"{count} events" if count else ""
+        return Waiting((await ask(js, names, "inspect", receiver))["backlog"], certain=True)
+    except (NotAllowed, Refused, Unanswered):
+        stored = await js.subjects(names.deliveries, names.deliveries_to(receiver))
+        return Waiting(sum(stored.values()), certain=False)
 
 
 async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: float = 5.0) -> bool:
@@ -96,13 +105,13 @@ async def until_gone(js: JetStream, names: Names, receiver: str, *, timeout_s: f
 
 
 async def forget(
-    settings: Settings, receiver: str, agreed: Callable[[str], bool], *, timeout_s: float
+    settings: Settings, receiver: str, agreed: Callable[[Waiting], bool], *, timeout_s: float
 ) -> bool:
     """Discard what waits; `agreed` is asked with how much that is, if anything does. False: it was not."""
     async with open_jetstream(settings) as js:
         names = installation(settings).names
-        count = await waiting(js, names, receiver)
-        if count and not agreed(count):
+        found = await waiting(js, names, receiver)
+        if found.count and not agreed(found):
             return False
         await ask(js, names, "forget", receiver, timeout_s=timeout_s)
         return True

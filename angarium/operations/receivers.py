@@ -223,7 +223,7 @@ def _shown(raw: bytes) -> tuple[dict[str, Any], list[str], list[str]]:
     return masked(members), problems, warnings
 
 
-async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -> Removed:
+async def remove(settings: Settings, name: str, agreed: Callable[[ask.Waiting], bool]) -> Removed:
     """Remove it; `agreed` is asked with how much waits, if anything does. Raises NotFound."""
     split_receiver(name)
     async with open_jetstream(settings) as js:
@@ -232,10 +232,10 @@ async def remove(settings: Settings, name: str, agreed: Callable[[str], bool]) -
         if await receivers.get(name) is None:
             raise _not_found(name)
         waiting = await ask.waiting(js, names, name)
-        if waiting and not agreed(waiting):
+        if waiting.count and not agreed(waiting):
             return Removed(removed=False)
         _stored(name, await receivers.delete(name))
-        return Removed(removed=True, discarded=not waiting or await ask.until_gone(js, names, name))
+        return Removed(removed=True, discarded=not waiting.count or await ask.until_gone(js, names, name))
 
 
 def _not_found(name: str) -> NotFound:

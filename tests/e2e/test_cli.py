@@ -318,7 +318,7 @@ def test_what_nodes_may_refuse_is_noted(
 def test_rm_asks_where_something_waits(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.waiting", "--url", URL, "--unsigned")
     terminal.done("publish", "acme.waiting", "{}")
-    assert "acme.waiting has up to 1 events waiting" in terminal.failed(
+    assert "acme.waiting has up to 1 event waiting" in terminal.failed(
         "receiver", "rm", "acme.waiting", status=2
     )
     assert terminal.done("receiver", "rm", "acme.waiting", "--yes") == "removed acme.waiting\n"
