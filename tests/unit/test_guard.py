@@ -71,7 +71,8 @@ def test_nothing_that_python_holds_for_local_is_public(address: Address) -> None
 
 @given(st.ip_addresses(v=4))
 def test_an_ipv4_address_inside_an_ipv6_one_is_never_more_public_than_itself(address: Address) -> None:
-    for prefix in ("::", "::ffff:", "::ffff:0:", "2002:", "64:ff9b::", "64:ff9b:1::"):
+    isatap = ("2606:4700::5efe:", "2606:4700::200:5efe:")
+    for prefix in ("::", "::ffff:", "::ffff:0:", "2002:", "64:ff9b::", "64:ff9b:1::", *isatap):
         number = int(address)
         words = f"{number >> 16:x}:{number & 0xFFFF:x}"
         inside = ip_address(f"{prefix}{words}::" if prefix == "2002:" else f"{prefix}{words}")

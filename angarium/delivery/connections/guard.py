@@ -140,8 +140,13 @@ def not_public(address: Address) -> str | None:
     for network, mask, rule in _NOT_PUBLIC[address.version]:
         if number & mask == network:
             return rule
-    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+    if isinstance(address, IPv4Address):
+        return None
+    if address not in _GLOBAL_UNICAST:
         return "outside of global unicast, RFC 4291"
+    if _is_isatap(number):
+        rule = not_public(IPv4Address(number & _IPV4))
+        return f"ISATAP, RFC 5214, of {rule}" if rule else None
     return None
 
 
@@ -172,9 +177,14 @@ def _carried(address: Address) -> list[IPv4Address]:
     if address in _LOCAL_NAT64:
         joined = number >> 64 << 56 | number & (1 << 56) - 1
         found += [joined >> shift & _IPV4 for shift in _SPLIT_FROM_END]
-    if number >> 32 & 0xFDFFFFFF == _ISATAP:  # RFC 5214: under any prefix, and one bit may be set.
+    if _is_isatap(number):
         found.append(number & _IPV4)
     return [IPv4Address(each) for each in found]
+
+
+def _is_isatap(number: int) -> bool:
+    """True if the last 64 bits tunnel to an IPv4 address (RFC 5214): under any prefix; one bit may be set."""
+    return number >> 32 & 0xFDFFFFFF == _ISATAP
 
 
 class Guard:
