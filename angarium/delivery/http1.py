@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._exchange is None or self._wire:
             self._end_early()
-        elif self._answer.feed(data):
+        elif self._fed(data):
             self._conclude()
 
     def eof_received(self) -> None:
@@ -160,6 +160,16 @@ class Connection(asyncio.Protocol):
         self._end(one_line(f"the connection broke: {error}") if error else "the connection was closed")
         self._answer.release()
         self._owner.closed(self)
+
+    def _fed(self, data: bytes) -> bool:
+        try:
+            return self._answer.feed(data)
+        except Exception as defect:
+            if self._answer.headed:
+                raise  # The status decides all the same; the event loop logs this.
+            self._settle(defect)  # It is raised in the attempt, which is where a defect of ours is told.
+            self.abort()
+            return False
 
     def _conclude(self) -> None:
         answer = self._answer
@@ -207,10 +217,14 @@ class Connection(asyncio.Protocol):
         status = self._answer.status or None
         self._settle(Failure(kind=kind, detail=detail, latency_s=latency_s, status=status))
 
-    def _settle(self, outcome: Response | Failure) -> None:
+    def _settle(self, outcome: Response | Failure | Exception) -> None:
         exchange, self._exchange = self._exchange, None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if exchange is not None and not exchange.done():
+        if exchange is None or exchange.done():
+            return
+        if isinstance(outcome, Exception):
+            exchange.set_exception(outcome)
+        else:
             exchange.set_result(outcome)

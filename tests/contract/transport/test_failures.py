@@ -7,7 +7,9 @@ import socket
 from ipaddress import ip_network
 
 import pytest
+from httptools import HttpParserCallbackError
 
+from angarium.delivery.answer import Answer
 from angarium.delivery.connections import guard
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.resolver import Resolved
@@ -115,6 +117,18 @@ async def test_a_receiver_that_reads_nothing_ends_at_the_deadline(post: Post, re
 
     receiver.plays(script)
     assert failed(await post(body=b"x" * (8 << 20), timeout_s=SOON_S)).kind is FailureKind.TIMEOUT
+
+
+async def test_a_defect_of_ours_in_reading_an_answer_is_raised_and_is_no_failure_of_the_receiver(
+    post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Answer, "on_header", lambda *_: 1 / 0)
+        with pytest.raises(HttpParserCallbackError) as raised:
+            await post()
+    assert isinstance(raised.value.__context__, ZeroDivisionError)
+    await until(lambda: receiver.open == 0)
+    assert answered(await post()).status == 200
 
 
 async def test_nobody_listens(transport: Transport, closed_port: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from angarium.delivery.answer import Answer
 from angarium.delivery.connections.pool import Limits
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.transport import FailureKind
@@ -57,6 +58,16 @@ async def test_a_status_without_an_end_of_headers_is_told(
     receiver.plays(script)
     failure = failed(await post(timeout_s=SOON_S))
     assert (failure.kind, failure.status) == (FailureKind.TIMEOUT, status)
+
+
+async def test_a_defect_of_ours_in_reading_a_body_leaves_the_status_in_force(
+    post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Answer, "on_body", lambda *_: 1 / 0)
+        assert answered(await post()).status == 200
+    await until(lambda: receiver.open == 0)
+    assert answered(await post()).body == b"ok"
 
 
 async def test_idle_connections_are_closed_in_time_and_the_oldest_first(
