@@ -104,8 +104,7 @@ def say_table(
     from rich.text import Text
 
     columns = shutil.get_terminal_size().columns
-    if not wide:
-        texts = _cut(headings, texts, cut, columns)
+    texts = _cut(headings, texts, cut, columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from angarium import logs
+from angarium.cli import main
 from angarium.cli.inspection import lines
 from angarium.operations import receivers
 from angarium.terminal import output
@@ -111,6 +113,24 @@ def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.Captur
     assert line.rstrip("\n").isprintable()
     assert json.loads(document + "}") == json.loads(line) == data
     assert "ß" in line
+
+
+def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def get(*_: object) -> tuple[dict[str, object], list[str], list[str]]:
+        return {"url": "\x1b[31m"}, ["bad\x1b[2J", "worse"], ["unknown member \u202efdp"]
+
+    monkeypatch.setattr(receivers, "get", get)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    assert main.run(["receiver", "get", "acme.billing"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"url": "\x1b[31m"}
+    assert (out + err).replace("\n", "").isprintable()
+    assert err.splitlines() == [
+        r"not in force: bad\x1b[2J; worse",
+        r"in force, but for: unknown member \u202efdp",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.connections import guard as guard_module
 from angarium.delivery.connections.guard import (
     KEPT_MAX_S,
     KEPT_MIN_S,
+    LOOKUP_S,
     LOOKUPS_MAX,
     Address,
     Allowed,
@@ -23,6 +23,7 @@ from angarium.delivery.connections.guard import (
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, Resolved
 from angarium.delivery.target import parse_target
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
+from tests.unit.shard_world import in_virtual_time
 
 
 class Names:
@@ -228,36 +229,57 @@ def test_who_gives_up_waiting_for_a_name_takes_nobody_along() -> None:
     asyncio.run(ask())
 
 
-def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Silent:
-        asked = 0
+class Silent(Names):
+    """A resolver that has an answer for the names of its table, and for others none, ever."""
 
-        async def resolve(self, host: str) -> Resolved:
-            self.asked += 1
-            if host == "hook":
-                return Resolved(("1.1.1.1",), 30.0)
-            never: asyncio.Future[Resolved] = asyncio.get_running_loop().create_future()
-            return await never
+    async def resolve(self, host: str) -> Resolved:
+        if host in self.names:
+            return await super().resolve(host)
+        self.asked += 1
+        never: asyncio.Future[Resolved] = asyncio.get_running_loop().create_future()
+        return await never
 
-    async def ask() -> None:
-        names = Silent()
-        guard = Guard(resolver=names)
-        hook = parse_target("https://hook/")
-        many = [parse_target(f"https://n{number}.example/") for number in range(LOOKUPS_MAX + 9)]
-        waiting = [asyncio.create_task(guard.judge(each, "greedy")) for each in many]
-        mine = asyncio.create_task(guard.judge(hook, "greedy"))
+
+@in_virtual_time
+async def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_up() -> None:
+    names = Silent(hook=["1.1.1.1"])
+    guard = Guard(resolver=names)
+    hook = parse_target("https://hook/")
+    many = [parse_target(f"https://n{number}.example/") for number in range(LOOKUPS_MAX + 9)]
+    waiting = [asyncio.create_task(guard.judge(each, "greedy")) for each in many]
+    await asyncio.sleep(LOOKUP_S / 2)
+    assert names.asked == LOOKUPS_MAX
+    mine = asyncio.create_task(guard.judge(hook, "greedy"))
+    async with asyncio.timeout(LOOKUP_S / 4):
         assert await guard.judge(hook, "other") == Allowed(("1.1.1.1",))
-        assert names.asked == LOOKUPS_MAX + 1
-        # Silent ones do not keep their turn.
+    assert names.asked == LOOKUPS_MAX + 1
+    assert not mine.done()
+    # Silent ones do not keep their turn.
+    async with asyncio.timeout(LOOKUP_S):
         assert await mine == Allowed(("1.1.1.1",))
-        assert names.asked == len(many) + 2
-        for each in waiting:
-            each.cancel()
+    assert names.asked == len(many) + 2
+    for each in waiting:
+        each.cancel()
 
-    monkeypatch.setattr(guard_module, "LOOKUP_S", 0.05)
-    asyncio.run(ask())
+
+@in_virtual_time
+async def test_whoever_was_answered_gives_its_turn_back_at_once() -> None:
+    names = Names()
+    names.names = {f"n{number}": ["1.1.1.1"] for number in range(3 * LOOKUPS_MAX)}
+    guard = Guard(resolver=names)
+    hosts = [*names.names, *(f"unknown{number}" for number in range(3 * LOOKUPS_MAX))]
+    async with asyncio.timeout(LOOKUP_S / 2):
+        await asyncio.gather(*(guard.judge(parse_target(f"https://{host}/"), "acme") for host in hosts))
+    assert names.asked == len(hosts)
+
+
+@in_virtual_time
+async def test_nothing_is_kept_of_a_tenant_that_asks_for_no_name() -> None:
+    guard = Guard(resolver=Names(hook=["1.1.1.1"], other=["1.1.1.1"]))
+    await guard.judge(parse_target("https://hook/"), "acme")
+    await guard.judge(parse_target("https://other/"), "beta")
+    await asyncio.sleep(0)
+    assert not guard._turns
 
 
 def test_a_name_that_could_not_be_resolved_is_asked_for_again() -> None:

@@ -9,8 +9,9 @@ import pycares
 import pytest
 
 from angarium.delivery.connections import guard as guard_module
-from angarium.delivery.connections.guard import Guard
+from angarium.delivery.connections.guard import Guard, Verdict
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
+from angarium.delivery.target import Target
 from angarium.delivery.transport import FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, answered, failed, post_to
 from tests.contract.transport.dns import NameServer, Records
@@ -250,6 +251,22 @@ async def test_a_name_with_one_address_that_is_allowed_and_one_that_is_not_is_re
         assert failure.kind is FailureKind.BLOCKED
         assert "(loopback, RFC " in failure.detail
     assert (receiver.connections, elsewhere.connections) == (0, 0)
+
+
+async def test_a_name_is_asked_for_in_the_turn_of_the_receivers_tenant(
+    make_transport: MakeTransport, receiver: Receiver
+) -> None:
+    tenants: list[str] = []
+
+    class Watched(Guard):
+        async def judge(self, target: Target, tenant: str = "") -> Verdict:
+            tenants.append(tenant)
+            return await super().judge(target, tenant)
+
+    transport = make_transport(Watched(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
+    for name in ("acme.billing", "beta.billing"):
+        answered(await post_to(transport, f"http://127.0.0.1:{receiver.port}/", receiver=name))
+    assert tenants == ["acme", "beta"]
 
 
 async def test_a_resolver_that_is_closed_leaves_nobody_waiting(
