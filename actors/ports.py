@@ -57,11 +57,25 @@ class Batch(Struct, frozen=True, gc=False, kw_only=True):
     complete: bool
 
 
+class Stretch(Struct, frozen=True, gc=False, kw_only=True):
+    """The result of a read of the whole shard: events with their receivers, in stream order.
+
+    `complete`: the shard has nothing more up to the position that the read was to reach.
+    """
+
+    events: list[tuple[str, Event]]
+    complete: bool
+
+
 class Backlog(Protocol):
     """Reads a receiver's own subject in the deliveries stream. Every method may raise Unavailable."""
 
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
         """The next events above position `after`; asks the leader where a replica ends below `reach`."""
+        ...
+
+    async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
+        """The same of all receivers of the shard, those included that nobody can be called."""
         ...
 
     async def event(self, receiver: str, position: int) -> Event | None:

@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
+from actors.ids import UNKNOWN
 from actors.machine.state import State
 
 OUTDATED_MAX = 1024
@@ -80,7 +81,8 @@ class Needs:
         if position is None:
             self._oldest.pop(state.receiver, None)
             return None
-        if not state.parked or position <= state.frontier.position:
+        # What nobody knows has no subject of its own where its first event could be looked for.
+        if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN:
             return Needed(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)
         return Needed(max(position, oldest), state.receiver, oldest >= position)

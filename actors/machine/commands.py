@@ -122,6 +122,12 @@ class TurnAway(Struct, frozen=True):
     discarded: bool = False
 
 
+class PassOver(Struct, frozen=True):
+    """Nothing up to `position` is for a name that nobody knows, but what was turned away."""
+
+    position: int
+
+
 class ForgetBacklog(Struct, frozen=True):
     """Discard what waits up to `position`: what is open, and `waiting` events beyond the frontier.
 
@@ -143,7 +149,7 @@ class MarkBuried(Struct, frozen=True):
 Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
-    | RefuseEvent | TurnAway | MarkBuried
+    | RefuseEvent | TurnAway | PassOver | MarkBuried
 )  # fmt: skip
 
 

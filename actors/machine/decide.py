@@ -113,6 +113,8 @@ def decide(
             )]  # fmt: skip
         case c.TurnAway(turned_away, discarded):
             return [f.TurnedAway(receiver=receiver, events=turned_away, at=at, discarded=discarded)]
+        case c.PassOver(position):
+            return [f.Parked(receiver=receiver, at=at, position=position)]
         case c.MarkBuried(positions):
             return [f.Buried(receiver=receiver, positions=positions)]
         case _:

@@ -126,6 +126,11 @@ def open_entry(state: State, position: int) -> Open | None:
     return None
 
 
+def is_settled(state: State, position: int) -> bool:
+    """Tells whether the event there has had its turn, for good."""
+    return position <= state.frontier.position and open_entry(state, position) is None
+
+
 def as_numbered(entry: Open) -> Numbered:
     """The open event as facts name it."""
     return Numbered(

@@ -31,7 +31,12 @@ class Home(Protocol):
 
     @property
     def released_to(self) -> int:
-        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
+        """Nothing up to there is a new receiver's: it is released, and not left to the stream unjudged."""
+        ...
+
+    @property
+    def unjudged_to(self) -> int:
+        """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
         ...
 
     @property

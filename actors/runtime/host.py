@@ -109,17 +109,14 @@ class Host:
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
         self.away: dict[str, float | None] = {}
-        self.stopped = False
-        self.draining = False
+        self.stopped = self.draining = self._held_up = False
         self._strangers: Strangers | None = None
         self._within_lease = within_lease
         self._refuse = refuse
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._held_up = False
         self._landed = asyncio.Event()
-        self._cut = (0, floor)
-        self._confirmed_floor = floor
+        self._cut, self._confirmed_floor = (0, floor), floor
         self._noted: dict[str, State] = {}
         self._needed = Needed(min(needed, floor + 1))
 
@@ -196,12 +193,9 @@ class Host:
 
     def _shell(self, receiver: str) -> Shell:
         shell = self.shells.get(receiver)
-        if shell is None:
-            if receiver == UNKNOWN:
-                shell = self._strangers = Strangers(self)
-            else:
-                shell = Shell(receiver, self)
-            self.shells[receiver] = shell
+        if shell is None and receiver == UNKNOWN:
+            shell = self._strangers = Strangers(self)
+        self.shells[receiver] = shell = shell or Shell(receiver, self)
         return shell
 
     async def _bring_back(self, known: list[str]) -> None:
@@ -250,8 +244,11 @@ class Host:
         shell.begin(state, self.policies.policy(receiver))
 
     async def _load(self, shell: Shell) -> None:
-        """Somebody waits for the actor."""
+        """Somebody waits for the actor. One that has no state begins where the strangers' record says."""
         state = await self._read(shell.receiver, 0.0)
+        strangers = self._strangers
+        if state is not None and not state.opened and strangers is not None and strangers is not shell:
+            await asyncio.shield(strangers.ready)
         if state is not None and not shell.loaded:
             self._begin(shell, state)
 
@@ -282,39 +279,37 @@ class Host:
         # What came before it for the same name goes first.
         if strangers is not None and receiver in strangers.names:
             strangers.take(receiver, event, reply)
-        elif shell is not None or self.knows(receiver):
+        elif self.knows(receiver):
             (shell or self.activate(receiver)).arrive(event, reply)
         else:
-            self._known_strangers().take(receiver, event, reply)
+            record = self.activate(UNKNOWN)
+            assert isinstance(record, Strangers)
+            record.take(receiver, event, reply)
         self.appetite.came(self.bindings.bound)
-        if self._held > self.unacked_max // 2:
+        if self.bindings.bound > self.unacked_max // 2:
             self._park_largest()
 
-    def _known_strangers(self) -> Strangers:
-        """The record of names that nobody knows, in memory or on its way there."""
-        if self._strangers is None or UNKNOWN not in self.shells:
-            self.activate(UNKNOWN)
-        assert self._strangers is not None
-        return self._strangers
-
     def knows(self, receiver: str) -> bool:
-        """Tells whether there is an actor, a configuration, or a removal of one."""
-        if receiver in self.shells or self.policies.heard_of(receiver):
+        """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
+        if self.policies.heard_of(receiver):
             return True
-        return receiver in self.changed or receiver in self.writing or receiver in self.parked
-
-    @property
-    def _held(self) -> int:
-        """Counts the messages that are held for known receivers."""
-        return self.bindings.bound - (len(self._strangers.waiting) if self._strangers else 0)
+        remembered = self._strangers.remembered if self._strangers else ()
+        if any(receiver in each for each in (self.changed, self.writing, self.parked, remembered)):
+            return True
+        shell = self.shells.get(receiver)  # Somebody may only have asked for one of that name.
+        return shell is not None and not shell.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """A configuration changed. Only who waits, or was removed, must come into memory for it."""
-        shell = self.shells.get(receiver)
+        shell, strangers = self.shells.get(receiver), self._strangers
+        if strangers is not None and receiver in strangers.names:
+            strangers.give_to_known(receiver)
         if shell is not None:
             shell.configure(policy)
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.activate(receiver)
+        elif strangers is not None and strangers.has_unread:
+            self.activate(receiver)  # What it has there need not wait until it is found.
 
     def poke_all(self) -> None:
         """Whatever held the shard up is over."""
@@ -330,9 +325,15 @@ class Host:
 
     @property
     def released_to(self) -> int:
-        """All messages up to there are released, by the confirmed journal or by facts on their way there."""
-        refused_to = self._strangers.refused_to if self._strangers else 0
-        return max(self._confirmed_floor, refused_to)
+        """Nothing up to there is a new receiver's: it is released, and not left to the stream unjudged."""
+        floor, strangers = self._confirmed_floor, self._strangers
+        return strangers.opens_above(floor) if strangers else floor
+
+    @property
+    def unjudged_to(self) -> int:
+        """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
+        strangers = self._strangers
+        return strangers.seen if strangers and strangers.state.parked else 0
 
     @property
     def released_by_journal(self) -> int:
@@ -395,11 +396,10 @@ class Host:
             if shell.barrier > before or receiver in full:
                 shell.poke()
         self.acknowledge()
-        if self._waiters:
-            due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
-            self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
-            for waiter in due:
-                waiter.set_result(None)
+        due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
+        self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
+        for waiter in due:
+            waiter.set_result(None)
         if self._held_up:
             self._held_up = False
             self.poke_all()
@@ -412,8 +412,7 @@ class Host:
 
     def acknowledge(self) -> None:
         """Ack whatever the confirmed journal releases."""
-        replies = self.bindings.confirmed(self.recorder.confirmed_index)
-        if replies:
+        if replies := self.bindings.confirmed(self.recorder.confirmed_index):
             self.ack(replies)
 
     # ---- snapshots and memory

@@ -134,6 +134,9 @@ class Memory:
         all_read = self.read_to >= self.seen and not self.busy_reading
         if position <= self.state.frontier.position:
             self._take_numbered(event)
+        elif self.behind_strangers:
+            self.park()
+            self.left += 1
         elif position <= self.read_to:
             self._take_known(position)
         elif self.mailbox.fits(event) and (all_read or not parked):
@@ -164,6 +167,26 @@ class Memory:
         if not self.has(position):
             self._release(position, self.host.recorder.index)
 
+    @property
+    def behind_strangers(self) -> bool:
+        """Tells whether events may lie in the stream that came when nobody knew of this receiver."""
+        state = self.state
+        return not (state.opened or state.parked) and state.frontier.position < self.host.unjudged_to
+
+    def _take_found(self, position: int, source: int) -> None:
+        """It lies in the stream, and was given to nobody, or to this actor before."""
+        state = self.state
+        if self.has(position):
+            return
+        known = position <= max(state.frontier.position, self.read_to)
+        if known and open_entry(state, position) is None:
+            self._release(position, self.host.recorder.index)
+            return
+        if not state.parked:
+            self.park()
+        self.left += position > max(self.read_to, self.counted_to)
+        self._leave(position, source)
+
     def has(self, position: int) -> bool:
         """Tells whether its event is in memory."""
         return position in self.in_flight or position in self.held or self.mailbox.holds(position)
@@ -187,7 +210,7 @@ class Memory:
 
     def park(self) -> None:
         """Drop the waiting events from memory, on record; they lie in the stream."""
-        now = self.host.clock.now()
+        now, unjudged_to = self.host.clock.now(), self.host.unjudged_to if self.behind_strangers else 0
         waiting = [each.stored_at for each in self.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), self.mailbox.head) if each]
         parked = self.state.parked
@@ -198,8 +221,12 @@ class Memory:
         sources = {each.position: each.source for each in events}
         for position in list(self.bound):
             self._leave(position, sources.get(position, 0))
-        if self.mailbox.head:
-            self.read_to = max(self.state.frontier.position, self.mailbox.head.position - 1)
+        frontier = self.state.frontier.position
+        if unjudged_to:
+            self.read_to, self.seen = frontier, max(self.seen, unjudged_to)
+        else:
+            head = self.mailbox.head
+            self.read_to = max(frontier, head.position - 1 if head else self.read_to)
         self.left += len(self.mailbox.clear())
         self.held.clear()
 

@@ -7,6 +7,7 @@ busy receiver costs one task, and a resting one costs none.
 
 import asyncio
 import logging
+import math
 from typing import assert_never
 
 from actors.answers import Answers
@@ -16,7 +17,7 @@ from actors.machine.decide import PARK_AFTER_S, UNHURRIED, decide, evolve, next_
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Delivered, Fact
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
-from actors.machine.state import State, open_entry
+from actors.machine.state import State, is_settled, open_entry
 from actors.news import TELLING, news
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
@@ -79,9 +80,14 @@ class Shell(Memory):
                 unsettled=host.may_have_posted(state, min(self.bound, default=0)),
             )  # fmt: skip
         early = self.mailbox.clear()
-        late = [position for position in self.bound if not early or position > early[-1].position]
+        unread = min(self.bound.keys() - {each.position for each in early}, default=math.inf)
+        late = [position for position in self.bound if position >= unread]
         for event in early:
-            self._take(event)
+            if event.position < unread:
+                self._take(event)
+        for position in [each for each in late if is_settled(state, each)]:
+            late.remove(position)
+            self._release(position, host.recorder.index)
         if late:
             self.left += sum(position > self.seen for position in late)
             self.park()
@@ -103,6 +109,23 @@ class Shell(Memory):
                 self.poke()
         elif self.mailbox.fits(event):
             self.mailbox.append(event)
+
+    def find(self, position: int, source: int, reply: str) -> None:
+        """An event lies in the stream that came when nobody knew of this receiver, or is known already."""
+        if (binding := self.bound.get(position)) is not None:
+            binding.reply = reply or binding.reply
+            return
+        now = self.touched_at = self.host.clock.now()
+        self.bound[position] = self.host.bindings.bind(position, self.receiver, reply, now)
+        if self.loaded:
+            self._take_found(position, source)
+            if not self._busy:
+                self.poke()
+
+    @property
+    def is_blank(self) -> bool:
+        """Tells whether nothing was ever recorded of it, as far as is known, and nothing is held for it."""
+        return not self.bound and self.state == State(receiver=self.receiver)
 
     # ---- facts
 
@@ -233,7 +256,10 @@ class Shell(Memory):
                 self.granted, self.granted_at, self.set_aside = event.position, now, self.set_aside + 1
                 self.record(step, now)
             case c.OpenReceiver():
-                self.record(step, now)
+                if self.behind_strangers:
+                    self.park()
+                else:
+                    self.record(step, now)
             case c.Adopt():
                 self.end_grant(now, used=False)
                 limit = self.state.limit

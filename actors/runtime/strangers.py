@@ -5,22 +5,26 @@ cost reads, facts and a snapshot that is kept for days. So their events, the *st
 together, behind what is for known receivers:
 
 1. The leader of the configurations is asked once for all that have come until then, and the snapshots are
-   listed once: whoever is configured, or ever had an actor, gets its events, in order, before any later one.
+   listed once. Whoever is configured, or ever had an actor, is told where its events lie, and reads them from
+   the stream, in order, before any later one.
 2. The others are turned away, the lowest positions first, and only those below which nothing is held for an
    actor. So everything up to the highest of them is released by that fact and those before it: one position
    is record enough. A name that is put afterwards is opened above it (`Host.released_to`), and what comes
    again after a crash or a reset is recognised by it.
 3. At most `BURIALS_MAX` wait for their burial, which follows the confirmed fact. The others wait in the
-   stream, unacked and without their bodies. If nothing can be buried (the dead letters are full) and they
-   hold half of what the shard may have unacked, they are discarded, on record: a known receiver must not wait
-   for them. So are those that lie as far below what was received, after a minute: they hold the floor, and
-   with it what a takeover reads again.
+   stream, without their bodies.
+4. Nobody waits for them: after 2 s, or where more than `WAITING_MAX` of them wait, the record *parks*, as an
+   actor does. They lie in the stream then, and what cannot be held is found again by reading the whole shard
+   from the record's position. Until all of it is judged, a receiver that has no state begins at that position
+   and reads its own events from there (`Memory.behind_strangers`).
+5. If nothing can be buried for a minute (the dead letters are full), those that lie far below what was
+   received are discarded, on record. If there is no room in the stream, those below its horizon are evicted.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct
@@ -35,24 +39,23 @@ from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
 from actors.runtime.home import Home
 from actors.runtime.shell import ASK_AGAIN_S, Shell
-from actors.runtime.unacked import Binding
 
 PAGE = 64
 """How many are turned away at once, or buried."""
-LOOKED_AT_MAX = 1024
-BODIES_MAX = 512 << 10
-"""Bytes of events that are held in case that their receiver turns out to be known; others are read again."""
+WAITING_MAX = 1024
+"""How many are known by position and name; of more, it is only known how far they lie."""
+READ_AT_ONCE = 128
+READS_A_TURN = 8
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one can be as long as a subject."""
-READS_AT_ONCE = 16
 PAUSE_S = 1.0
 """Between two turns. A flood is worth few flushes so; the first after a silence waits for nothing."""
 HURRY_S = 0.05
 """The same, where more than a page waits."""
-STUCK_S = 10.0
-"""Nothing was buried for so long, though something is to be."""
 LEFT_BEHIND_S = 60.0
-"""The same: then those are discarded, too, that lie far below what the shard has received."""
+"""Nothing was buried for so long, though something is to be: then the lowest are discarded."""
+PASS_OVER_MIN = 10_000
+"""The record's position is moved on where so many positions at least hold nothing that is to be judged."""
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ class Door(Home, Protocol):
     unacked_max: int
 
     def knows(self, receiver: str) -> bool:
-        """Tells whether there is an actor, a configuration, or a removal of one."""
+        """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
         ...
 
     def activate(self, receiver: str) -> Shell:
@@ -72,21 +75,21 @@ class Door(Home, Protocol):
         ...
 
 
-class _Stranger(Struct):
-    """A message that waits. `event` is None where it has to be read again; `gone`: it could not be."""
+class _Stranger(Struct, frozen=True, gc=False):
+    """An event that waits to be judged."""
 
     receiver: str
-    binding: Binding
-    event: Event | None
+    source: int
     malformed: bool
-    gone: bool = False
 
 
 class Strangers(Shell):
-    """The events of one shard that are for nobody: its state is the record, `waiting` is by position."""
+    """The events of one shard that are for nobody: its state is the record, `waiting` is by position.
 
-    __slots__ = ("_bodies", "_buried_at", "_door", "_listed", "_turned_at", "_turning", "names", "remembered",
-                 "waiting")  # fmt: skip
+    All that are not judged lie in `waiting` or, unread, beyond `read_to` and up to `seen`.
+    """
+
+    __slots__ = ("_buried_at", "_door", "_turned_at", "_turning", "names", "remembered", "waiting")
 
     def __init__(self, door: Door) -> None:
         super().__init__(UNKNOWN, door)
@@ -94,23 +97,52 @@ class Strangers(Shell):
         self.names: Counter[str] = Counter()
         self.remembered: set[str] = set()
         self._door = door
-        self._listed = False
         self._turning = False
         self._turned_at = float("-inf")
         self._buried_at = door.clock.now()
-        self._bodies = 0
 
     @property
     def refused_to(self) -> int:
-        """The highest position that was turned away. Nothing up to there is held for anybody."""
+        """The position up to which all were turned away. Nothing up to there is held for anybody."""
         return self.state.frontier.position
+
+    def opens_above(self, floor: int) -> int:
+        """The position above which a receiver without a state begins; `floor` is the confirmed one."""
+        return self.refused_to if self.state.parked else max(floor, self.refused_to)
+
+    @property
+    def has_unread(self) -> bool:
+        """Tells whether some lie in the stream of which nothing else is known."""
+        return self.read_to < self.seen
 
     # ---- what an actor would do
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """The record is known."""
+        """The record is known; it is used once it is known, too, who has a snapshot."""
         self.state = self.confirmed = state
+        self.host.spawn(self._begin())
+
+    async def _begin(self) -> None:
+        while not self.host.stopped:
+            try:
+                self.remembered.update(await self._door.snapshots.receivers())
+            except Unavailable:
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            break
         self.loaded = True
+        self.read_to = self.seen = self.refused_to
+        for position in [each for each in self.waiting if each <= self.refused_to]:
+            self._drop(position)  # It was turned away before the record was read.
+            self._release(position, self.host.recorder.index)
+        self.give_to_known(*filter(self._door.knows, self.names))  # Else their next ones overtook these.
+        if self.state.parked or len(self.waiting) > WAITING_MAX:
+            self.seen = max(self.refused_to, self.host.bindings.received)
+            for position in list(self.waiting):
+                self._drop(position)
+            self.park()
+        else:
+            self.read_to = self.seen = max(self.waiting, default=self.refused_to)
         if not self.ready.done():
             self.ready.set_result(None)
         self.poke()
@@ -119,10 +151,19 @@ class Strangers(Shell):
         """Nobody can be called that."""
 
     def park(self) -> None:
-        """They lie in the stream already, and are released when they are turned away."""
+        """Hold no message back any longer, on record; they lie in the stream."""
+        if not self.state.parked:
+            self.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
+            self.parked_mark = self.host.recorder.index
+            self.read_to = max(self.read_to, self.refused_to)
+            self.seen = max(self.seen, self.read_to)
+        for position in list(self.bound):
+            self._release(position, self.parked_mark)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Nothing here waits for anything but its burial."""
+        """Whatever is not judged up to `position` becomes a dead letter, be the name known or not."""
+        self.line = c.Line(position, reason)
+        self.poke()
 
     def confirm(self, fact: Fact, state: State) -> None:
         """The journal holds `fact`: what it turned away may be buried."""
@@ -135,13 +176,13 @@ class Strangers(Shell):
         done = (
             self.loaded and self.state is self.confirmed and self.refused_to <= self.host.released_by_journal
         )
-        return done and not (self.waiting or self.state.burials or self.burying or self._turning)
+        return done and not (self.waiting or self.state.unfinished or self.burying or self._turning)
 
     def poke(self) -> None:
         """Something happened: do what is owed."""
         if self.loaded and not self.host.stopped:
             self._bury_next()
-            if self.waiting and not self._turning:
+            if (self.waiting or self.state.parked) and not self._turning:
                 self._turning = True
                 self.host.spawn(self._turns())
 
@@ -151,39 +192,55 @@ class Strangers(Shell):
         """A message came for a name that nobody knows by now, or that had one before it here."""
         host, position = self.host, event.position
         now = self.touched_at = host.clock.now()
-        if (before := self.waiting.get(position)) is not None:
-            before.binding.reply = reply
+        if (before := self.bound.get(position)) is not None:
+            before.reply = reply
             return
-        binding = host.bindings.bind(position, UNKNOWN, reply, now)
+        self.bound[position] = host.bindings.bind(position, UNKNOWN, reply, now)
         if self.loaded and position <= self.refused_to:
-            host.bindings.release(binding, host.recorder.index)
-            return
-        fits = self._bodies + event.size <= BODIES_MAX
-        self._bodies += event.size if fits else 0
-        stranger = _Stranger(receiver, binding, event if fits else None, bool(event.malformed))
-        self.waiting[position] = stranger
-        self.names[receiver] += 1
-        self.poke()
+            self._release(position, host.recorder.index)
+        elif not self.loaded or not (self.has_unread or len(self.waiting) >= WAITING_MAX):
+            self._wait_for(receiver, event)
+            self.poke()
+        elif position not in self.waiting:
+            self.seen = max(self.seen, position)
+            self.park()
+            self.poke()
+
+    def _wait_for(self, receiver: str, event: Event) -> None:
+        position = event.position
+        if position not in self.waiting:
+            self.waiting[position] = _Stranger(receiver, event.source, bool(event.malformed))
+            self.names[receiver] += 1
+        if self.loaded:
+            self.read_to = max(self.read_to, position)
+            self.seen = max(self.seen, position)
 
     def _drop(self, position: int) -> _Stranger:
         stranger = self.waiting.pop(position)
-        self._bodies -= stranger.event.size if stranger.event else 0
         self.names[stranger.receiver] -= 1
         if not self.names[stranger.receiver]:
             del self.names[stranger.receiver]
         return stranger
 
-    def _is_known(self, stranger: _Stranger) -> bool:
-        if stranger.gone:
-            return False
-        return self._door.knows(stranger.receiver) or stranger.receiver in self.remembered
+    def give_to_known(self, *receivers: str) -> None:
+        """Tell those whom somebody knows by now where their events lie, so that none of them waits here."""
+        for position in sorted(self.waiting):
+            stranger = self.waiting[position]
+            if stranger.receiver not in receivers:
+                continue
+            self._drop(position)
+            reply = ""
+            if (binding := self.bound.pop(position, None)) is not None:
+                self.host.bindings.drop(binding)
+                reply = binding.reply
+            self._door.activate(stranger.receiver).find(position, stranger.source, reply)
 
     # ---- turns
 
     async def _turns(self) -> None:
         """Turn after turn, as long as somebody waits."""
-        while self.waiting:
-            pause_s = HURRY_S if len(self.waiting) > PAGE else PAUSE_S
+        while self.waiting or self.state.parked:
+            pause_s = HURRY_S if len(self.waiting) > PAGE or self.has_unread else PAUSE_S
             await asyncio.sleep(max(0.0, self._turned_at + pause_s - self.host.clock.now()))
             try:
                 await self._turn()
@@ -193,70 +250,67 @@ class Strangers(Shell):
 
     async def _turn(self) -> None:
         """Turns away what has come until now, or gives it to those that are known after all."""
-        door, covered = self._door, sorted(self.waiting)[:LOOKED_AT_MAX]
-        self._turned_at = door.clock.now()
-        await door.policies.catch_up()
-        if not self._listed:
-            self.remembered.update(await door.snapshots.receivers())
-            self._listed = True
-        read_again = await self._read_again(covered)
-        if door.stopped:
+        self._turned_at = self.host.clock.now()
+        await self._read_on()
+        covered = sorted(self.waiting)
+        try:
+            if covered:
+                await self._door.policies.catch_up()
+        except Unavailable:
+            if self.line is None:
+                raise
+            covered = [each for each in covered if each <= self.line.to]
+        if self.host.stopped:
             return
-        self._give_to_known()
+        self.give_to_known(*filter(self._door.knows, self.names))
         self._turn_away(covered)
-        if read_again:
-            self._turned_at = float("-inf")
+        self._pass_over()
 
-    async def _read_again(self, covered: list[int]) -> bool:
-        """Read the bodies of some that are for known receivers and were not kept; whether there were any."""
-        some = [
-            (position, stranger)
-            for position in covered
-            if (stranger := self.waiting[position]).event is None and self._is_known(stranger)
-        ][:READS_AT_ONCE]
-        backlog = self.host.backlog
-        found = await asyncio.gather(*(backlog.event(each.receiver, position) for position, each in some))
-        for (_, stranger), event in zip(some, found, strict=True):
-            stranger.event, stranger.gone = event, event is None
-            self._bodies += event.size if event else 0
-        return bool(some)
+    async def _read_on(self) -> None:
+        """Find those that lie in the stream, as many as there is room for."""
+        for _ in range(READS_A_TURN):
+            if not self.has_unread or len(self.waiting) > WAITING_MAX - READ_AT_ONCE:
+                return
+            reach = self.seen
+            found = await self.host.backlog.read_all(self.read_to, reach, READ_AT_ONCE)
+            if self.host.stopped:
+                return
+            self._take_stretch([each for each in found.events if each[1].position <= reach])
+            if found.complete:
+                self.read_to = max(self.read_to, reach)
 
-    def _give_to_known(self) -> None:
-        """In order, and so that nothing of a receiver waits here any more when its next event comes."""
-        unread: set[str] = set()
-        for position in sorted(self.waiting):
-            stranger = self.waiting[position]
-            if stranger.receiver in unread or not self._is_known(stranger):
-                continue
-            if stranger.event is None:
-                unread.add(stranger.receiver)
-                continue
-            self._drop(position)
-            self.host.bindings.drop(stranger.binding)
-            self._door.activate(stranger.receiver).arrive(stranger.event, stranger.binding.reply)
+    def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
+        """All of it lies beyond what was read: nobody else of these names waits behind it."""
+        for receiver, event in found:
+            if receiver in self.names or not self._door.knows(receiver):
+                self._wait_for(receiver, event)
+            else:
+                self._door.activate(receiver).find(event.position, event.source, "")
+            self.read_to = event.position
 
     def _turn_away(self, covered: list[int]) -> None:
         """The lowest of them, as far as nothing below is held and there is room for their burials."""
         now = self.host.clock.now()
-        stuck_s = now - self._buried_at if self.state.burials else 0.0
-        many = self._door.unacked_max // 2
-        stuck = len(self.waiting) > many and stuck_s > STUCK_S
-        left_behind = [each for each in covered if each < self.host.bindings.received - many]
-        if not stuck and left_behind and stuck_s > LEFT_BEHIND_S:
-            covered, stuck = left_behind, True
-        old, new = list[int](), list[Burial]()
-        for position, stranger in self._next(covered, discard=stuck):
-            if position <= self.refused_to:  # It came before the record was read.
-                old.append(position)
-            else:
-                reason = "malformed" if stranger.malformed else "unknown_receiver"
-                new.append(Burial(position=position, reason=reason, receiver=stranger.receiver))
-        if new:
-            self.record(c.TurnAway(tuple(new), discarded=stuck), now)
-            if stuck:
-                log.warning("strangers.discarded", extra={"count": len(new), "why": "nothing can be buried"})
-        for position in (*old, *(each.position for each in new)):
-            self.host.bindings.release(self._drop(position).binding, self.host.recorder.index)
+        stuck = bool(self.state.burials) and now - self._buried_at > LEFT_BEHIND_S
+        far = self.host.bindings.received - self._door.unacked_max // 2
+        behind = [each for each in covered if each < far] if stuck else []
+        new = [
+            Burial(position=position, reason=self._reason(position, stranger), receiver=stranger.receiver)
+            for position, stranger in self._next(behind or covered, discard=bool(behind))
+        ]
+        if not new:
+            return
+        self.record(c.TurnAway(tuple(new), discarded=bool(behind)), now)
+        if behind:
+            log.warning("strangers.discarded", extra={"count": len(new), "why": "nothing can be buried"})
+        for burial in new:
+            self._drop(burial.position)
+            self._release(burial.position, self.host.recorder.index)
+
+    def _reason(self, position: int, stranger: _Stranger) -> str:
+        if self.line is not None and position <= self.line.to:
+            return self.line.reason
+        return "malformed" if stranger.malformed else "unknown_receiver"
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:
         """Those that may be turned away now."""
@@ -268,10 +322,24 @@ class Strangers(Shell):
             if stranger is None:
                 continue
             length += len(stranger.receiver)
-            if room <= 0 or length > NAMES_LENGTH_MAX or position > held or self._is_known(stranger):
+            if room <= 0 or length > NAMES_LENGTH_MAX or position > held:
                 return
             room -= 1
             yield position, stranger
+
+    def _pass_over(self) -> None:
+        """Move on where nothing is to be judged; with nothing left to judge, all is as if nobody had waited.
+
+        What was found for others on the way is on record by then: nothing below is held for them.
+        """
+        if not self.state.parked:
+            return
+        clear_to = min(self.read_to, min(self.waiting, default=self.read_to + 1) - 1)
+        held = self.host.bindings.lowest_but(UNKNOWN)
+        if not (self.waiting or self.has_unread) and held > clear_to:
+            self.record(c.UnparkReceiver(), self.host.clock.now())
+        elif (clear_to := int(min(clear_to, held - 1))) >= self.refused_to + PASS_OVER_MIN:
+            self.record(c.PassOver(clear_to), self.host.clock.now())
 
     # ---- burials
 

@@ -87,7 +87,8 @@ class Bindings:
         replies = []
         released = self._released
         while released and (mark := released[0].mark) is not None and mark <= index:
-            replies.append(released.popleft().reply)
+            if reply := released.popleft().reply:  # What was found in the stream has none.
+                replies.append(reply)
         self._forget(index)
         return replies
 

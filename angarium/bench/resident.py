@@ -42,6 +42,9 @@ class Nothing:
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> ports.Batch:
         return ports.Batch(events=[], complete=True)
 
+    async def read_all(self, after: int, reach: int, count_max: int) -> ports.Stretch:
+        return ports.Stretch(events=[], complete=True)
+
     async def event(self, receiver: str, position: int) -> Event | None:
         return None
 

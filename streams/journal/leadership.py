@@ -49,8 +49,8 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
 async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reach: int) -> None:
     """Return where the stream has no message of `subject` above `after` and up to `reach`, for certain.
 
-    That says a replica whose newest message of the subject is not one of these, and which has the stream up
-    to `reach`. Raises `Unavailable` where none says so.
+    The subject may be a wildcard. A replica says so whose newest message of each is not one of these, and
+    which has the stream up to `reach`. Raises `Unavailable` where none says so.
     """
     page = await js.last_of(stream, [subject])
     if not page.messages:
@@ -60,17 +60,25 @@ async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reac
             await _ensure_beyond(js, stream, reach)
             return
         page = await js.last_of(stream, [subject, oldest.subject])
-    last = max((each.sequence for each in page.messages if each.subject == subject), default=0)
+    newest = [each.sequence for each in page.messages if _matches(each.subject, subject)]
     if page.up_to < reach:
         raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {reach} was there")
-    if after < last <= reach:
-        raise Unavailable(f"{stream}: the leader does not know the message at {last}")
-    if last > reach:
+    for last in newest:
+        if after < last <= reach:
+            raise Unavailable(f"{stream}: the leader does not know the message at {last}")
+    if (last := max(newest, default=0)) > reach:
         # The leader that is asked now may be another one, and know more.
         found = await js.next_message(stream, subject, after + 1)
         if found is None or found.sequence <= reach:
             unknown = last if found is None else found.sequence
             raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
+
+
+def _matches(subject: str, pattern: str) -> bool:
+    tokens, wanted = subject.split("."), pattern.split(".")
+    return len(tokens) == len(wanted) and all(
+        want in ("*", token) for token, want in zip(tokens, wanted, strict=True)
+    )
 
 
 async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:

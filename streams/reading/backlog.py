@@ -10,15 +10,17 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from actors.machine.event import Event
-from actors.ports import Batch
+from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, message_at
 from streams.journal.tails import NONE, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import JetStream
-from streams.reading.messages import stored_event
+from streams.reading.messages import receiver_problem, stored_event
 
 READERS_MAX = 16
 """Reads under way at a time, over all shards of a node: a cold message costs the server a whole block."""
@@ -54,6 +56,21 @@ class Backlog:
         if found:
             self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
         return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
+
+    async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
+        """The same of all receivers of the shard, those included that nobody can be called."""
+        async with self._readers:
+            found = await self._page(self._names.deliveries_of(self._shard), after, reach, count_max)
+        end = found[-1].sequence if found else reach
+        return Stretch(events=[self._addressed(each) for each in found], complete=end >= reach)
+
+    def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
+        receiver, event = (
+            message.subject.removeprefix(self._names.delivery(self._shard, "")),
+            stored_event(message),
+        )
+        problem = receiver_problem(receiver)
+        return receiver, replace(event, malformed=problem) if problem else event
 
     async def event(self, receiver: str, position: int) -> Event | None:
         message = await _answer(message_at(self._js, self._stream, position))

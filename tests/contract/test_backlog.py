@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.ports import Batch, Unavailable
+from actors.ports import Batch, Stretch, Unavailable
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
@@ -53,6 +53,28 @@ async def test_a_receivers_events_are_read_in_order_and_nobody_elses(js: JetStre
     assert [(event.position, event.body) for event in batch.events] == [(1, b"0"), (3, b"2"), (5, b"4")]
     assert not batch.complete
     assert await of(js, names).read(RECEIVER, 5, 6, 100) == Batch(events=[], complete=True)
+
+
+async def test_all_events_of_a_shard_are_read_with_whom_they_are_for(js: JetStream, names: Names) -> None:
+    """Those included that no receiver can be called."""
+    others = [f"acme.x{number}" for number in range(1000)]
+    same = next(each for each in others if shard(each) == shard(RECEIVER))
+    odd = next(
+        each for each in (f"acme._{number}" for number in range(1000)) if shard(each) == shard(RECEIVER)
+    )
+    other = next(each for each in others if shard(each) != shard(RECEIVER))
+    for receiver in (RECEIVER, other, same, odd, same):
+        await publish(js, names, receiver)
+    backlog = of(js, names)
+    found = await backlog.read_all(0, 4, 100)
+    assert [(receiver, event.position) for receiver, event in found.events] == [
+        (RECEIVER, 1), (same, 3), (odd, 4), (same, 5),
+    ]  # fmt: skip
+    assert found.complete
+    assert [bool(event.malformed) for _, event in found.events] == [False, False, True, False]
+    assert await backlog.read_all(5, 6, 100) == Stretch(events=[], complete=True)
+    found = await backlog.read_all(1, 5, 1)
+    assert ([event.position for _, event in found.events], found.complete) == ([3], False)
 
 
 async def test_a_read_begins_above_what_was_read_and_ends_at_its_bound(js: JetStream, names: Names) -> None:

@@ -69,6 +69,17 @@ async def test_nothing_up_to_a_position_is_proved_by_one_answer(js: JetStream, n
         await ensure_none(js, stream, ours, 3, 5)
 
 
+async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream, names: Names) -> None:
+    for receiver in (RECEIVER, RECEIVER, OTHER):
+        await publish(js, names, receiver)
+    assert shard(RECEIVER) != shard(OTHER)
+    stream, all_ours = names.deliveries, names.deliveries_of(shard(RECEIVER))
+    await ensure_none(js, stream, all_ours, 2, 3)
+    await ensure_none(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
+    with pytest.raises(Unavailable, match="does not know the message at 2"):
+        await ensure_none(js, stream, all_ours, 1, 3)
+
+
 async def test_nothing_in_a_stream_that_was_emptied(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)

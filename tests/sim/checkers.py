@@ -4,7 +4,7 @@ Nothing here takes the product's word for what it did. The server tells what it 
 the receivers tell what came to them; the journal is folded as it lies in the server's stream.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -242,8 +242,9 @@ class Checkers:
         flush = decode_flush(message.data, str(message.sequence))
         self.world.say("journal %d.%d %s", shard, message.sequence, flush)
         self._check_live(ledger, flush.node, flush.epoch)
-        floor = ledger.floor
+        floor, strangers = ledger.floor, ledger.strangers
         ledger.add(message.sequence, flush)
+        self._check_strangers(ledger, strangers)
         for position in range(floor + 1, flush.floor + 1):
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
@@ -313,6 +314,14 @@ class Checkers:
         elif claimed.epoch == ledger.epoch:
             self._check_released(ledger, position, "acked is")
 
+    def _check_strangers(self, ledger: ShardLedger, before: State) -> None:
+        """What lay unjudged in the stream has its end, or an actor that knows, where the record goes on."""
+        after = ledger.strangers
+        if before.parked:
+            end = after.frontier.position if after.parked else max(after.frontier.position, ledger.floor)
+            for position in range(before.frontier.position + 1, end + 1):
+                self._check_released(ledger, position, "the record of strangers passes")
+
     def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
         found = self.deliveries.events.get(position)
         if found is None or self.ledger(found[0]) is not ledger or position in self.deliveries.deleted:
@@ -365,8 +374,17 @@ class Checkers:
             if (state.parked or state.burials) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
+            if receiver == UNKNOWN and state.parked:
+                needed = min(filter(None, (needed, *self._unjudged(ledger, state))), default=None)
             if needed is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
+
+    def _unjudged(self, ledger: ShardLedger, record: State) -> Iterator[int]:
+        """The positions at which the shard has events of names that nobody knows, beyond what was judged."""
+        for position, (receiver, _) in self.deliveries.events.items():
+            there = position > record.frontier.position and position not in self.deliveries.deleted
+            if there and self.ledger(receiver) is ledger and receiver not in ledger.states:
+                yield position
 
     # ---- the end
 
@@ -379,8 +397,8 @@ class Checkers:
             ledger = self.ledger(receiver)
             state = ledger.states.get(receiver)
             left = ledger.left(receiver, positions)
-            if (strangers := ledger.states.get(UNKNOWN)) is not None and strangers.burials:
-                return f"names that nobody knows have events to be buried: {strangers.burials}"
+            if ledger.strangers.unfinished:
+                return f"names that nobody knows have events to be judged or buried: {ledger.strangers}"
             if not left:
                 continue
             if state is None:

@@ -7,7 +7,7 @@ which event gets which number, and why those that lie between got none.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from actors.ids import KEY_BYTES
+from actors.ids import KEY_BYTES, UNKNOWN
 from actors.machine import facts as f
 from actors.machine.decide import OPEN_MAX, evolve
 from actors.machine.event import Event
@@ -239,10 +239,21 @@ class ShardLedger:
     # What may be let go.
 
     def is_released(self, position: int) -> bool:
-        """Whether what is stored so far releases the delivery: settled, parked, or a repeat."""
+        """Whether what is stored so far releases the delivery: settled, parked, a repeat, or unjudged."""
         receiver, _ = self._deliveries.events[position]
         state = self.states.get(receiver) or State(receiver=receiver)
-        return state.parked or self.is_settled(receiver, position, state)
+        return state.parked or self.is_settled(receiver, position, state) or self.is_unjudged(position)
+
+    @property
+    def strangers(self) -> State:
+        """The record of the names that nobody knows."""
+        return self.states.get(UNKNOWN) or State(receiver=UNKNOWN)
+
+    def is_unjudged(self, position: int) -> bool:
+        """Whether the delivery lies in the stream as one of a name that nobody knows so far."""
+        receiver, _ = self._deliveries.events[position]
+        record = self.strangers
+        return record.parked and position > record.frontier.position and receiver not in self.states
 
     def unsettled(self, receiver: str) -> list[int]:
         """The positions up to the floor at which something of the receiver is open or has no number."""

@@ -1,13 +1,15 @@
 """Rules about names that nobody knows, each taken out by itself."""
 
+from actors.machine import commands as c
 from actors.runtime.host import Host
+from actors.runtime.memory import Memory
 from actors.runtime.strangers import PAGE, Strangers
 from actors.runtime.unacked import Bindings
 from streams.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import strangers
 
-_turn_away = Strangers._turn_away
+_park, _turn_away = Strangers.park, Strangers._turn_away
 
 
 def _turn_away_and_bury(record: Strangers, covered: list[int]) -> None:
@@ -15,6 +17,13 @@ def _turn_away_and_bury(record: Strangers, covered: list[int]) -> None:
     if not record.burying and not record.host.stopped and record.state.burials:
         record.burying = True
         record.host.spawn(record._bury(record.state.burials[:PAGE]))
+
+
+def _park_beyond(record: Strangers) -> None:
+    """On record as if all that came until now had been judged."""
+    if not record.state.parked:
+        record.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
+    _park(record)
 
 
 async def _know_enough(receivers: Receivers) -> None:
@@ -34,4 +43,19 @@ STRANGER_MUTANTS = [
     Mutant("strangers-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
            strangers.put_unheard),
+    Mutant("strangers-hold-the-floor", "who cannot be judged is left to the stream, on record",
+           ((Strangers, "park", lambda record: None),),
+           strangers.unjudged),
+    Mutant("strangers-left-behind", "a name that is put begins where the record says, while one is unjudged",
+           ((Strangers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
+           strangers.put_while_unjudged),
+    Mutant("strangers-overtaken", "a name that is put begins with what lies in the stream unjudged",
+           ((Memory, "behind_strangers", False),),
+           strangers.put_while_unjudged),
+    Mutant("strangers-unread", "after a takeover all that lies beyond the record's position is judged",
+           ((Strangers, "has_unread", False),),
+           strangers.unjudged_by_two_owners),
+    Mutant("strangers-not-needed", "what is not judged stays in the stream",
+           ((Strangers, "park", _park_beyond),),
+           strangers.unjudged_by_two_owners),
 ]  # fmt: skip

@@ -28,8 +28,8 @@ def limited(limit: float, burst: int = 1) -> Policy:
     return policy(rate=Rate(limit=limit, burst=burst))
 
 
-def event(position: int, *, name: str = "", at: float = NOW, **members: Any) -> Event:
-    return Event(position=position, id=name or f"e{position}", stored_at=at, body=b"{}", **members)
+def event(position: int, *, name: str = "", at: float = NOW, body: bytes = b"{}", **members: Any) -> Event:
+    return Event(position=position, id=name or f"e{position}", stored_at=at, body=body, **members)
 
 
 def given_up(reason: str, *events: Event, first: int = 1) -> c.GiveUpEvents:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.counters import Tally
+from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.decide import evolve
 from actors.machine.event import Event
@@ -21,7 +22,7 @@ from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.news import News
 from actors.policy import Policy
-from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Unavailable
+from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Stretch, Unavailable
 from actors.runtime.host import Host
 from actors.runtime.shell import Shell
 from tests.unit.machine import NOW, answer, event, policy
@@ -195,7 +196,7 @@ class Stream:
     def __init__(self) -> None:
         self.messages: list[tuple[str, Event]] = []
         self.lost: set[int] = set()
-        self.reads = 0
+        self.reads = self.stretches = 0
         self.delay_s = 0.002
         self.unavailable = False
 
@@ -218,6 +219,17 @@ class Stream:
         found = (await self._found(receiver, after))[:count_max]
         end = found[-1].position if len(found) == count_max else reach
         return Batch(events=found, complete=end >= reach)
+
+    async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
+        self.stretches += 1
+        found = [(to, each) for to, each in self.messages if each.position > after][:count_max]
+        await asyncio.sleep(self.delay_s)
+        if self.unavailable:
+            raise Unavailable("no leader")
+        end = found[-1][1].position if len(found) == count_max else reach
+        return Stretch(
+            events=[each for each in found if each[1].position not in self.lost], complete=end >= reach
+        )
 
     async def event(self, receiver: str, position: int) -> Event | None:
         found = await self._found(receiver, position - 1)
@@ -411,7 +423,12 @@ class ShardWorld:
             if position in self.journal.turned_away:
                 self.acked.append(position)
                 continue
-            state = self.journal.folded[receiver]
+            nobody = State(receiver=receiver)
+            state = self.journal.folded.get(receiver, nobody)
+            record = self.journal.folded.get(UNKNOWN, nobody)
+            if state == nobody and record.parked and position > record.frontier.position:
+                self.acked.append(position)
+                continue
             still_open = any(each.position == position for each in state.open)
             settled = position <= state.frontier.position and not still_open
             assert settled or state.parked or is_repeat(state.frontier, stored), f"{position} is not released"

@@ -1,6 +1,7 @@
 """Names that nobody knows: turned away together, behind the known, and each of their events buried once."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -8,8 +9,9 @@ from actors.ids import UNKNOWN
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
+from actors.retention import Needed
 from actors.runtime import strangers
-from actors.runtime.strangers import LEFT_BEHIND_S, PAUSE_S, STUCK_S
+from actors.runtime.strangers import LEFT_BEHIND_S, PAUSE_S, WAITING_MAX, Strangers
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 
@@ -20,10 +22,22 @@ def names(count: int) -> list[str]:
     return [f"acme.x{number}" for number in range(count)]
 
 
-def flood(world: ShardWorld, count: int) -> None:
+def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
     """An event for each of so many names."""
     for name in names(count):
-        world.publish(receiver=name)
+        world.publish(receiver=name, body=b"x" * size)
+
+
+async def hold_burials(world: ShardWorld) -> Callable[[], None]:
+    """No dead letter can be stored until what this returns is called."""
+    bury, released = world.graveyard.bury, asyncio.Event()
+
+    async def hold(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
+        await released.wait()
+        await bury(receiver, burials, answers)
+
+    world.graveyard.bury = hold  # type: ignore[method-assign]
+    return released.set
 
 
 async def all_buried(world: ShardWorld, count: int) -> None:
@@ -120,26 +134,233 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
 
 
 @in_virtual_time
-async def test_many_events_that_wait_are_read_again_and_keep_their_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Their bodies are not kept, and more come while they are read."""
-    monkeypatch.setattr(strangers, "BODIES_MAX", 2000)
+async def test_one_that_is_put_in_the_midst_of_a_flood_waits_for_nobody() -> None:
+    """It is told at once where its events lie, and gets them in their order while others go on to wait."""
     world = strict()
-    world.sender.latency_s = 1.9
-    world.publish()
-    for _ in range(80):
-        world.publish(receiver=NOBODY)
+    release = await hold_burials(world)
+    flood(world, 200)
+    world.publish(40, receiver=NOBODY)
+    flood(world, 200)
+    world.publish(40, receiver=NOBODY)
+    await world.until(lambda: world.journal.of(f.TurnedAway) != [])
     world.put(policy(), NOBODY)
-    await world.pass_time(1.0)
-    world.sender.latency_s = 0.001
+    world.publish(40, receiver=NOBODY)
+    await world.until(lambda: len(world.sender.made) == 120, within_s=1.0)
+    mine = [*range(201, 241), *range(441, 521)]
+    assert world.sender.positions == mine
+    assert world.sender.numbers == list(range(1, 121))
+    assert len(world.graveyard.buried) == 0
+    release()
+    await all_buried(world, 400)
+
+
+@in_virtual_time
+async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None:
+    world = strict()
+    release = await hold_burials(world)
+    flood(world, 2 * WAITING_MAX, size=1024)
+    world.publish(3, receiver=NOBODY)
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 3, within_s=1.0)
+    assert world.sender.positions == [2 * WAITING_MAX + each for each in (1, 2, 3)]
+    world.publish(2, receiver=NOBODY)
+    await world.until(lambda: len(world.sender.made) == 5, within_s=1.0)
+    release()
+    await all_buried(world, 2 * WAITING_MAX)
+
+
+@in_virtual_time
+async def test_one_that_cannot_be_judged_holds_nobody_up() -> None:
+    """It lies in the stream until the leader of the configurations speaks again."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
     for _ in range(20):
-        world.publish(receiver=NOBODY)
-        await world.pass_time(0.003)
-    await world.until(lambda: sum(each.receiver == NOBODY for each in world.sender.made) == 100)
-    mine = [each for each in world.sender.made if each.receiver == NOBODY]
-    assert [each.event.position for each in mine] == list(range(2, 102))
-    assert [each.sequence for each in mine] == list(range(1, 101))
+        world.publish(5)
+        await world.pass_time(0.5)
+    await world.pass_time(2.5)
+    assert world.journal.floor == 101
+    assert sorted(world.acked) == list(range(1, 102))
+    assert len(world.sender.made) == 100
+    assert (world.graveyard.buried, world.journal.of(f.TurnedAway)) == ([], [])
+    world.policies.unavailable = False
+    await all_buried(world, 1)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    assert world.stream.stretches == 0
+
+
+@in_virtual_time
+async def test_nor_does_it_keep_what_came_before_it() -> None:
+    world = strict()
+    world.publish(100)
+    await world.until_settled(100)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 101)
+    assert world.host.needed() == Needed(101, UNKNOWN)
+
+
+@in_virtual_time
+async def test_so_do_many() -> None:
+    """Of most of them only the stream knows; memory is bounded, and none is lost."""
+    world = ShardWorld(policy(), unacked_max=2000)
+    world.policies.unavailable = True
+    for _ in range(30):
+        flood(world, 100)
+        world.publish()
+        await world.pass_time(0.1)
+        assert world.host.bindings.bound <= WAITING_MAX + 1
+    await world.pass_time(2.5)
+    assert world.journal.floor == len(world.stream.messages)
+    assert len(world.sender.made) == 30
+    record = world.host.shells[UNKNOWN]
+    assert isinstance(record, Strangers)
+    assert len(record.waiting) <= WAITING_MAX
+    world.policies.unavailable = False
+    await all_buried(world, 3000)
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_the_next_owner_finds_those_that_were_not_judged(snapshots: bool) -> None:
+    """Also one that is known by then, whose events lie on both sides of the floor."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(3, receiver=NOBODY)
+    flood(world, 5)
+    world.publish(5)
+    await world.until(lambda: world.journal.floor == 13)
+    world.policies.unavailable = False
+    world.host.stop()
+    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
+    world.store(3, receiver=NOBODY)
+    world.crash(snapshots=snapshots)
+    await all_buried(world, 5)
+    await world.until(lambda: len(world.sender.made) == 11)
+    assert world.sender.positions[5:] == [1, 2, 3, 14, 15, 16]
+
+
+@pytest.mark.parametrize("valid", [False, True])
+@in_virtual_time
+async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -> None:
+    """It came when nobody knew of the name, and an owner that vanished left it there."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(3, receiver=NOBODY)
+    world.publish()
+    await world.until(lambda: world.journal.floor == 4)
+    world.crash(snapshots=True)
+    await world.host.resident(UNKNOWN)
+    world.stream.unavailable = True
+    world.policies.invalid.add(NOBODY)
+    if valid:
+        world.put(policy(), NOBODY)
+    world.publish(3, receiver=NOBODY)
+    await world.pass_time(3)
+    world.stream.unavailable = False
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 7)
+    assert world.sender.positions[1:] == [1, 2, 3, 5, 6, 7]
+
+
+@in_virtual_time
+async def test_what_came_before_the_record_was_read_goes_first() -> None:
+    """Also where the record is parked, and the receiver is known by its snapshot alone."""
+    world = strict()
+    world.put(policy(), NOBODY)
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: len(world.sender.made) == 1)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 2)
+    world.policies.known.pop(NOBODY)
+    world.crash(snapshots=True)
+    world.stream.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.host.resident(UNKNOWN)
+    world.publish(receiver=NOBODY)
+    world.policies.unavailable = False
+    await world.pass_time(1)
+    world.stream.unavailable = False
+    await world.until(lambda: len(world.sender.made) == 3)
+    assert world.sender.positions == [1, 3, 4]
+
+
+@in_virtual_time
+async def test_what_was_turned_away_is_not_read_by_one_that_is_put() -> None:
+    world = strict()
+    world.publish(2, receiver=NOBODY)
+    await all_buried(world, 2)
+    world.policies.unavailable = True
+    world.publish(2, receiver=NOBODY)
+    await world.pass_time(0.5)
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 2)
+    await world.pass_time(1)
+    assert world.sender.positions == [3, 4]
+    assert world.journal.of(f.Repeated) == []
+
+
+@in_virtual_time
+async def test_what_is_too_much_for_it_is_counted() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(300, receiver=NOBODY)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.crash(snapshots=True)
+    await world.host.resident(UNKNOWN)
+    world.put(policy(paused=True, backlog_max=50), NOBODY)
+    await world.until(lambda: len(world.graveyard.buried) == 250)
+    assert {each.reason for each in world.graveyard.buried} == {"overflow"}
+
+
+@in_virtual_time
+async def test_one_that_was_only_asked_for_is_nobody() -> None:
+    """What came before lies in the stream; another event must not overtake it."""
+    world = ShardWorld()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: world.journal.floor == 1)
+    await world.host.resident(NOBODY)
+    world.publish(receiver=NOBODY)
+    world.policies.unavailable = False
+    await all_buried(world, 2)
+    assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [2]
+
+
+@in_virtual_time
+async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 10)
+    await world.until(lambda: world.journal.floor == 10)
+    world.journal.flush()
+    assert world.host.needed() == Needed(1, UNKNOWN)
+    world.host.evict(7)
+    await all_buried(world, 6)
+    assert {each.reason for each in world.graveyard.buried} == {"evicted"}
+    await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN))
+    assert world.journal.folded[UNKNOWN].parked
+
+
+@in_virtual_time
+async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 200)
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 1)
+    world.publish(200)
+    flood(world, 1)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    assert world.host.needed() == Needed(1, UNKNOWN)
+    world.host.evict(2)
+    await all_buried(world, 1)
+    await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN))
+    world.policies.unavailable = False
+    world.crash()
+    await all_buried(world, 2)
+    assert world.stream.stretches == 1
 
 
 @in_virtual_time
@@ -204,47 +425,19 @@ async def test_whoever_has_a_snapshot_is_no_stranger() -> None:
 
 
 @in_virtual_time
-async def test_where_nothing_can_be_buried_others_have_half_of_the_shard() -> None:
+async def test_where_nothing_can_be_buried_what_is_left_far_behind_is_discarded() -> None:
+    """Else more and more of the stream would have to be kept for them, and read again."""
     world = ShardWorld(policy(), unacked_max=400)
-
-    async def never(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
-        await world.pass_time(1e9)
-
-    world.graveyard.bury = never  # type: ignore[method-assign]
-    flood(world, 390)
-    await world.pass_time(STUCK_S / 2)
-    assert world.journal.of(f.TurnedAway)[-1].discarded is False
-    await world.pass_time(2 * STUCK_S)
-    discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
-    assert discarded
-    assert world.host.bindings.bound <= 200
-    world.publish(receiver=RECEIVER)
-    await world.until(lambda: len(world.sender.made) == 1, within_s=1.0)
-    assert world.host.shells[RECEIVER].state.parked is False
-    assert world.tally.dead_letters["discarded"] == sum(len(each.events) for each in discarded)
-
-
-@in_virtual_time
-async def test_where_nothing_can_be_buried_a_few_do_not_hold_the_floor() -> None:
-    """Else a takeover would read again all that came since."""
-    world = ShardWorld(policy(), unacked_max=400)
-
-    async def never(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
-        await world.pass_time(1e9)
-
-    world.graveyard.bury = never  # type: ignore[method-assign]
+    await hold_burials(world)
     flood(world, 150)
     await world.pass_time(LEFT_BEHIND_S / 2)
     for _ in range(30):
         world.publish(10)
         await world.pass_time(0.5)
-    assert world.journal.floor < 150
+    assert world.journal.floor == 450
     assert not any(each.discarded for each in world.journal.of(f.TurnedAway))
     flood(world, 1)
     await world.pass_time(LEFT_BEHIND_S)
-    world.publish()
-    await world.pass_time(2.0)
-    assert world.journal.floor == 450
     discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
     assert [len(each.events) for each in discarded] == [22]
     assert world.tally.dead_letters["discarded"] == 22
@@ -262,3 +455,4 @@ async def test_what_comes_again_before_the_record_is_read_is_recognised() -> Non
     await world.pass_time(5)
     assert [each.position for each in world.graveyard.buried] == [1, 2]
     assert len(world.journal.of(f.TurnedAway)) == 1
+    assert world.acked == [1, 2, 1, 2]

@@ -43,7 +43,7 @@ async def test_while_the_leader_does_not_answer_events_wait() -> None:
     world.policies.unavailable = True
     world.publish(3)
     await world.pass_time(10)
-    assert (world.graveyard.buried, world.host.bindings.bound) == ([], 3)
+    assert (world.graveyard.buried, world.journal.of(f.TurnedAway)) == ([], [])
     world.policies.leader[RECEIVER] = policy()
     world.policies.unavailable = False
     await world.until_settled(3)

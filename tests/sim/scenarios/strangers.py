@@ -115,3 +115,79 @@ def put_unheard() -> None:
         stage.let_replicas_go_on(stage.run.names.receivers)
         stage.settle()
         stage.expect(stage.delivered(S) == {1}, f"it must be delivered, not {stage.delivered(S)}")
+
+
+def _silence(stage: Stage) -> None:
+    """From now on no leader and no replica tells a node what configurations there are."""
+    stream = stage.run.names.receivers
+    questions = f"$JS.API.STREAM.MSG.GET.{stream}", f"$JS.API.DIRECT.GET.{stream}"
+
+    def judge(message: Message, deal: Deal) -> None:
+        if not (message.subject in questions and message.reply.startswith("_INBOX.node-")):
+            deal()
+
+    stage.gate(judge)
+
+
+def _floor(stage: Stage) -> int:
+    return stage.checkers.ledger(S).floor
+
+
+def unjudged() -> None:
+    """Nobody can say whether the name is known: those that are go on, and the floor with them."""
+    with staged(BOTH) as stage:
+        stage.put()
+        stage.node()
+        stage.owner()
+        _silence(stage)
+        stage.publish("one", receiver=S)
+        for each in ("two", "three", "four"):
+            stage.publish(each)
+            stage.wait(2.0)
+        stage.expect(
+            _floor(stage) == 4, f"the floor stands at {_floor(stage)}, before one that is not judged"
+        )
+        stage.expect(stage.delivered() == {2, 3, 4}, f"all are wanted, not only {stage.delivered()}")
+        stage.gate(lambda _, deal: deal())
+        stage.settle()
+        stage.expect(_turned_away(stage), "the first is for nobody")
+
+
+def unjudged_by_two_owners() -> None:
+    """Neither an owner nor its successor can judge an event; then the name is put, and has another one."""
+    with staged(BOTH) as stage:
+        nodes = [stage.node(), stage.node()]
+        first = stage.owner()
+        _silence(stage)
+        stage.publish("one", receiver=S)
+        stage.until(lambda: _floor(stage) == 1)
+        stage.wait(10.0)
+        first.kill()
+        stage.until(lambda: stage.owner() in nodes and stage.owner() is not first)
+        stage.wait(5.0)
+        stage.put(S)
+        stage.gate(lambda _, deal: deal())
+        stage.wait(1.0)
+        stage.publish("two", receiver=S)
+        stage.settle()
+        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
+
+
+def put_while_unjudged() -> None:
+    """The next owner has heard of the name from the start: what was left to the stream comes first."""
+    with staged(BOTH) as stage:
+        first = stage.node()
+        stage.owner()
+        _silence(stage)
+        stage.publish("one", receiver=S)
+        stage.until(lambda: _floor(stage) == 1)
+        first.kill()
+        stage.put(S)
+        stage.publish("two", receiver=S)
+        release = stage.hold_reads(stage.run.names.deliveries)
+        stage.node()
+        stage.owner()
+        stage.wait(1.0)
+        release()
+        stage.settle()
+        stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
