@@ -1,7 +1,9 @@
 """A small HTTP/1.1 server: what `angarium listen`, the receivers of the demo and a node's monitor stand on.
 
 It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
-connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection.
+connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection. Of a
+thousand requests that come at once one is answered in each turn of the event loop. Nothing more is read
+meanwhile, and nothing is answered while the client does not read its answers.
 """
 
 import asyncio
@@ -66,18 +68,27 @@ class _Connection(asyncio.Protocol):
         self._answer = answer
         self._parser = httptools.HttpRequestParser(self)
         self._held_back = 0
-        self._waiting: deque[tuple[Received, bool]] = deque()
+        self._waiting: deque[tuple[Received | Reply, bool]] = deque()
         self._delayed = False
+        self._clogged = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance.
 
     def data_received(self, data: bytes) -> None:
         problem = self._feed(data)
-        self._answer_waiting()
-        if problem is not None and not self._transport.is_closing():
-            self._transport.write(_encode(Reply(problem, (("connection", "close"),))))
-            self._transport.close()
+        if problem is not None:
+            self._waiting.append((Reply(problem, (("connection", "close"),)), False))
+        self._answer_next()
+        if self._waiting:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self._clogged = True
+
+    def resume_writing(self) -> None:
+        self._clogged = False
+        self._answer_next()
 
     def _feed(self, data: bytes) -> HTTPStatus | None:
         """Returns what is wrong with it, if anything. The parser holds a header back until it is whole."""
@@ -130,29 +141,30 @@ class _Connection(asyncio.Protocol):
 
     # ---- answers, in the order of the requests
 
-    def _answer_waiting(self) -> None:
-        while self._waiting and not self._delayed and not self._transport.is_closing():
-            received, stays = self._waiting.popleft()
-            reply = self._answer(received)
-            if isinstance(reply, Reset):
-                self._reset()
-            elif reply.delay_s:
-                self._delayed = True
-                asyncio.get_running_loop().call_later(reply.delay_s, self._send_late, reply, stays)
-            else:
-                self._send(reply, stays)
-
-    def _send_late(self, reply: Reply, stays: bool) -> None:
-        self._delayed = False
-        self._send(reply, stays)
-        self._answer_waiting()
+    def _answer_next(self) -> None:
+        if not self._waiting or self._delayed or self._clogged or self._transport.is_closing():
+            return
+        asked, stays = self._waiting.popleft()
+        reply = self._answer(asked) if isinstance(asked, Received) else asked
+        if isinstance(reply, Reset):
+            self._reset()
+        elif reply.delay_s:
+            self._delayed = True
+            asyncio.get_running_loop().call_later(reply.delay_s, self._send, reply, stays)
+        else:
+            self._send(reply, stays)
 
     def _send(self, reply: Reply, stays: bool) -> None:
+        self._delayed = False
         if self._transport.is_closing():
             return
         self._transport.write(_encode(reply))
         if not stays:
             self._transport.close()
+        elif self._waiting:
+            asyncio.get_running_loop().call_soon(self._answer_next)
+        else:
+            self._transport.resume_reading()
 
     def _reset(self) -> None:
         """Closing with unsent data thrown away, and no time to linger, makes the kernel send a RST."""

@@ -27,6 +27,7 @@ class Home(Protocol):
     claimed_at: float
     claim_position: int
     unclean: Unclean | None
+    in_flight: int
     stopped: bool
 
     @property

@@ -110,6 +110,7 @@ class Host:
         self.parked: dict[str, float | None] = {}
         self.away: dict[str, float | None] = {}
         self.stopped = self.draining = self._held_up = False
+        self.in_flight = 0
         self._strangers: Strangers | None = None
         self._within_lease = within_lease
         self._refuse = refuse
@@ -170,13 +171,9 @@ class Host:
 
     def landed(self) -> None:
         """An attempt is over."""
+        self.in_flight -= 1
         self._landed.set()
         self.appetite.done(self.bindings.bound)
-
-    @property
-    def in_flight(self) -> int:
-        """Attempts that are being made."""
-        return sum(len(shell.in_flight) for shell in self.shells.values())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""

@@ -215,6 +215,7 @@ class Shell(Memory):
                         self.record(c.AcceptEvent(step.event), now)
                     self._take_out(step.event)
                     self.in_flight[step.event.position] = step.event
+                    self.host.in_flight += 1
                     return step
                 case c.Rest() | c.WaitUntil():
                     if not view.unconfirmed:

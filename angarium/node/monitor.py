@@ -25,6 +25,9 @@ FEEL_EVERY_S = 0.1
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+SHARE = 10
+"""A scrape is shown again until so many times as long has passed as it took: it looks at each actor in
+memory, and a client that asks all the time must not hold up the node."""
 log = logging.getLogger(__name__)
 
 
@@ -41,11 +44,14 @@ class Monitor(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
+        self._scraped = b""
+        self._good_until = 0.0
 
     def watch(self, node: Node) -> None:
         """From now on answer for this node, which has started."""
         self._node = node
         self._registry.register(NodeMetrics(node))
+        self._good_until = 0.0
 
     def answer(self, received: Received) -> Reply:
         """The answer to one request."""
@@ -81,7 +87,12 @@ class Monitor(Collector):
         return _text(503, f"not ready: {why}") if why else _text(200, "ready")
 
     def _metrics(self) -> Reply:
-        return Reply(200, (("content-type", EXPOSITION),), generate_latest(self._registry))
+        began_at = time.monotonic()
+        if began_at >= self._good_until:
+            self._scraped = generate_latest(self._registry)
+            done_at = time.monotonic()
+            self._good_until = done_at + SHARE * (done_at - began_at)
+        return Reply(200, (("content-type", EXPOSITION),), self._scraped)
 
 
 def unready(node: Node) -> str:

@@ -192,6 +192,21 @@ async def test_what_is_parked_open_or_to_be_buried_is_needed() -> None:
 
 
 @in_virtual_time
+async def test_attempts_in_flight_are_counted_whatever_comes_of_them() -> None:
+    world = strict()
+    world.policies.known["acme.other"] = policy(order="relaxed", concurrency=3)
+    world.sender.latency_s = 1
+    world.publish(2)
+    world.publish(5, receiver="acme.other")
+    await world.until(lambda: len(world.sender.made) == 4)
+    assert world.host.in_flight == sum(len(each.in_flight) for each in world.host.shells.values()) == 4
+    world.sender.answers(answer(500), answer(200), answer(410))
+    await world.pass_time(0.9)
+    await world.host.drain(5.0)
+    assert world.host.in_flight == sum(len(each.in_flight) for each in world.host.shells.values()) == 0
+
+
+@in_virtual_time
 async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     world = ShardWorld(policy(), unacked_max=20)
     world.policies.known["acme.small"] = policy()

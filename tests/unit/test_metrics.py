@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.counters import Histogram
 from angarium.http_server import Received
+from angarium.node import monitor as monitoring
 from angarium.node.metrics import NodeMetrics, histogram
 from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
@@ -136,6 +137,28 @@ def test_a_node_that_works_is_ready_and_tells_its_metrics_and_those_of_the_proce
     assert reply.status == 200
     assert b'angarium_node_info{node="one",version=' in reply.body
     assert b"angarium_loop_lag_seconds_count 0.0" in reply.body
+
+
+def test_who_scrapes_all_the_time_takes_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape looks at each actor in memory: 100,000 of them take 60 ms."""
+    now, scrapes = 0.0, 0
+
+    def scrape(_: CollectorRegistry) -> bytes:
+        nonlocal now, scrapes
+        now += 0.06
+        scrapes += 1
+        return b"%d" % scrapes
+
+    monkeypatch.setattr(monitoring, "generate_latest", scrape)
+    monkeypatch.setattr(monitoring, "time", SimpleNamespace(monotonic=lambda: now))
+    monitor = Monitor()
+    told = []
+    for _ in range(100):
+        told.append(monitor.answer(Received("GET", "/metrics", {}, b"")).body)
+        now += 0.01
+    assert told == [b"1"] * 60 + [b"2"] * 40
+    monitor.watch(node({}))
+    assert monitor.answer(Received("GET", "/metrics", {}, b"")).body == b"3"
 
 
 def test_what_breaks_while_it_is_scraped_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:

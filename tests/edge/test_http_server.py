@@ -1,0 +1,78 @@
+"""The small HTTP server: one client, whatever it sends, leaves others their turns and the node its memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from angarium.http_server import Received, Reply, serve
+
+REQUEST = b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n"
+MANY = 1000
+
+
+@asynccontextmanager
+async def served(answer: Callable[[Received], Reply]) -> AsyncIterator[int]:
+    server = await serve("127.0.0.1", 0, answer)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def get(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(REQUEST % 0)
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    return head
+
+
+async def test_a_thousand_requests_at_once_are_answered_in_order_and_in_turns() -> None:
+    """They would else hold up everything else that the loop has to do, heartbeats of a node among it."""
+    turn, answered_in = 0, list[int]()
+
+    def pass_on() -> None:
+        nonlocal turn
+        turn += 1
+
+    def answer(received: Received) -> Reply:
+        answered_in.append(turn)
+        asyncio.get_running_loop().call_soon(pass_on)
+        return Reply(body=received.path.encode())
+
+    async with served(answer) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"".join(REQUEST % number for number in range(MANY)))
+        for number in range(MANY):
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+            path = b"/%d" % number
+            assert await reader.readexactly(len(path)) == path
+        writer.close()
+    assert len(set(answered_in)) == MANY
+
+
+async def test_what_is_no_http_ends_the_connection_behind_the_answers_to_what_was() -> None:
+    async with served(lambda received: Reply(body=b"yes")) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST % 1 + REQUEST % 2 + b"\0\0\0\r\n\r\n" + REQUEST % 3)
+        received = await reader.read()
+        assert (received.count(b"200 OK"), received.count(b"400 Bad Request")) == (2, 1)
+        assert received.endswith(b"connection: close\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+
+async def test_a_client_that_takes_no_answers_gets_no_more_of_them() -> None:
+    answered = 0
+
+    def answer(received: Received) -> Reply:
+        nonlocal answered
+        answered += received.path != "/0"
+        return Reply(body=bytes(1 << 20))
+
+    async with served(answer) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(b"".join(REQUEST % number for number in range(1, MANY)))
+        for _ in range(100):
+            await get(port)
+        assert answered < 100
+        writer.close()
