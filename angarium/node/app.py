@@ -141,7 +141,7 @@ async def member(
     names = Names(settings.prefix)
     receivers = Receivers(js, names, settings.rate)
     members = Members(js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__)
-    freshness = Freshness(receivers.catch_up, time)
+    freshness = Freshness(js, receivers.catch_up, time)
     copies = asyncio.Semaphore(COPIES_MAX)
     routing = Routing(subscriptions_of(receivers).match, freshness, copies, Tally())
     around = Surroundings(

@@ -22,7 +22,7 @@ from actors.errors import AngariumError
 from angarium.node.shard import Shard, Surroundings
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.retry import stream_info
+from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
 
 EVERY_S = 10.0
@@ -80,7 +80,7 @@ class Upkeep:
                     await self._purge(deliveries)
                 await self._find_leftovers()
             except (Unavailable, ApiError, AngariumError) as error:
-                log.warning("upkeep.failed", extra={"why": str(error)})
+                Complaint(self._around.js, log, "upkeep.failed").tell(str(error))
             except Exception:  # The next round may go well, and without any the streams would fill.
                 log.exception("upkeep.broken")
 

@@ -6,6 +6,7 @@ only brings the first two together, again and again, until what is owned is what
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
@@ -19,11 +20,14 @@ from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, Lost, claim, let_go
 from streams.journal.tails import Loss, Refusal, refuse
 from streams.nats.errors import ApiError, Unavailable
+from streams.nats.retry import Complaint
 
 LOOK_EVERY_S = 0.5
 REFUSED_AGAIN_S = 30.0
 """Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
+RESUMED_AT_ONCE = 64
+"""Who goes on from memory loads nothing: its claim is some twenty short questions, one after the other."""
 UNDER_WAY_S = 2.0
 """So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
 log = logging.getLogger(__name__)
@@ -42,6 +46,8 @@ class Node:
         self.refused: dict[int, str] = {}
         self._again_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
+        self._resuming = asyncio.Semaphore(RESUMED_AT_ONCE)
+        self._moves: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
         self._stopping = False
@@ -56,6 +62,7 @@ class Node:
         around.members.on_change(self._changed.set)
         around.members.on_change(self._taken.set)
         around.members.on_lapse(self._changed.set)
+        around.members.on_lease(self._changed.set)
         await around.members.start()
         self._spawn(self._reconcile())
         self._spawn(Upkeep(around, self.shards, self.owned).run())
@@ -68,6 +75,7 @@ class Node:
             await asyncio.wait(self._under_way.values(), timeout=UNDER_WAY_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
         await self.around.members.leave()
+        self._tell_moves()
         for task in list(self._tasks):
             task.cancel()
 
@@ -108,6 +116,8 @@ class Node:
     async def _reconcile(self) -> None:
         while not self._stopping:
             self._changed.clear()
+            if not self._under_way:
+                self._tell_moves()
             try:
                 self._set_right()
             except Exception:  # The next time may go well, and without any nothing would be claimed.
@@ -137,6 +147,14 @@ class Node:
             for number in sorted(self._claimed - wanted - self.owned.keys()):
                 self._begin(self._let_go, number)
 
+    def _tell_moves(self) -> None:
+        """One line for all shards that came and went together, none where they merely outlived NATS."""
+        if self._moves:
+            outlived = self._moves.keys() == {"resumed"} and self.around.js.unsettled
+            told = {"owned": len(self.owned), **self._moves}
+            log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=told)
+            self._moves.clear()
+
     def _rests(self, number: int) -> bool:
         """Tells whether the shard was refused a short while ago."""
         return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
@@ -163,7 +181,7 @@ class Node:
         """
         around = self.around
         await shard.suspend()
-        async with self._claiming:
+        async with self._resuming:
             lease = around.members.lease
             claimed = await self._attempt(number, claim(
                 around.js, around.names, number, around.node, around.time,
@@ -176,7 +194,8 @@ class Node:
                 return
             if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
                 around.tallies.ownership.resumed += 1
-                log.info("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
+                self._moves["resumed"] += 1
+                log.debug("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
             else:
                 await self._drop(number, shard)
 
@@ -185,7 +204,7 @@ class Node:
         try:
             return await work
         except (Unavailable, ApiError) as error:
-            log.warning("shard.claim_failed", extra={"shard": number, "why": str(error)})
+            Complaint(self.around.js, log, "shard.claim_failed", shard=number).tell(str(error))
         except AngariumError as error:
             self._refuse(number, str(error))
         return None
@@ -204,7 +223,8 @@ class Node:
             self._again_at.pop(number, None)
             self.owned[number] = taken
             self._count(taken.claim)
-            log.info("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
+            self._moves["claimed"] += 1
+            log.debug("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
             await taken.start()
             self._taken.set()
             self._spawn(self._watch(taken))
@@ -243,7 +263,8 @@ class Node:
         if self.owned.pop(number, None) is None:
             return  # Whoever waited for the same has said so.
         if handed_over:
-            log.info("shard.handed_over", extra={"shard": number})
+            self._moves["handed_over"] += 1
+            log.debug("shard.handed_over", extra={"shard": number})
         else:
             log.warning("shard.ended", extra={"shard": number, "why": shard.why})
 

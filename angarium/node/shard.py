@@ -35,6 +35,7 @@ from streams.journal.tails import Loss, Marks
 from streams.journal.turns import Turns
 from streams.nats.errors import ApiError, NotOurs
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.receivers import Receivers
@@ -360,7 +361,7 @@ class Shard:
                 kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
             )
         except (Unavailable, ApiError) as error:
-            log.warning("snapshot.delayed", extra={"shard": self.number, "why": str(error)})
+            Complaint(self._around.js, log, "snapshot.delayed", shard=self.number).tell(str(error))
             written = None
         except AngariumError as error:
             self._refuse(str(error))

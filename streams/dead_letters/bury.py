@@ -21,7 +21,7 @@ from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses
+from streams.nats.retry import Complaint, Pauses
 from streams.reading import messages
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,8 @@ class Graveyard:
         message id is made of receiver and number alone.
         """
         left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
-        pauses, said = Pauses(), ""
+        pauses = Pauses(self._js)
+        complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
             if next(iter(left.values())).receiver:
                 why = await self._try_in_company(receiver, left)
@@ -79,10 +80,7 @@ class Graveyard:
                 why = await self._try(receiver, left, answers)
             if why is None:
                 continue
-            if why != said:
-                place = {"receiver": receiver, "position": next(iter(left))}
-                log.warning("dead_letter.waiting", extra=place | {"why": why})
-                said = why
+            complaint.tell(why)
             await pauses.wait()
 
     async def _try_in_company(self, receiver: str, left: dict[int, Burial]) -> str | None:

@@ -23,7 +23,7 @@ from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, until_answered
+from streams.nats.retry import Complaint, Pauses, until_answered
 from streams.nats.wire import Message, Subscription
 from streams.versions import UNREADABLE
 
@@ -86,7 +86,7 @@ class Members:
         self._version = version
         self.run = js.wire.new_inbox().partition(".")[2]
         self._heartbeat = 0
-        self._trouble = ""
+        self._unstored = Complaint(js, log, "heartbeat.unstored", node=node)
         self._seen: dict[str, _Seen] = {}
         self._runs: dict[tuple[str, str], _Seen] = {}
         self._differing: set[str] = set()
@@ -95,6 +95,7 @@ class Members:
         self._hint = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
         self._on_lapse: list[Callable[[], None]] = []
+        self._on_lease: list[Callable[[], None]] = []
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -106,12 +107,16 @@ class Members:
         """Tell `listener` when the lease is over. It stops every shard before it returns."""
         self._on_lapse.append(listener)
 
+    def on_lease(self, listener: Callable[[], None]) -> None:
+        """Tell `listener` when a lease begins to be in force."""
+        self._on_lease.append(listener)
+
     async def start(self) -> None:
         """Become a member; returns when the first heartbeat is stored and the others are known."""
         self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
         self._js.add_listener(self._on_connection)
         self._subscription = await self._js.wire.subscribe(self._names.node("*"), self._on_heartbeat)
-        pauses = Pauses()
+        pauses = Pauses(self._js)
         while not await self._renew():
             await pauses.wait()
             if self.lease.over:
@@ -178,19 +183,20 @@ class Members:
     # ---- showing ourselves
 
     async def _keep_renewing(self) -> None:
-        pauses = Pauses()
+        pauses = Pauses(self._js)
         while True:
             if self.lease.over:
                 self._lapse()
             if await self._renew():
-                pauses = Pauses()
+                pauses = Pauses(self._js)
                 await asyncio.sleep(self._ttl_s / RENEWALS)
             else:
                 await pauses.wait()
 
     def _lapse(self) -> None:
         """Before anything is renewed, what was owned is stopped: a renewal must not revive it."""
-        log.warning("lease.lapsed", extra={"node": self.node})
+        told = Complaint(self._js, log, "lease.lapsed", node=self.node)
+        told.tell(f"no heartbeat was stored for {self._ttl_s - MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -210,13 +216,19 @@ class Members:
             min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS),
         )
         if isinstance(answer, Stored):
-            self._trouble = ""
-            return lease.acknowledged(sent_at)
-        why = answer.text if isinstance(answer, Refused) else answer.why
-        if why != self._trouble and self._js.wire.connected:  # The connection tells that there is none.
-            self._trouble = why
-            log.warning("heartbeat.unstored", extra={"node": self.node, "why": why})
+            self._unstored.over()
+            return self._acknowledged(lease, sent_at)
+        self._unstored.tell(answer.text if isinstance(answer, Refused) else answer.why)
         return False
+
+    def _acknowledged(self, lease: Lease, sent_at: float) -> bool:
+        begins = not lease.valid()
+        if not lease.acknowledged(sent_at):
+            return False
+        if begins:
+            for listener in self._on_lease:
+                listener()
+        return True
 
     def _expiry(self) -> dict[str, str]:
         """A key nobody renews goes away by itself; the server takes whole seconds."""

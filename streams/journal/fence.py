@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import Pauses, until_answered
+from streams.nats.retry import Complaint, Pauses, until_answered
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ async def append(
     headers = {EXPECTED: str(expected)}
     if message_id:
         headers[MESSAGE_ID] = message_id
-    pauses, said = Pauses(), ""
+    pauses, complaint = Pauses(js), Complaint(js, log, "append.refused", subject=subject)
     while True:
         answer = await js.publish(subject, data, headers)
         match answer:
@@ -70,9 +70,8 @@ async def append(
                 last = await until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data
                 return Appended(last.sequence) if last is not None and ours else Overtaken(last)
-            case Refused(code=code, text=text) if code not in IN_FLIGHT and text != said:
-                said = text
-                log.warning("append.refused", extra={"subject": subject, "code": code, "why": text})
+            case Refused(code=code, text=text) if code not in IN_FLIGHT:
+                complaint.tell(f"{text} ({code})")
             case Refused() | Unanswered():
                 log.debug("append.repeated", extra={"subject": subject, "answer": str(answer)})
         await pauses.wait()

@@ -159,7 +159,7 @@ class Snapshots:
         lost, or by a batch of an earlier write, which was given up and came late. What is stored on top of
         that is built anew: the checkpoint in force may be younger than the one that we knew.
         """
-        pauses = Pauses()
+        pauses = Pauses(self._js)
         while True:
             data = self._in_force if checkpoint is None else checkpoint
             answer = await self._js.publish_batch(self._fenced(puts, Put(self._checkpoint, data)))

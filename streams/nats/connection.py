@@ -83,6 +83,7 @@ class NatsWire:
         self._errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._opened = False
         self._told = True
+        self._lost_at = 0.0
 
     async def open(self) -> None:
         """Make the first connection. nats-py would try for ever, so its first round of failures ends it."""
@@ -218,10 +219,13 @@ class NatsWire:
         if connected == self._told:
             return
         self._told = connected
+        now = asyncio.get_running_loop().time()
         if connected:
-            log.info("connected to NATS again")
-        elif not self.closed:
-            log.warning("the connection to NATS is lost; trying to make it again")
+            log.info("nats.back", extra={"after_s": round(now - self._lost_at, 1)})
+        else:
+            self._lost_at = now
+            if not self.closed:
+                log.warning("nats.lost", extra={"servers": [*map(_place, self._options.servers)]})
         for listener in self._listeners:
             listener(connected)
 
@@ -229,8 +233,9 @@ class NatsWire:
         if refused := _NOT_PERMITTED.search(str(error)):
             self._refused(refused[1], str(error))
         elif self._opened:
-            # That the connection is lost was told once; each vain attempt to make it again is no news.
-            level = logging.WARNING if self._client.is_connected else logging.DEBUG
+            # What ends the connection is told as its loss; each vain attempt to make it again is no news.
+            ends = isinstance(error, nats.errors.UnexpectedEOF | OSError)
+            level = logging.WARNING if self._client.is_connected and not ends else logging.DEBUG
             log.log(level, "NATS: %s", str(error) or type(error).__name__)
         else:
             self._errors.put_nowait(error)

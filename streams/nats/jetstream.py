@@ -51,6 +51,9 @@ STREAM_NOT_FOUND = 10059
 
 API_TIMEOUT_S = 5.0
 
+SETTLES_S = 5.0
+"""How long after a new connection something may still fail because of the one that was lost."""
+
 R = TypeVar("R", bound=Reply)
 
 TURN = 32
@@ -63,6 +66,8 @@ class JetStream:
         self._replies = Replies(wire)
         self._batches = count(1)
         self._listeners: list[Callable[[bool], None]] = []
+        self._back = asyncio.Event()
+        self._settled_at = 0.0
         wire.on_change(self._on_change)
 
     async def start(self) -> None:
@@ -82,8 +87,26 @@ class JetStream:
         """The wire's own listeners stay for ever, which does for us but not for those who come and go."""
         self._listeners.remove(listener)
 
+    @property
+    def unsettled(self) -> bool:
+        """Tells whether NATS is away or has just come back, so that what fails needs no explanation."""
+        return not self.wire.connected or asyncio.get_running_loop().time() < self._settled_at
+
+    async def reconnected(self, within_s: float) -> bool:
+        """Wait so long for a new connection; returns at once, and True, when it is made."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._back.wait()
+        except TimeoutError:
+            return False
+        return True
+
     def _on_change(self, connected: bool) -> None:
-        if not connected:
+        if connected:
+            self._settled_at = asyncio.get_running_loop().time() + SETTLES_S
+            self._back.set()
+            self._back = asyncio.Event()
+        else:
             self._replies.end_all("the connection to NATS was lost")
         for listener in list(self._listeners):
             listener(connected)

@@ -1,8 +1,9 @@
-"""Repeating what NATS could not do just now: soon at first, since most trouble is short, then in peace."""
+"""Retries with exponential backoff, 50 ms to 1 s, and tells once why something has to be retried."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import ApiError, NotPermitted, Unavailable
@@ -18,14 +19,49 @@ P = ParamSpec("P")
 
 
 class Pauses:
-    """The pauses between the tries of one thing, each twice as long as the one before it."""
+    """The pauses between the tries of one thing, each twice as long as the one before it.
 
-    def __init__(self) -> None:
+    With `js`, a new connection ends a pause at once, and the next one is short again.
+    """
+
+    def __init__(self, js: JetStream | None = None) -> None:
+        self._js = js
         self._next_s = FIRST_S
 
     async def wait(self) -> None:
-        await asyncio.sleep(self._next_s)
+        if self._js is None:
+            await asyncio.sleep(self._next_s)
+        elif await self._js.reconnected(self._next_s):
+            self._next_s = FIRST_S
+            return
         self._next_s = min(2 * self._next_s, LONGEST_S)
+
+
+class Complaint:
+    """The line `event` of a log, which tells why something waits: a warning, once for each reason.
+
+    While NATS is away, and until all have found their way back, it is told at level debug: that the
+    connection is lost was told already, and what is ill after that is told then. `fields` are what the line
+    has beside the reason.
+    """
+
+    def __init__(self, js: JetStream, log: logging.Logger, event: str, **fields: Any) -> None:
+        self._js = js
+        self._log = log
+        self._event = event
+        self._fields = fields
+        self._said = 0, ""
+
+    def tell(self, why: str, **fields: Any) -> None:
+        """Log the reason, unless that was done; `fields` belong to this occurrence of it."""
+        level = logging.DEBUG if self._js.unsettled else logging.WARNING
+        if (level, why) != self._said:
+            self._said = level, why
+            self._log.log(level, self._event, extra=self._fields | fields | {"why": why})
+
+    def over(self) -> None:
+        """It goes on: the same reason is told when it comes again."""
+        self._said = 0, ""
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:

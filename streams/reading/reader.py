@@ -15,7 +15,7 @@ from streams.installation.topology import GROUP
 from streams.journal.tails import NONE, Loss, Mark, higher, lost
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import CONSUMER_NOT_FOUND, JetStream
-from streams.nats.retry import Pauses
+from streams.nats.retry import Complaint, Pauses
 from streams.nats.wire import Message
 from streams.reading.acks import Acks
 from streams.reading.messages import place
@@ -113,7 +113,7 @@ class Reader:
 
     async def _read(self) -> None:
         """From RESET to gap, over and over. A run that came no further than others is followed by a pause."""
-        pauses = Pauses()
+        pauses = Pauses(self._js)
         while True:
             self._gapped.clear()
             begins = await self._rewind()
@@ -137,20 +137,19 @@ class Reader:
             await self._gapped.wait()
             await self._puller.stop()
             if self.received > self._furthest:
-                pauses, self._furthest = Pauses(), self.received
+                pauses, self._furthest = Pauses(self._js), self.received
             else:
                 await pauses.wait()
 
     async def _rewind(self) -> int | Loss:
         """RESET; it takes as long as it takes. Returns the position behind which it begins."""
-        pauses, said = Pauses(), ""
+        pauses = Pauses(self._js)
+        complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer)
         while True:
             begins = await self._try_to_rewind() if self._may_reset() else "the lease has lapsed"
             if not isinstance(begins, str):
                 return begins
-            if begins != said:
-                log.warning("reader.waiting", extra={"consumer": self._consumer, "why": begins})
-                said = begins
+            complaint.tell(begins)
             await pauses.wait()
 
     async def _try_to_rewind(self) -> int | Loss | str:
@@ -200,6 +199,7 @@ class Reader:
             self.received, self._newest = position, message.reply
 
     def _on_gap(self, reason: str) -> None:
-        log.info("reader.gap", extra={"consumer": self._consumer, "why": reason})
+        level = logging.DEBUG if self._js.unsettled else logging.INFO
+        log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
         self.compared = False
         self._gapped.set()

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from streams.clock import Timekeeper
 from streams.nats.errors import Unavailable
-from streams.nats.retry import Pauses
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint, Pauses
 
 AGE_MAX_S = 0.5
 """Spares the leader a question for each event; it is half of what a change may take."""
@@ -27,7 +28,8 @@ class Freshness:
     between, asleep or at work, makes a subscription late that was made a second before the event.
     """
 
-    def __init__(self, catch_up: Callable[[], Awaitable[None]], time: Timekeeper) -> None:
+    def __init__(self, js: JetStream, catch_up: Callable[[], Awaitable[None]], time: Timekeeper) -> None:
+        self._js = js
         self._catch_up = catch_up
         self._time = time
         self._as_of = float("-inf")
@@ -56,15 +58,13 @@ class Freshness:
             await asyncio.wait({self._asking})
 
     async def _ask(self) -> None:
-        pauses, said = Pauses(), ""
+        pauses, complaint = Pauses(self._js), Complaint(self._js, log, "routing.waiting")
         while True:
             asked_at = self._time.boottime()
             try:
                 await self._catch_up()
             except Unavailable as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("routing.waiting", extra={"why": f"configurations cannot be read: {said}"})
+                complaint.tell(f"configurations cannot be read: {error}")
                 await pauses.wait()
             else:
                 self._as_of = asked_at

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from streams.defects import on_defect
-from streams.nats.retry import Pauses
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint, Pauses
 
 SENDERS = 32
 """How many lanes are served at a time: enough to keep the server busy, and few enough to leave it to others.
@@ -31,17 +32,19 @@ class Lanes(Generic[T]):
 
     def __init__(
         self,
+        js: JetStream,
         send: Callable[[str, T], Awaitable[str]],
         arrived: Callable[[T], None],
         on_broken: Callable[[str], None],
     ) -> None:
+        self._js = js
         self._send = send
         self._arrived = arrived
         self._on_broken = on_broken
         self._lanes: dict[str, list[T]] = {}
         self._ready: deque[str] = deque()
         self._failing: set[str] = set()
-        self._said = ""
+        self._complaint = Complaint(js, log, "routing.waiting")
         self._serving = 0
         self._senders: set[asyncio.Task[None]] = set()
 
@@ -70,7 +73,7 @@ class Lanes(Generic[T]):
 
     async def _serve(self) -> None:
         """Send the heads of lanes, one after the other, until none is ready."""
-        pauses = Pauses()
+        pauses = Pauses(self._js)
         while self._ready:
             lane = self._ready.popleft()
             why = await self._send(lane, self._lanes[lane][0])
@@ -79,7 +82,7 @@ class Lanes(Generic[T]):
                 await pauses.wait()
                 self._ready.append(lane)
             else:
-                pauses = Pauses()
+                pauses = Pauses(self._js)
                 self._move_up(lane)
         # Not when the task is done: what is added before its end is heard of would find nobody.
         self._serving -= 1
@@ -97,7 +100,7 @@ class Lanes(Generic[T]):
 
     def _tell(self, lane: str, why: str) -> None:
         """Say why it does not go on, but not for every lane and every time."""
-        if not self._failing or why != self._said:
-            self._said = why
-            log.warning("routing.waiting", extra={"receiver": lane, "why": why})
+        if not self._failing:
+            self._complaint.over()
+        self._complaint.tell(why, receiver=lane)
         self._failing.add(lane)

@@ -112,7 +112,7 @@ class Router:
         self._on_broken = on_broken
         self._on_event = on_event
         self._known = known
-        self._lanes = Lanes(self._send, self._confirmed, on_broken)
+        self._lanes = Lanes(js, self._send, self._confirmed, on_broken)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,

@@ -48,7 +48,7 @@ class Owner:
         self._names = names
         self._follows = follows
         subscriptions = subscriptions_of(self.receivers)
-        freshness = Freshness(self.receivers.catch_up, self.clocks)
+        freshness = Freshness(js, self.receivers.catch_up, self.clocks)
         self._routing = Routing(subscriptions.match, freshness, asyncio.Semaphore(100), self.tally)
         self.router = self._new_router()
 

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from streams.nats.errors import Unavailable
+from streams.nats.jetstream import JetStream
 from streams.routing.freshness import AGE_MAX_S, Freshness
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until
+from tests.sim.server import FakeServer
 
 
 class Bucket:
@@ -38,8 +40,8 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-def freshness(bucket: Bucket, clocks: Clocks) -> Freshness:
-    return Freshness(bucket.catch_up, clocks)
+async def freshness(bucket: Bucket, clocks: Clocks) -> Freshness:
+    return Freshness(JetStream(FakeServer().connect("test")), bucket.catch_up, clocks)
 
 
 async def test_it_asks_once_for_all_that_comes_within_half_a_second(

@@ -6,9 +6,16 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from streams.nats.jetstream import JetStream
 from streams.routing import lanes
 from streams.routing.lanes import Lanes
 from tests.contract.waiting import PATIENCE_S, until
+from tests.sim.server import FakeServer
+
+
+def connected() -> JetStream:
+    """A connection that lasts."""
+    return JetStream(FakeServer().connect("test"))
 
 
 class Road:
@@ -22,7 +29,7 @@ class Road:
         self.under_way: Counter[str] = Counter()
         self.most = 0
         self.broken: list[str] = []
-        self.lanes: Lanes[int] = Lanes(self._send, self._note, self.broken.append)
+        self.lanes: Lanes[int] = Lanes(connected(), self._send, self._note, self.broken.append)
 
     async def _send(self, lane: str, item: int) -> str:
         assert not self.under_way[lane]
@@ -40,7 +47,7 @@ class Road:
 
 
 @pytest.fixture
-def road() -> Road:
+async def road() -> Road:
     return Road()
 
 
@@ -92,7 +99,7 @@ async def test_what_comes_while_the_last_sender_goes_is_not_left_lying(
     async def send(_: str, __: int) -> str:
         return ""
 
-    leaving = Lanes(send, lambda item: sent[item].set_result(None), pytest.fail)
+    leaving = Lanes(connected(), send, lambda item: sent[item].set_result(None), pytest.fail)
     for number in (0, 1):
         leaving.add(f"t.r{number}", number)
         async with asyncio.timeout(PATIENCE_S):
@@ -127,7 +134,7 @@ async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixtur
     async def fail(lane: str, item: int) -> str:
         raise RuntimeError("the sender broke")
 
-    failing: Lanes[int] = Lanes(fail, lambda _: None, broken.append)
+    failing: Lanes[int] = Lanes(connected(), fail, lambda _: None, broken.append)
     failing.add("t.a", 1)
     await until(lambda: bool(broken))
     assert broken == ["its router broke"]

@@ -398,6 +398,16 @@ class TestTheLease:
         assert members.lease is not before
         assert not before.valid()
 
+    async def test_who_waits_for_a_new_one_is_told_at_once(
+        self, clocks: Clocks, faulty: FaultyJetStream, join: Join
+    ) -> None:
+        members = await join(faulty, "a")
+        before, told = members.lease, list[bool]()
+        members.on_lease(lambda: told.append(members.lease is not before and members.lease.valid()))
+        clocks.turn(TTL_S)
+        await until(lambda: bool(told))
+        assert told == [True], "once, when it is in force, and not for each renewal"
+
     async def test_is_not_prolonged_by_an_acknowledgement_that_slept(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:

@@ -139,8 +139,14 @@ def logged(*levels: str) -> set[str]:
             case ast.Tuple(elts=[ast.Constant(value=str(name)), ast.Attribute(ast.Name("logging"), level)]):
                 if level.lower() in levels:
                     found.add(name)
-            case ast.Call(func=ast.Name(id="Sparing"), args=[_, ast.Constant(value=str(name))]):
+            case (
+                ast.Call(func=ast.Name(id="Sparing"), args=[_, ast.Constant(value=str(name))])
+                | ast.Call(func=ast.Name(id="Complaint"), args=[_, _, ast.Constant(value=str(name))])
+            ):
                 if "warning" in levels:
+                    found.add(name)
+            case ast.Call(func=ast.Attribute(attr="log"), args=[_, ast.Constant(value=str(name)), *_]):
+                if "info" in levels and _LINE.fullmatch(name):
                     found.add(name)
     return found
 

@@ -184,17 +184,23 @@ def claimant_sleeps_between_two_steps() -> None:
 
 
 def flush_of_a_sleeper() -> None:
-    """A node sleeps while a flush of it is on its way, which arrives after its successor's claim."""
+    """A node sleeps while a flush of it is on its way, which arrives after its successor's claim.
+
+    When it wakes, the refusal comes before a lease under which it would claim the shard again.
+    """
     with staged() as stage:
         stage.put()
         first = stage.node()
         stage.owner()
         held: list[Callable[[], None]] = []
+        heartbeats: list[Callable[[], None]] = []
 
         def judge(message: Message, deal: Callable[[], None]) -> None:
             if b'"delivered"' in message.data and first.alive and not held:
                 held.append(deal)
                 first.freeze()
+            elif held and message.subject == stage.run.names.node(first.name) and len(heartbeats) < 3:
+                heartbeats.append(deal)  # They get lost.
             else:
                 deal()
 

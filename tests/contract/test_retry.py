@@ -1,0 +1,102 @@
+"""Retries: a new connection ends each pause, and while there is none nothing is complained of."""
+
+import asyncio
+import logging
+
+import pytest
+
+from streams.nats import jetstream, retry
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import Complaint, Pauses
+from tests.contract.waiting import until
+from tests.sim.server.client import ClientWire
+from tests.sim.server.sessions import Frame
+
+log = logging.getLogger("streams.test")
+
+
+class Away(ClientWire):
+    """A connection to nobody, which is lost and made again as the test says."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        super().__init__("test", max_payload=1 << 20)
+        self.js = JetStream(self)
+
+    def transmit(self, frame: Frame) -> None:
+        """Nobody is there."""
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def lose(self) -> None:
+        self.connected = False
+        self.tell(False)
+
+    def come_back(self) -> None:
+        self.connected = True
+        self.tell(True)
+
+
+@pytest.fixture
+async def away() -> Away:
+    return Away()
+
+
+async def test_a_new_connection_ends_a_pause_and_the_next_one_is_short(
+    away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_S", 1000.0)
+    monkeypatch.setattr(retry, "LONGEST_S", 4000.0)
+    away.lose()
+    pauses = Pauses(away.js)
+    pausing = asyncio.ensure_future(pauses.wait())
+    await asyncio.sleep(0)
+    assert not pausing.done()
+    away.come_back()
+    await until(pausing.done)
+    assert pauses._next_s == 1000.0
+
+
+async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_S", 0.001)
+    monkeypatch.setattr(retry, "LONGEST_S", 0.004)
+    for pauses in (Pauses(), Pauses(away.js)):
+        lengths = []
+        for _ in range(4):
+            lengths.append(pauses._next_s)
+            await pauses.wait()
+        assert lengths == [0.001, 0.002, 0.004, 0.004]
+
+
+async def test_a_trouble_is_told_once_for_each_reason_and_again_after_it_was_over(
+    away: Away, caplog: pytest.LogCaptureFixture
+) -> None:
+    complaint = Complaint(away.js, log, "thing.waiting", shard=3)
+    for why in ("full", "full", "gone"):
+        complaint.tell(why)
+    complaint.over()
+    complaint.tell("gone")
+    assert _told(caplog) == [("thing.waiting", why) for why in ("full", "gone", "gone")]
+
+
+async def test_what_fails_while_nats_is_away_is_told_only_if_it_stays_ill(
+    away: Away, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaint = Complaint(away.js, log, "thing.waiting")
+    away.lose()
+    complaint.tell("no answer")
+    away.come_back()
+    complaint.tell("no answer")
+    assert _told(caplog) == []
+    monkeypatch.setattr(jetstream, "SETTLES_S", 0.0)
+    away.lose()
+    away.come_back()
+    complaint.tell("no answer")
+    assert _told(caplog) == [("thing.waiting", "no answer")]
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    records = [each for each in caplog.records if each.levelno >= logging.INFO]
+    return [(each.message, each.__dict__["why"]) for each in records]
