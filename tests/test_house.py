@@ -74,9 +74,6 @@ PURE_IMPORTS = frozenset({
 ROOM_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
-TALKATIVE = frozenset({"publish"})
-"""Operations that still write to a terminal; the set only shrinks."""
-
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|Whom)\b")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
@@ -175,7 +172,7 @@ def only_streams_knows_nats(module: Module) -> Iterator[str]:
 
 def operations_do_not_talk(module: Module) -> Iterator[str]:
     """Values in, values out, and errors below AngariumError: whoever calls one may be no terminal."""
-    if module.path[:2] == ("angarium", "operations") and module.path[-1] not in TALKATIVE:
+    if module.path[:2] == ("angarium", "operations"):
         for path in imports(module):
             if path[0] == "click" or path[:2] == ("angarium", "terminal"):
                 yield f"imports {'.'.join(path)}"
@@ -375,16 +372,6 @@ def test_no_folder_has_too_many_files() -> None:
         if path.name != "__init__.py"
     )
     assert {folder for folder, count in folders.items() if count > FILES_MAX} <= UNBOUNDED
-
-
-def test_no_operation_is_excused_that_does_not_talk() -> None:
-    talking = {
-        module.path[-1]
-        for module in modules()
-        if module.path[:2] == ("angarium", "operations")
-        and any(path[0] == "click" or path[:2] == ("angarium", "terminal") for path in imports(module))
-    }
-    assert talking >= TALKATIVE
 
 
 def test_every_rule_has_its_breach() -> None:

@@ -3,13 +3,19 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+import msgspec
 
 from angarium.cli import completion, options
+from angarium.settings import Settings
+from angarium.terminal import output
 from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.operations.publish import Draft, Published
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -44,7 +50,7 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
     other, and the first that is refused ends the command, so that none overtakes it.
     """
-    from angarium.operations.publish import Draft, publish_all
+    from angarium.operations.publish import Draft
 
     settings = options.settings_of(given)
     _check(target, event_type, event_id, lines)
@@ -52,7 +58,48 @@ def publish(
         raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
     draft = Draft(target=target, type=event_type, id=event_id or "", content_type=content_type)
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
-    run(publish_all(settings, draft, bodies, numbered=lines, as_json=as_json))
+    run(_publish(settings, draft, bodies, lines=lines, as_json=as_json))
+
+
+async def _publish(
+    settings: Settings, draft: "Draft", bodies: Iterable[bytes], *, lines: bool, as_json: bool
+) -> None:
+    """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
+    from angarium.connecting import installation, open_jetstream
+    from angarium.operations.publish import Publisher, PublishError
+
+    json_noted = draft.content_type != "application/json"
+    async with open_jetstream(settings) as js:
+        publisher = Publisher(js, installation(settings).names, draft)
+        for number, body in enumerate(bodies, 1):
+            try:
+                published = await publisher.publish(body)
+            except PublishError as error:
+                where = f"line {number}: " if lines else ""
+                rest = f" ({number - 1} published before it)" if lines else ""
+                raise click.ClickException(f"{where}{error}{rest}") from None
+            _show(published, as_json=as_json)
+            if number == 1 and (why := await publisher.unheard()):
+                output.note(f"note: {why}")
+            if not json_noted and not _is_json(body):
+                json_noted = True
+                output.note("note: the body is not JSON; say what it is with --content-type")
+
+
+def _show(published: "Published", *, as_json: bool) -> None:
+    if as_json:
+        output.say_json_line(msgspec.structs.asdict(published))
+    else:
+        dropped = " (duplicate: dropped)" * published.duplicate
+        output.say(f"{published.stream} {published.position} {published.id}{dropped}")
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> None:

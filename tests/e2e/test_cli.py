@@ -135,6 +135,7 @@ def test_a_repeat_is_told_and_is_no_failure(terminal: Terminal) -> None:
 
 
 def test_publish_says_why_it_was_refused(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.large", "--url", URL, "--unsigned")
     error = terminal.failed("publish", "acme.large", "--lines", stdin=b"1\n" + b"2" * 400_000 + b"\n3\n")
     assert "line 2: refused: the event is larger than max_body" in error
     assert "(1 published before it)" in error
@@ -144,6 +145,24 @@ def test_publish_says_why_it_was_refused(terminal: Terminal) -> None:
 def test_publish_warns_of_a_body_that_is_not_json(terminal: Terminal, body: bytes) -> None:
     done = terminal.run("publish", "acme.plain", stdin=body)
     assert (done.returncode, "the body is not JSON" in done.stderr) == (0, True)
+
+
+def test_publish_notes_once_that_nobody_hears_of_it(terminal: Terminal) -> None:
+    done = terminal.run("publish", "acme.nowhere", "--lines", stdin=b"1\n2\n3\n")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 3)
+    assert done.stderr == (
+        "note: there is no receiver acme.nowhere; its events become dead letters (unknown_receiver), "
+        "see angarium dead list acme.nowhere\n"
+    )
+    terminal.done("receiver", "put", "listeners.one", "--url", URL, "--unsigned", "--event", "order.>")
+    done = terminal.run("publish", "listeners", "--lines", "--type", "invoice.paid", stdin=b"1\n2\n")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 2)
+    assert done.stderr == (
+        "note: no receiver of listeners subscribes to invoice.paid; such events go to nobody\n"
+    )
+    for target in ("listeners", "listeners.one"):
+        done = terminal.run("publish", target, "{}", "--type", "order.created")
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 # ---- receivers
@@ -407,6 +426,7 @@ def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
 
 
 def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.pipe", "--url", URL, "--unsigned")
     with terminal.start("publish", "acme.pipe", "--lines", "--json") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -422,6 +442,7 @@ def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> Non
 
 
 def test_ctrl_c_is_quiet(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.interrupted", "--url", URL, "--unsigned")
     with terminal.start("publish", "acme.interrupted", "--lines", "--json") as process:
         assert process.stdin is not None
         assert process.stdout is not None

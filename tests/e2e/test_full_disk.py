@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
 import pytest
 
 from angarium.operations import publish
+from angarium.operations.publish import Draft, Publisher, PublishError
 from streams.nats.answers import Stored
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import Fleet, names
 from tests.e2e.nodes import needs_proc
 
 RECEIVER = "acme.billing"
@@ -43,8 +43,9 @@ async def test_what_was_acknowledged_arrives_once_there_is_room(
     with full_disk(server_pid(fleet)):
         while isinstance(await fleet.js.publish(SUBJECT, BODY), Stored):
             stored += 1
-        with pytest.raises(click.ClickException, match=r"it is stored or not: publish it again with --id 7"):
-            await publish._publish(fleet.js, SUBJECT, BODY, {"Angarium-Id": "7"})
+        draft = Draft(target=RECEIVER, type="message", content_type="text/plain", id="7")
+        with pytest.raises(PublishError, match=r"it is stored or not: publish it again with --id 7"):
+            await Publisher(fleet.js, names, draft).publish(BODY)
     assert 0 < stored <= ROOM // len(BODY)
     await fleet.server.stop()
     await fleet.server.start()
