@@ -34,6 +34,7 @@ NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
 """What 80 columns have room for."""
 CUT = ("url", "receiver")
 COUNTED_AT_ONCE = 32
+TURN = 256
 OLD_S = 15.0
 """Figures are a few seconds old at any time; from here on it is said."""
 _LOST = Policy(url="https://unknown.invalid/")
@@ -67,7 +68,7 @@ async def overview(settings: Settings, tenant: str | None, phases: Collection[st
         try:
             shards = await worked(js, names, await shard_count(js, names))
             known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
-            rows = _rows(found, known, shards, phases)
+            rows = await _rows(found, known, shards, phases)
             await _count(js, names, rows, shards)
         except (AngariumError, ApiError, Unavailable) as error:
             unknown = [_shown(_Row(name, each.raw)) for name, each in found.items()]
@@ -75,12 +76,14 @@ async def overview(settings: Settings, tenant: str | None, phases: Collection[st
     return Overview([_shown(row) for row in rows], _old(shards))
 
 
-def _rows(
+async def _rows(
     found: dict[str, Configuration], known: dict[str, Standing], shards: list[Worked], phases: Collection[str]
 ) -> list[_Row]:
     """Rows by the snapshots, of those in one of the phases."""
     now, rows = time.time(), []
-    for name, configuration in found.items():
+    for number, (name, configuration) in enumerate(found.items(), 1):
+        if number % TURN == 0:
+            await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
         row = _Row(name, configuration.raw)
         standing = known.get(name) or _without_snapshot(name, len(shards))
         if standing.state is not None and standing.shard < len(shards):

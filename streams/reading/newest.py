@@ -8,6 +8,7 @@ nothing may rest on it.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 
 import msgspec
 
@@ -24,7 +25,7 @@ PATIENCE_S = 5.0
 GONE_AFTER_S = 10.0
 AGAIN_MAX = 1000
 """What is written meanwhile comes again, and must not keep the reader for ever."""
-TOO_LARGE = "409"
+NOTHING_MORE = ("404", "408")
 
 
 async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIterator[StoredMessage]:
@@ -61,20 +62,22 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
 async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Message]]:
     """The messages that the consumer hands out, batch after batch."""
     inbox, came = js.wire.new_inbox(), asyncio.Queue[Message]()
-    subscription = await js.wire.subscribe(inbox, came.put_nowait)
+    subscription = await js.wire.subscribe(f"{inbox}.*", came.put_nowait)
     request = msgspec.json.encode({"batch": BATCH, "max_bytes": BATCH_BYTES, "no_wait": True})
 
     async def messages() -> AsyncIterator[Message]:
-        while True:
-            await js.wire.publish(subject, request, inbox)
-            for _ in range(BATCH):
+        for number in count(1):
+            await js.wire.publish(subject, request, answers := f"{inbox}.{number}")
+            left = BATCH
+            while left:
                 message = await _next(came)
                 if message.reply:
+                    left -= 1
                     yield message
-                elif (message.headers or {}).get("Status") == TOO_LARGE:
-                    break
-                else:
-                    return
+                elif message.subject == answers:  # Else it tells late that an earlier batch is complete.
+                    if (message.headers or {}).get("Status") in NOTHING_MORE:
+                        return
+                    left = 0
 
     try:
         yield messages()

@@ -12,7 +12,7 @@ from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_cou
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.answers import Stored
+from streams.nats.answers import Put, Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -71,6 +71,26 @@ async def test_all_are_seen_whatever_a_batch_holds(
     assert state is not None
     assert state.frontier == Frontier(position=7)
     assert (await seen(js, names, "other")).keys() == {each for each in wanted if each.startswith("other")}
+
+
+async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server tells that a batch is complete after its last message, when the next one is asked for."""
+    monkeypatch.setattr(reading, "BATCH", 2)
+    asked = []
+    publish_it = js.wire.publish
+
+    async def counting(subject: str, *rest: bytes | str) -> None:
+        asked.append(subject)
+        await publish_it(subject, *rest)  # type: ignore[arg-type]
+
+    for start in range(0, 1200, 600):
+        puts = [Put(names.actor(1, f"acme.r{number}"), b'{"v": 99}') for number in range(start, start + 600)]
+        assert isinstance(await js.publish_batch(puts), Stored)
+    monkeypatch.setattr(js.wire, "publish", counting)
+    assert len(await seen(js, names)) == 1200
+    assert sum("MSG.NEXT" in subject for subject in asked) <= 601
 
 
 async def test_what_cannot_be_read_or_was_deleted_is_not_taken_for_well(js: JetStream, names: Names) -> None:
