@@ -201,7 +201,7 @@ class Strangers(Shell):
         elif not self.loaded or not (self.has_unread or len(self.waiting) >= WAITING_MAX):
             self._wait_for(receiver, event)
             self.poke()
-        elif position not in self.waiting:
+        else:
             self.seen = max(self.seen, position)
             self.park()
             self.poke()

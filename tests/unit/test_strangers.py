@@ -28,6 +28,13 @@ def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
         world.publish(receiver=name, body=b"x" * size)
 
 
+def record_of(world: ShardWorld) -> Strangers:
+    """The record of the shard."""
+    record = world.host.shells[UNKNOWN]
+    assert isinstance(record, Strangers)
+    return record
+
+
 async def hold_burials(world: ShardWorld) -> Callable[[], None]:
     """No dead letter can be stored until what this returns is called."""
     bury, released = world.graveyard.bury, asyncio.Event()
@@ -155,9 +162,25 @@ async def test_one_that_is_put_in_the_midst_of_a_flood_waits_for_nobody() -> Non
 
 
 @in_virtual_time
+async def test_none_of_its_events_overtakes_another() -> None:
+    """Also where it is known already, and the record was not told yet."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.pass_time(0.5)
+    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
+    world.publish(receiver=NOBODY)
+    await world.pass_time(0.5)
+    world.policies.unavailable = False
+    await world.until(lambda: len(world.sender.made) == 2)
+    assert world.sender.positions == [1, 2]
+
+
+@in_virtual_time
 async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None:
     world = strict()
     release = await hold_burials(world)
+    await world.host.resident(UNKNOWN)
     flood(world, 2 * WAITING_MAX, size=1024)
     world.publish(3, receiver=NOBODY)
     world.put(policy(), NOBODY)
@@ -203,7 +226,7 @@ async def test_nor_does_it_keep_what_came_before_it() -> None:
 @in_virtual_time
 async def test_so_do_many() -> None:
     """Of most of them only the stream knows; memory is bounded, and none is lost."""
-    world = ShardWorld(policy(), unacked_max=2000)
+    world = strict()
     world.policies.unavailable = True
     for _ in range(30):
         flood(world, 100)
@@ -213,11 +236,10 @@ async def test_so_do_many() -> None:
     await world.pass_time(2.5)
     assert world.journal.floor == len(world.stream.messages)
     assert len(world.sender.made) == 30
-    record = world.host.shells[UNKNOWN]
-    assert isinstance(record, Strangers)
-    assert len(record.waiting) <= WAITING_MAX
+    assert len(record_of(world).waiting) <= WAITING_MAX
     world.policies.unavailable = False
     await all_buried(world, 3000)
+    assert len([each for each in world.journal.of(f.Parked) if each.receiver == UNKNOWN]) == 1
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -364,6 +386,67 @@ async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.
 
 
 @in_virtual_time
+async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 1)
+    monkeypatch.setattr(strangers, "READS_A_TURN", 1)
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 1)
+    world.publish(200)
+    flood(world, 1)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.host.evict(2)
+    await world.until(lambda: world.journal.of(f.Buried) != [])
+    world.crash()
+    await world.until(lambda: world.journal.folded[UNKNOWN].frontier.position > 1)
+    world.crash()
+    world.policies.unavailable = False
+    await all_buried(world, 2)
+
+
+@in_virtual_time
+async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
+    world = ShardWorld()
+    world.policies.unavailable = True
+    flood(world, 2)
+    await world.until(lambda: world.journal.floor == 2)
+    world.stream.lost.add(2)
+    world.policies.unavailable = False
+    world.crash()
+    await all_buried(world, 1)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+
+
+@in_virtual_time
+async def test_what_is_about_to_come_is_left_to_come() -> None:
+    """Reading the shard goes no further than where something unjudged can lie."""
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 2)
+    world.crash()
+    world.store()
+    await world.until(lambda: len(record_of(world).waiting) == 1)
+    world.hand_out()
+    await world.until_settled(2)
+    assert {each.receiver for each in world.journal.of(f.Parked)} == {UNKNOWN}
+
+
+@in_virtual_time
+async def test_with_nobody_left_to_judge_nobody_is_asked() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: world.journal.floor == 1)
+    world.put(policy(), NOBODY)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    assert world.sender.positions == [1]
+
+
+@in_virtual_time
 async def test_whoever_was_turned_away_is_not_delivered_once_the_name_is_put() -> None:
     """Not even where the burial was confirmed and nothing else, and the receiver reads from the stream."""
     world = strict()
@@ -407,6 +490,36 @@ async def test_what_comes_again_after_a_reset_is_recognised() -> None:
     world.journal.let_go()
     await all_buried(world, 5)
     assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [5]
+
+
+@in_virtual_time
+async def test_what_comes_again_while_it_waits_is_one_event_and_has_the_last_reply() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    world.journal.hold_at = f.Parked
+    world.publish(receiver=NOBODY)
+    await world.pass_time(3)
+    replies: list[str] = []
+    world.host.ack = replies.extend
+    for reply in ("second", "third"):
+        world.host.arrive(NOBODY, world.stream.messages[0][1], reply)
+    world.journal.let_go()
+    world.policies.unavailable = False
+    await all_buried(world, 1)
+    assert replies == ["1", "third"]
+    assert not record_of(world).names
+
+
+@in_virtual_time
+async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
+    world = ShardWorld()
+    world.policies.unavailable = True
+    flood(world, 3000)
+    await world.host.resident(UNKNOWN)
+    assert len(record_of(world).waiting) <= WAITING_MAX
+    assert world.host.bindings.bound == 0
+    world.policies.unavailable = False
+    await all_buried(world, 3000)
 
 
 @in_virtual_time

@@ -62,6 +62,8 @@ class Story:
         if isinstance(given, Invalid):
             world.policies.invalid.add(name)
             world.host.configured(name, None)
+        elif self.chance.random() < 0.3:
+            world.policies.known[name] = given  # And who works for the shard is not told yet.
         else:
             world.put(given, name)
 
