@@ -1,0 +1,46 @@
+"""Floods of names that nobody knows, for the tests of their record."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from actors.ids import UNKNOWN
+from actors.machine.facts import Burial
+from actors.runtime.strangers import Strangers
+from tests.unit.shard_world import ShardWorld
+
+NOBODY = "acme.nobody"
+
+
+def names(count: int) -> list[str]:
+    return [f"acme.x{number}" for number in range(count)]
+
+
+def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
+    """An event for each of so many names."""
+    for name in names(count):
+        world.publish(receiver=name, body=b"x" * size)
+
+
+def record_of(world: ShardWorld) -> Strangers:
+    """The record of the shard."""
+    record = world.host.shells[UNKNOWN]
+    assert isinstance(record, Strangers)
+    return record
+
+
+async def hold_burials(world: ShardWorld) -> Callable[[], None]:
+    """No dead letter can be stored until what this returns is called."""
+    bury, released = world.graveyard.bury, asyncio.Event()
+
+    async def hold(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
+        await released.wait()
+        await bury(receiver, burials, answers)
+
+    world.graveyard.bury = hold  # type: ignore[method-assign]
+    return released.set
+
+
+async def all_buried(world: ShardWorld, count: int) -> None:
+    await world.until(lambda: len(world.graveyard.buried) >= count)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    assert len({each.position for each in world.graveyard.buried}) == len(world.graveyard.buried) == count

@@ -1,0 +1,266 @@
+"""Events of which nobody can say whether their names are known: they lie in the stream, and nobody waits."""
+
+import pytest
+
+from actors.ids import UNKNOWN
+from actors.machine import facts as f
+from actors.retention import Needed
+from actors.runtime import strangers
+from actors.runtime.strangers import WAITING_MAX
+from tests.unit.machine import policy
+from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
+from tests.unit.strangers_world import NOBODY, all_buried, flood, record_of
+
+
+@in_virtual_time
+async def test_one_that_cannot_be_judged_holds_nobody_up() -> None:
+    """It lies in the stream until the leader of the configurations speaks again."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    for _ in range(20):
+        world.publish(5)
+        await world.pass_time(0.5)
+    await world.pass_time(2.5)
+    assert world.journal.floor == 101
+    assert sorted(world.acked) == list(range(1, 102))
+    assert len(world.sender.made) == 100
+    assert (world.graveyard.buried, world.journal.of(f.TurnedAway)) == ([], [])
+    world.policies.unavailable = False
+    await all_buried(world, 1)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    assert world.stream.stretches == 0
+
+
+@in_virtual_time
+async def test_nor_does_it_keep_what_came_before_it() -> None:
+    world = strict()
+    world.publish(100)
+    await world.until_settled(100)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 101)
+    assert world.host.needed() == Needed(101, UNKNOWN)
+
+
+@in_virtual_time
+async def test_so_do_many() -> None:
+    """Of most of them only the stream knows; memory is bounded, and none is lost."""
+    world = strict()
+    world.policies.unavailable = True
+    for _ in range(30):
+        flood(world, 100)
+        world.publish()
+        await world.pass_time(0.1)
+        assert world.host.bindings.bound <= WAITING_MAX + 1
+    await world.pass_time(2.5)
+    assert world.journal.floor == len(world.stream.messages)
+    assert len(world.sender.made) == 30
+    assert len(record_of(world).waiting) <= WAITING_MAX
+    world.policies.unavailable = False
+    await all_buried(world, 3000)
+    assert len([each for each in world.journal.of(f.Parked) if each.receiver == UNKNOWN]) == 1
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_the_next_owner_finds_those_that_were_not_judged(snapshots: bool) -> None:
+    """Also one that is known by then, whose events lie on both sides of the floor."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(3, receiver=NOBODY)
+    flood(world, 5)
+    world.publish(5)
+    await world.until(lambda: world.journal.floor == 13)
+    world.policies.unavailable = False
+    world.host.stop()
+    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
+    world.store(3, receiver=NOBODY)
+    world.crash(snapshots=snapshots)
+    await all_buried(world, 5)
+    await world.until(lambda: len(world.sender.made) == 11)
+    assert world.sender.positions[5:] == [1, 2, 3, 14, 15, 16]
+
+
+@pytest.mark.parametrize("valid", [False, True])
+@in_virtual_time
+async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -> None:
+    """It came when nobody knew of the name, and an owner that vanished left it there."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(3, receiver=NOBODY)
+    world.publish()
+    await world.until(lambda: world.journal.floor == 4)
+    world.crash(snapshots=True)
+    await world.host.resident(UNKNOWN)
+    world.stream.unavailable = True
+    world.policies.invalid.add(NOBODY)
+    if valid:
+        world.put(policy(), NOBODY)
+    world.publish(3, receiver=NOBODY)
+    await world.pass_time(3)
+    world.stream.unavailable = False
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 7)
+    assert world.sender.positions[1:] == [1, 2, 3, 5, 6, 7]
+
+
+@in_virtual_time
+async def test_what_came_before_the_record_was_read_goes_first() -> None:
+    """Also where the record is parked, and the receiver is known by its snapshot alone."""
+    world = strict()
+    world.put(policy(), NOBODY)
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: len(world.sender.made) == 1)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 2)
+    world.policies.known.pop(NOBODY)
+    world.crash(snapshots=True)
+    world.stream.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.host.resident(UNKNOWN)
+    world.publish(receiver=NOBODY)
+    world.policies.unavailable = False
+    await world.pass_time(1)
+    world.stream.unavailable = False
+    await world.until(lambda: len(world.sender.made) == 3)
+    assert world.sender.positions == [1, 3, 4]
+
+
+@in_virtual_time
+async def test_what_was_turned_away_is_not_read_by_one_that_is_put() -> None:
+    world = strict()
+    world.publish(2, receiver=NOBODY)
+    await all_buried(world, 2)
+    world.policies.unavailable = True
+    world.publish(2, receiver=NOBODY)
+    await world.pass_time(0.5)
+    world.put(policy(), NOBODY)
+    await world.until(lambda: len(world.sender.made) == 2)
+    await world.pass_time(1)
+    assert world.sender.positions == [3, 4]
+    assert world.journal.of(f.Repeated) == []
+
+
+@in_virtual_time
+async def test_what_is_too_much_for_it_is_counted() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(300, receiver=NOBODY)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.crash(snapshots=True)
+    await world.host.resident(UNKNOWN)
+    world.put(policy(paused=True, backlog_max=50), NOBODY)
+    await world.until(lambda: len(world.graveyard.buried) == 250)
+    assert {each.reason for each in world.graveyard.buried} == {"overflow"}
+
+
+@in_virtual_time
+async def test_one_that_was_only_asked_for_is_nobody() -> None:
+    """What came before lies in the stream; another event must not overtake it."""
+    world = ShardWorld()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: world.journal.floor == 1)
+    await world.host.resident(NOBODY)
+    world.publish(receiver=NOBODY)
+    world.policies.unavailable = False
+    await all_buried(world, 2)
+    assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [2]
+
+
+@in_virtual_time
+async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 10)
+    await world.until(lambda: world.journal.floor == 10)
+    world.journal.flush()
+    assert world.host.needed() == Needed(1, UNKNOWN)
+    world.host.evict(7)
+    await all_buried(world, 6)
+    assert {each.reason for each in world.graveyard.buried} == {"evicted"}
+    await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN))
+    assert world.journal.folded[UNKNOWN].parked
+
+
+@in_virtual_time
+async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 200)
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 1)
+    world.publish(200)
+    flood(world, 1)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    assert world.host.needed() == Needed(1, UNKNOWN)
+    world.host.evict(2)
+    await all_buried(world, 1)
+    await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN))
+    world.policies.unavailable = False
+    world.crash()
+    await all_buried(world, 2)
+    assert world.stream.stretches == 1
+
+
+@in_virtual_time
+async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 1)
+    monkeypatch.setattr(strangers, "READS_A_TURN", 1)
+    world = strict()
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 1)
+    world.publish(200)
+    flood(world, 1)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.host.evict(2)
+    await world.until(lambda: world.journal.of(f.Buried) != [])
+    world.crash()
+    await world.until(lambda: world.journal.folded[UNKNOWN].frontier.position > 1)
+    world.crash()
+    world.policies.unavailable = False
+    await all_buried(world, 2)
+
+
+@in_virtual_time
+async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
+    world = ShardWorld()
+    world.policies.unavailable = True
+    flood(world, 2)
+    await world.until(lambda: world.journal.floor == 2)
+    world.stream.lost.add(2)
+    world.policies.unavailable = False
+    world.crash()
+    await all_buried(world, 1)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+
+
+@in_virtual_time
+async def test_what_is_about_to_come_is_left_to_come() -> None:
+    """Reading the shard goes no further than where something unjudged can lie."""
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 2)
+    world.crash()
+    world.store()
+    await world.until(lambda: len(record_of(world).waiting) == 1)
+    world.hand_out()
+    await world.until_settled(2)
+    assert {each.receiver for each in world.journal.of(f.Parked)} == {UNKNOWN}
+
+
+@in_virtual_time
+async def test_with_nobody_left_to_judge_nobody_is_asked() -> None:
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(receiver=NOBODY)
+    await world.until(lambda: world.journal.floor == 1)
+    world.put(policy(), NOBODY)
+    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    assert world.sender.positions == [1]
