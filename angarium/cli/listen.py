@@ -14,8 +14,8 @@ USUAL_PORT = 9000
     epilog="It answers only on this machine unless --host says otherwise. End it with Ctrl-C.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=USUAL_PORT, show_default=True,
-              help="Port to listen on; 0 takes a free one.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535),
+              help=f"Port to listen on (default: {USUAL_PORT}, or a free one; 0: a free one).")  # fmt: skip
 @click.option("--secret", "secrets", multiple=True, metavar="whsec_…",
               help="Secret to verify signatures with (repeatable).")  # fmt: skip
 @click.option("--status", type=click.IntRange(200, 599), default=200, show_default=True,
@@ -31,7 +31,7 @@ USUAL_PORT = 9000
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a request.")
 def listen(
     host: str,
-    port: int,
+    port: int | None,
     secrets: tuple[str, ...],
     count_max: int | None,
     whole_body: bool,
@@ -51,7 +51,7 @@ def listen(
     except InvalidSecret as error:
         raise click.UsageError(str(error)) from None
     listening = Listening(Manners(**manners), keys, whole_body=whole_body, as_json=as_json)
-    run(listening.run(host, port, count_max))
+    run(listening.run(host, USUAL_PORT if port is None else port, count_max, or_another=port is None))
     if listening.wrong:
         raise click.ClickException(
             f"{listening.wrong} of {listening.count} requests were not signed by --secret"

@@ -1,22 +1,25 @@
-"""`angarium dev`: nats-server as a child, setup, and a node in this process."""
+"""Runs `angarium dev`: nats-server as a child, setup, and a node in this process."""
 
 import asyncio
+import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-import click
+from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.errors import AngariumError
 from angarium.connecting import installation, open_jetstream
+from angarium.local.directory import occupied
 from angarium.node.app import run_node
 from angarium.settings import Settings
-from angarium.terminal import output
+from streams.fleet.lease import MARGIN_S
 from streams.installation.setup import setup
 from streams.server.embedded import EmbeddedServer
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-USUAL_NATS = "nats://127.0.0.1:4222"
 HEADER_ROOM = 64 << 10
 OF_ANOTHER_SERVER: dict[str, Any] = {
     "creds": None, "nkey": None, "tls_ca": None, "tls_cert": None, "tls_key": None, "replicas": 1,
@@ -26,25 +29,86 @@ LASTS_S = 10.0
 STARTS_MAX = 3
 """In a row, of a server that lasts less than LASTS_S each time."""
 
+log = logging.getLogger(__name__)
 
-async def develop(settings: Settings, directory: Path | None, port: int | None) -> None:
-    """Run until Ctrl-C. `directory` is the store of the embedded server; None: the settings name a server."""
+
+class DevError(AngariumError):
+    """`angarium dev` cannot go on."""
+
+
+class Starting(Struct, frozen=True):
+    """nats-server is started on the store in this directory; a large one takes seconds."""
+
+    directory: Path
+
+
+class Serving(Struct, frozen=True):
+    """nats-server runs. `wanted` is the port that it would have had, had nobody else taken it."""
+
+    url: str
+    port: int
+    wanted: int
+    pid_file: Path
+
+
+class Claiming(Struct, frozen=True):
+    """The node claims its shards, which after a crash takes until the lease of the dead one is over."""
+
+    shards: int
+    wait_max_s: float
+
+
+class Ready(Struct, frozen=True):
+    """Events are delivered. `directory` is None where the server is somebody else's."""
+
+    url: str
+    shards: int
+    directory: Path | None
+
+
+Step = Starting | Serving | Claiming | Ready
+Tell = Callable[[Step], None]
+
+
+async def develop(settings: Settings, directory: Path | None, port: int | None, tell: Tell) -> None:
+    """Run until Ctrl-C. `directory` is the store of the embedded server; None: the settings name a server.
+
+    `tell` hears of each step as it begins. Raises `Occupied`, `DevError`, and what server and setup raise.
+    """
     async with AsyncExitStack() as stack:
         server = None
         if directory is not None:
-            needed = settings.max_body + HEADER_ROOM
-            server = EmbeddedServer(directory, port=port, max_payload=needed if needed > 1 << 20 else None)
-            await stack.enter_async_context(server)
+            server = await _start_server(stack, settings, directory, port, tell)
             settings = replace(settings, nats=(server.url,), **OF_ANOTHER_SERVER)
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
             await setup(js, installation(settings))
-        await _run_beside(settings, server)
+        tell(Claiming(settings.shards, settings.ttl_s + MARGIN_S))
+        await _run_beside(settings, server, tell)
 
 
-async def _run_beside(settings: Settings, server: EmbeddedServer | None) -> None:
+async def _start_server(
+    stack: AsyncExitStack, settings: Settings, directory: Path, port: int | None, tell: Tell
+) -> EmbeddedServer:
+    """Have the directory, and run nats-server on it, on the port of the last time if that is free."""
+    kept = stack.enter_context(occupied(directory))
+    needed = settings.max_body + HEADER_ROOM
+    wanted = port or kept.last_port
+    server = EmbeddedServer(
+        directory, port=port, usual_port=wanted, max_payload=needed if needed > 1 << 20 else None
+    )
+    tell(Starting(server.directory))
+    await stack.enter_async_context(server)
+    kept.serves(server.port, server.url)
+    tell(Serving(server.url, server.port, wanted, server.pid_file))
+    return server
+
+
+async def _run_beside(settings: Settings, server: EmbeddedServer | None, tell: Tell) -> None:
     """Run the node, and keep its server running until it has ended."""
-    node = asyncio.create_task(run_node(settings, ready=lambda: _tell(settings, server)))
+    directory = None if server is None else server.directory
+    ready = Ready(settings.nats[0], settings.shards, directory)
+    node = asyncio.create_task(run_node(settings, ready=lambda: tell(ready)))
     tasks = [node] if server is None else [node, asyncio.create_task(_keep(server))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     ended = [task for task in tasks if task.done()]
@@ -56,7 +120,10 @@ async def _run_beside(settings: Settings, server: EmbeddedServer | None) -> None
 
 
 async def _keep(server: EmbeddedServer) -> NoReturn:
-    """Start the server again whenever it has ended by itself, unless it does so again and again."""
+    """Start the server again whenever it has ended by itself, unless it does so again and again.
+
+    The node tells that it is lost, and that it is back.
+    """
     loop = asyncio.get_running_loop()
     in_a_row = 0
     while True:
@@ -64,26 +131,7 @@ async def _keep(server: EmbeddedServer) -> NoReturn:
         await server.wait()
         in_a_row = in_a_row + 1 if loop.time() - started_at < LASTS_S else 1
         if in_a_row > STARTS_MAX:
-            raise click.ClickException(f"nats-server keeps ending by itself; {server.log} tells why")
-        output.note("nats-server ended by itself and is started again")
+            raise DevError(f"nats-server keeps ending by itself; {server.log} tells why")
+        log.debug("nats-server ended by itself and is started again")
         await server.stop()
         await server.start()
-
-
-def _tell(settings: Settings, server: EmbeddedServer | None) -> None:
-    """Says what runs, what is allowed only here, and what to type next."""
-    url = settings.nats[0]
-    where = f" (store: {server.directory})" if server is not None else ""
-    output.say(f"ready: NATS on {url}{where}, a node with {settings.shards} shards")
-    output.say("allowed here, not elsewhere: receivers on http:// and on loopback addresses")
-    output.say("in another terminal:")
-    if url != USUAL_NATS:
-        output.say(f"  export ANGARIUM_NATS={url}")
-    output.say("  angarium listen")
-    output.say("and in a third:")
-    if url != USUAL_NATS:
-        output.say(f"  export ANGARIUM_NATS={url}")
-    output.say("  angarium receiver put acme.billing --url http://127.0.0.1:9000/ --rate 10/second")
-    output.say("  angarium publish acme.billing '{\"order\": 7}' --type order.created")
-    output.say("  angarium inspect acme.billing")
-    output.say("Ctrl-C ends it in order.")

@@ -1,6 +1,7 @@
 """`angarium listen`: answers a request as told, judges it, shows it in one line."""
 
 import asyncio
+import errno
 import signal
 import time
 from collections import deque
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import click
 from msgspec import Struct, to_builtins
 
+from actors.errors import AngariumError
 from angarium import logs
 from angarium.delivery.signing import Secret
 from angarium.http_server import Received, Reply, serve
@@ -18,6 +20,12 @@ from angarium.terminal import output
 REMEMBERED_MAX = 4096
 PATHS_MAX = 1024
 BEGINNING = 60
+LOOPBACK = {"127.0.0.1": "127.0.0.0/8", "localhost": "127.0.0.0/8", "::1": "::1/128"}
+"""The hosts of this machine alone, and the network that a node must be allowed for each."""
+
+
+class ListenError(AngariumError):
+    """The receiver cannot listen."""
 
 
 class Manners(Struct, frozen=True, kw_only=True):
@@ -91,20 +99,22 @@ class Listening:
         self._failure: Exception | None = None
         self._count_max: int | None = None
 
-    async def run(self, host: str, port: int, count_max: int | None) -> None:
+    async def run(self, host: str, port: int, count_max: int | None, *, or_another: bool = False) -> None:
         """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
 
         Raises what keeps a request from being shown: whoever reads the output may have gone.
         """
         self._count_max = count_max
-        try:
-            server = await serve(host, port, self._answer)
-        except OSError as error:
-            why = f"cannot listen on {host}:{port} ({error.strerror}); choose another --port"
-            raise click.ClickException(why) from None
+        server = await self._serve(host, port, or_another=or_another)
         bound = server.sockets[0].getsockname()
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        output.note(f"listening on http://{shown}:{bound[1]}/")
+        url = f"http://{shown}:{bound[1]}/"
+        output.note(f"listening on {url}")
+        output.note(f"to send to it: angarium receiver put acme.billing --url {url}")
+        if host in LOOPBACK:
+            output.note(
+                f"angarium dev permits that; other nodes need --allow-http --allow-network {LOOPBACK[host]}"
+            )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._over.set)
@@ -112,6 +122,17 @@ class Listening:
         server.close()  # Its connections end with us; Python 3.12 would wait until whoever made them does.
         if self._failure is not None:
             raise self._failure
+
+    async def _serve(self, host: str, port: int, *, or_another: bool) -> asyncio.Server:
+        """Listen on the port; `or_another` takes a free one where it is in use."""
+        try:
+            return await serve(host, port, self._answer)
+        except OSError as error:
+            if or_another and error.errno == errno.EADDRINUSE:
+                return await self._serve(host, 0, or_another=False)
+            raise ListenError(
+                f"cannot listen on {host}:{port} ({error.strerror}); choose another --port"
+            ) from None
 
     def _answer(self, received: Received) -> Reply:
         if received.method != "POST":

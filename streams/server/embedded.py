@@ -29,8 +29,10 @@ HOST = "127.0.0.1"
 USUAL_PORT = 4222
 LOG_BYTES_MAX = 10 << 20
 
-OURS = frozenset({"jetstream", "lock", "nats-server.conf", "ports"})
-"""What lies in the directory, beside the logs."""
+OURS = frozenset({
+    "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
+})  # fmt: skip
+"""What lies in the directory, beside the logs; `angarium dev` keeps some of it."""
 
 READY_S = 60.0
 """A store of some gigabytes takes seconds to recover."""
@@ -44,7 +46,8 @@ LOOK_S = 0.02
 class EmbeddedServer:
     """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
 
-    `port`: None takes 4222, or a free one if that is taken; 0 takes a free one; any other is had or refused.
+    `port`: None takes `usual_port`, or a free one if that is taken; 0 takes a free one; any other is had or
+    refused.
     A server that is started again keeps its port, for its clients know it by that.
     `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
     `max_payload`: in bytes; None is the server's 1 MiB.
@@ -55,12 +58,14 @@ class EmbeddedServer:
         directory: Path,
         *,
         port: int | None = None,
+        usual_port: int = USUAL_PORT,
         sync_interval: str | None = None,
         max_payload: int | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "nats-server.log"
         self._port = port
+        self._usual_port = usual_port
         self._bound: int | None = None
         self._sync_interval = sync_interval
         self._max_payload = max_payload
@@ -69,9 +74,19 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """The URL of the server, also after it has ended."""
+        return f"nats://{HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The port of the server, also after it has ended."""
         if self._bound is None:
             raise RuntimeError("the server has no address before its first start")
-        return f"nats://{HOST}:{self._bound}"
+        return self._bound
+
+    @property
+    def pid_file(self) -> Path:
+        """The file that holds the process id of the running nats-server."""
+        return self.directory / "nats-server.pid"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -142,7 +157,7 @@ class EmbeddedServer:
         fixed = self._bound or self._port
         if fixed:
             return fixed if _is_free(fixed) else None
-        return USUAL_PORT if self._port is None and _is_free(USUAL_PORT) else 0
+        return self._usual_port if self._port is None and _is_free(self._usual_port) else 0
 
     async def _serves(self, program: Path, lock: int, port: int) -> bool:
         """Runs the server; False where it ended before it was ready. Unless it serves, nothing is left."""
@@ -182,6 +197,7 @@ class EmbeddedServer:
             "host": HOST,
             "port": port or -1,
             "ports_file_dir": str(self._ports),
+            "pid_file": str(self.pid_file),
             "log_file": str(self.log),
             "logfile_size_limit": LOG_BYTES_MAX,
             "logfile_max_num": 2,

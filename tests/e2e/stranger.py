@@ -26,6 +26,7 @@ LOOK_S = 0.05
 ANY = "…"
 
 _STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
+_READY = re.compile(r"ready: |listening on ")
 _LOOKS = re.compile(
     r"angarium (inspect|doctor|receiver list)\b"
     r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
@@ -97,7 +98,7 @@ class Stranger:
         return self._there(done.stdout)
 
     def _start(self, typed: Typed) -> None:
-        """Start what stays; it is up when it has printed the first line that is shown."""
+        """Start what stays; it is up when it has said so, or printed the first line that is shown."""
         command, _, _ = typed.command.partition(" #")
         match command.split():
             case ["angarium", "dev", *_]:
@@ -111,7 +112,8 @@ class Stranger:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self._staying.append(_Staying(typed, process, log))
-        self._until_said(self._staying[-1], typed.shown[:1])
+        ready = [number for number, line in enumerate(typed.shown, 1) if _READY.match(line)]
+        self._until_said(self._staying[-1], typed.shown[: ready[0] if ready else 1])
 
     def _until_said(self, staying: _Staying, shown: list[str]) -> None:
         deadline = time.monotonic() + PATIENCE_S

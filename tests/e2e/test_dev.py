@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,7 +47,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal for all tests in which nothing goes wrong."""
     with dev(tmp_path_factory.mktemp("dev"), signal.SIGINT) as (terminal, output):
         yield terminal
-    assert output == [""]
+    assert not _told(output[0], "warning", "error")
 
 
 def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> None:
@@ -106,19 +106,51 @@ def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path:
         url = line_with(listener.stderr, "listening on").split()[-1]
         terminal.done("receiver", "put", "acme.killed", "--url", url, "--unsigned", "--paused")
         terminal.done("publish", "acme.killed", "1")
-        os.kill(_pid_of_nats(tmp_path), signal.SIGKILL)
+        pid = int((tmp_path / ".angarium" / "nats-server.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
         terminal.until(lambda: terminal.run("publish", "acme.killed", "2").returncode == 0)
         terminal.until(lambda: terminal.run("receiver", "resume", "acme.killed").returncode == 0)
         out, _ = listener.communicate(timeout=PATIENCE_S)
     events = [msgspec.json.decode(line) for line in out.splitlines()]
     assert [(event["sequence"], event["body"]) for event in events] == [(1, "1"), (2, "2")]
-    assert "nats-server ended by itself and is started again" in output[0]
+    told = _told(output[0], "info", "warning", "error")
+    assert [each for each in told if not each.startswith("node.")] == ["nats.lost", "nats.back"]
 
 
-def _pid_of_nats(directory: Path) -> int:
-    """The ports file has it in its name: nats-server_<pid>.ports."""
-    [ports] = (directory / ".angarium" / "ports").glob("*.ports")
-    return int(ports.stem.rpartition("_")[2])
+def test_a_second_one_in_the_directory_says_so_at_once(tmp_path: Path) -> None:
+    with dev(tmp_path, signal.SIGTERM) as (terminal, _):
+        error = terminal.failed("dev")
+        assert f"another angarium dev runs in {tmp_path}/.angarium (pid " in error
+        assert f"its NATS is {terminal.environment['ANGARIUM_NATS']}): use it, stop it, or give" in error
+
+
+def test_a_port_that_was_taken_is_kept_over_restarts(tmp_path: Path) -> None:
+    terminal, urls = Terminal(tmp_path, ""), []
+    with socket.socket() as taken:
+        with suppress(OSError):  # Somebody else may have it.
+            taken.bind(("127.0.0.1", 4222))
+            taken.listen()
+        for _ in range(2):
+            with terminal.start("dev") as process:
+                urls.append(line_with(process.stdout, "ready: NATS on ").split()[3])
+                process.send_signal(signal.SIGTERM)
+                _, err = process.communicate(timeout=PATIENCE_S)
+                assert ("port 4222 is taken" in err) == (len(urls) == 1)
+    assert urls[0] == urls[1]
+    assert not urls[0].endswith(":4222")
+
+
+def test_what_it_waits_for_is_shown_in_order(tmp_path: Path) -> None:
+    with dev(tmp_path, signal.SIGTERM) as (_, output):
+        pass
+    notes = [line for line in output[0].splitlines() if not line.startswith("20")]
+    assert [note.split()[0] for note in notes] == ["starting", "nats-server", "claiming"]
+
+
+def _told(err: str, *levels: str) -> list[str]:
+    """The names of the lines of the log at these levels."""
+    lines = [line.split() for line in err.splitlines() if line.startswith("20")]
+    return [line[2] for line in lines if line[1] in levels]
 
 
 def test_the_store_stays_and_is_used_again(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.stranger import stranger
 
 PAGES = all_pages()
 OPERATING = Page(ROOT / "docs" / "operating.md")
-DEV = Typed("angarium dev", ["ready: NATS on …"])
+DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.typed], ids=str)

@@ -5,7 +5,9 @@ import hashlib
 import hmac
 import http.client
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ class Listener:
         host, _, port = (
             line_with(process.stderr, "listening on").strip("/\n").rpartition("//")[2].rpartition(":")
         )
+        line_with(process.stderr, "other nodes need --allow-http --allow-network 127.0.0.0/8")
         self.connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
 
     def post(self, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
@@ -186,3 +189,17 @@ def test_a_port_that_is_taken_is_told(listen: Listen, tmp_path: Path) -> None:
     error = Terminal(tmp_path, "nats://127.0.0.1:1").failed("listen", "--port", str(port))
     assert f"cannot listen on 127.0.0.1:{port}" in error
     assert "choose another --port" in error
+
+
+def test_without_a_port_it_takes_9000_or_a_free_one_and_says_where_to_send(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "nats://127.0.0.1:1")
+    with socket.socket() as taken:
+        with suppress(OSError):  # Somebody else may have it.
+            taken.bind(("127.0.0.1", 9000))
+            taken.listen()
+        with terminal.start("listen") as process:
+            url = line_with(process.stderr, "listening on").split()[-1]
+            assert f"receiver put acme.billing --url {url}" in line_with(process.stderr, "to send to it")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_S)
+    assert not url.endswith(":9000/")

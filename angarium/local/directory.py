@@ -1,0 +1,101 @@
+"""The directory of `angarium dev`: who runs in it now, and which port its NATS had last.
+
+The lock is a flock, which the kernel releases however its holder ends; who holds it stands in the locked
+file, for people. The server's own lock is another one: it lasts until nats-server has ended, a moment longer.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from streams.nats.errors import ServerError
+from streams.server.embedded import USUAL_PORT
+
+
+class Occupied(AngariumError):
+    """Another `angarium dev` runs in the directory."""
+
+
+class Occupant(Struct, frozen=True):
+    """The process that runs in a directory; `nats` is empty until its server runs."""
+
+    pid: int
+    nats: str = ""
+
+
+class DevDirectory:
+    """A directory that this process has for itself. Made by `occupied`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @property
+    def last_port(self) -> int:
+        """The port of the last run, 4222 before the first one."""
+        try:
+            port = int((self.path / "port").read_text())
+        except (OSError, ValueError):
+            return USUAL_PORT
+        return port if 0 < port < 1 << 16 else USUAL_PORT
+
+    def serves(self, port: int, url: str) -> None:
+        """Remember the port, and tell where NATS is to those who find the directory occupied."""
+        _write(os.open(self.path / "port", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % port)
+        self.tell(url)
+
+    def tell(self, url: str) -> None:
+        """Write down who runs here."""
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, msgspec.json.encode(Occupant(os.getpid(), url)), 0)
+
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@contextmanager
+def occupied(path: Path) -> Iterator[DevDirectory]:
+    """Have the directory, which is made where it is missing. Raises `Occupied` and `ServerError`."""
+    path = path.absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path / "dev.json", _FLAGS, 0o600)
+    except OSError as error:
+        raise ServerError(
+            f"cannot keep a store in {path} ({error.filename}: {error.strerror}): "
+            "make it writable, or name another directory"
+        ) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Occupied(_who(path, os.pread(lock, 4096, 0))) from None
+        directory = DevDirectory(path, lock)
+        directory.tell("")
+        yield directory
+    finally:
+        os.close(lock)
+
+
+def _who(path: Path, said: bytes) -> str:
+    """Tells somebody who comes second why; the first may be just writing who it is."""
+    try:
+        occupant = msgspec.json.decode(said, type=Occupant)
+    except msgspec.DecodeError:
+        return f"another angarium dev starts in {path}: use it, or give this one another --dir"
+    where = f", its NATS is {occupant.nats}" if occupant.nats else ""
+    return (
+        f"another angarium dev runs in {path} (pid {occupant.pid}{where}): use it, stop it, or give this "
+        "one another --dir"
+    )
+
+
+def _write(file: int, data: bytes) -> None:
+    with os.fdopen(file, "wb") as opened:
+        opened.write(data)
