@@ -95,7 +95,7 @@ class Backlog(Protocol):
         ...
 
 
-class Graveyard(Protocol):
+class DeadLetterWriter(Protocol):
     """Publishes dead letters."""
 
     async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:

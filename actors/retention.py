@@ -27,7 +27,7 @@ class Needed(Struct, frozen=True):
     exact: bool = True
 
 
-class Needs:
+class Retention:
     """The positions that the actors of one shard need, by their confirmed states.
 
     They are kept in order as states change, so that nobody has to look at all actors to find the lowest.

@@ -214,7 +214,7 @@ Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | Star
 Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Recorded
 
 
-class Line(Struct, frozen=True, gc=False):
+class Cutoff(Struct, frozen=True, gc=False):
     """Whatever is not settled up to the position `to` is given up, for `reason`."""
 
     to: int
@@ -253,7 +253,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     `held` are the open events in memory, by position, `in_flight` the positions of those whose attempt is
     being made. `read_to`: all events of this receiver up to there are in memory or settled; `seen`: the last
     that is known to have been there; `left` events at least lie in the stream alone, just so many if
-    `counted`. `line`: as it was drawn; `trimmed_at`: when events were given up for `overflow`. `holding`:
+    `counted`. `cutoff`: as it was drawn; `trimmed_at`: when events were given up for `overflow`. `holding`:
     messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before anything
     starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was recorded and
     not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
@@ -272,7 +272,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     left: int = 0
     counted: bool = True
     counting: bool = False
-    line: Line | None = None
+    cutoff: Cutoff | None = None
     trimmed_at: float = 0.0
     holding: bool = False
     unconfirmed: bool = False

@@ -12,8 +12,9 @@ Rules that the rest leans on:
    Every numbered event reaches the journal with the first fact about it or about a later one, so whoever
    folds the journal numbers alike, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
-   facts in `UNHURRIED` hold nothing up, every other one must be confirmed before anything starts. Relaxed
-   order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a later one.
+   facts in `NEEDS_NO_CONFIRMATION` hold nothing up, every other one must be confirmed before anything starts.
+   Relaxed order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a
+   later one.
 3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
    anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
 4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
@@ -44,7 +45,7 @@ from actors.policy import Policy
 PARK_AFTER_S = 2.0
 OPEN_MAX = 256
 FAILURES_IN_A_ROW_MAX = 5
-UNHURRIED = (
+NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway,
 )  # fmt: skip

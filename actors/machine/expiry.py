@@ -52,8 +52,8 @@ def given_up_at(
     if event and event.malformed:
         return AT_ONCE, "malformed"
     place = entry.position if entry else event.position if event else view.read_to + 1
-    if view.line and place <= view.line.to:
-        return AT_ONCE, view.line.reason
+    if view.cutoff and place <= view.cutoff.to:
+        return AT_ONCE, view.cutoff.reason
     stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since
     expires = NEVER if stored_at is None else stored_at + policy.retry.max_age_s, "expired"
     beyond = excess(state, policy, view)
@@ -85,4 +85,4 @@ def _goes(policy: Policy, view: View, now: float, event: Event, reason: str) -> 
         case "overflow":
             return True
         case _:
-            return view.line is not None and event.position <= view.line.to
+            return view.cutoff is not None and event.position <= view.cutoff.to

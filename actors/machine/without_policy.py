@@ -16,8 +16,8 @@ def step_without_policy(state: State, view: c.View, now: float) -> c.Step:
 
     It is asked after an event has come: the receiver may have been put since it was asked before.
     """
-    if view.line and not view.in_flight and _waits_up_to(view.line.to, state, view):
-        return _give_up_oldest(state, view, view.line.reason)
+    if view.cutoff and not view.in_flight and _waits_up_to(view.cutoff.to, state, view):
+        return _give_up_oldest(state, view, view.cutoff.reason)
     if view.in_flight or view.asking:
         return c.Rest()
     if view.invalid:

@@ -67,7 +67,7 @@ async def remove(shell: "Shell") -> None:
 @asynccontextmanager
 async def _standing_still(shell: "Shell") -> AsyncIterator[None]:
     """Nothing is in flight and nothing is begun, so nothing can be posted but what the journal speaks of."""
-    shell.still += 1
+    shell.hold_count += 1
     try:
         while shell.in_flight:
             await shell.landing()
@@ -75,8 +75,8 @@ async def _standing_still(shell: "Shell") -> AsyncIterator[None]:
         shell.end_grant(shell.host.clock.now(), used=False)
         yield
     finally:
-        shell.still -= 1
-        shell.poke()
+        shell.hold_count -= 1
+        shell.wake()
 
 
 async def _removed_to(shell: "Shell", removed_at: float) -> int:

@@ -18,7 +18,7 @@ PATIENCE_S = 0.01
 HURRY_S = 1.0
 
 
-class Appetite:
+class FlowControl:
     """Flow control of one shard. `hold` stops or restarts requests; `saturated` tells of the node."""
 
     __slots__ = ("_handle", "_hold", "_saturated", "_until")

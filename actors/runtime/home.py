@@ -7,11 +7,11 @@ from actors.counters import Tally
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
 from actors.news import News
-from actors.ports import Backlog, Clock, Graveyard, Policies, Recorder, Sender
+from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender
 from actors.runtime.unacked import Bindings
 
 
-class Home(Protocol):
+class ShardPorts(Protocol):
     """The surroundings of an actor: the ports of its shard, and the shard's claim."""
 
     clock: Clock
@@ -19,7 +19,7 @@ class Home(Protocol):
     bindings: Bindings
     sender: Sender
     backlog: Backlog
-    graveyard: Graveyard
+    dead_letters: DeadLetterWriter
     policies: Policies
     tally: Tally
     tell: Callable[[News], None]

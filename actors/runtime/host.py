@@ -26,7 +26,7 @@ from actors.policy import Policy
 from actors.ports import (
     Backlog,
     Clock,
-    Graveyard,
+    DeadLetterWriter,
     Policies,
     Recorded,
     Recorder,
@@ -34,9 +34,9 @@ from actors.ports import (
     Snapshots,
     Unavailable,
 )
-from actors.retention import Needed, Needs
+from actors.retention import Needed, Retention
 from actors.runtime.coalescing import next_beat
-from actors.runtime.flow_control import Appetite
+from actors.runtime.flow_control import FlowControl
 from actors.runtime.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
 from actors.runtime.strangers import Strangers
 from actors.runtime.unacked import Bindings
@@ -49,7 +49,7 @@ LOADERS = 32
 MANY = 1000
 """Receivers that are looked at in passing before others have a turn."""
 TURN = 16
-"""Receivers that are parked, begun or poked before others have a turn, which takes a millisecond."""
+"""Receivers that are parked, begun or waken before others have a turn, which takes a millisecond."""
 log = logging.getLogger(__name__)
 
 
@@ -75,7 +75,7 @@ class Host:
         recorder: Recorder,
         sender: Sender,
         backlog: Backlog,
-        graveyard: Graveyard,
+        dead_letters: DeadLetterWriter,
         snapshots: Snapshots,
         policies: Policies,
         tally: Tally,
@@ -95,15 +95,15 @@ class Host:
         self.recorder = recorder
         self.sender = sender
         self.backlog = backlog
-        self.graveyard = graveyard
+        self.dead_letters = dead_letters
         self.snapshots = snapshots
         self.policies = policies
         self.tally = tally
         self.ack = ack
         self.tell = tell
-        self.appetite = Appetite(hold, saturated)
+        self.flow_control = FlowControl(hold, saturated)
         self.bindings = Bindings(floor)
-        self.needs = Needs()
+        self.needs = Retention()
         self.shells: dict[str, Shell] = {}
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
@@ -142,7 +142,7 @@ class Host:
     def stop(self) -> None:
         """Nothing is started, recorded or acked any more."""
         self.stopped = True
-        self.appetite.stop()
+        self.flow_control.stop()
         for shell in self.shells.values():
             shell.close()
             shell.ready.cancel()
@@ -173,7 +173,7 @@ class Host:
         """An attempt is over."""
         self.in_flight -= 1
         self._landed.set()
-        self.appetite.done(self.bindings.bound)
+        self.flow_control.done(self.bindings.bound)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""
@@ -282,7 +282,7 @@ class Host:
             record = self.activate(UNKNOWN)
             assert isinstance(record, Strangers)
             record.take(receiver, event, reply)
-        self.appetite.came(self.bindings.bound)
+        self.flow_control.came(self.bindings.bound)
         if self.bindings.bound > self.unacked_max // 2:
             self._park_largest()
 
@@ -308,13 +308,13 @@ class Host:
         elif strangers is not None and strangers.has_unread:
             self.activate(receiver)  # What it has there need not wait until it is found.
 
-    def poke_all(self) -> None:
+    def wake_all(self) -> None:
         """Whatever held the shard up is over."""
-        self.spawn(self._poke_all())
+        self.spawn(self._wake_all())
 
-    async def _poke_all(self) -> None:
+    async def _wake_all(self) -> None:
         for number, shell in enumerate(list(self.shells.values()), 1):
-            shell.poke()
+            shell.wake()
             if number % TURN == 0:
                 await asyncio.sleep(0)
 
@@ -391,7 +391,7 @@ class Host:
         for receiver, shell in touched.items():
             self._note_parked(receiver, shell.confirmed)
             if shell.barrier > before or receiver in full:
-                shell.poke()
+                shell.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
         self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
@@ -399,7 +399,7 @@ class Host:
             waiter.set_result(None)
         if self._held_up:
             self._held_up = False
-            self.poke_all()
+            self.wake_all()
 
     def _note_parked(self, receiver: str, state: State) -> None:
         if state.unfinished:
@@ -470,13 +470,13 @@ class Host:
                 shell = self.shells.get(receiver)
                 if shell is not None and shell.loaded:
                     shell.park()
-                    shell.poke()
+                    shell.wake()
                 if number % TURN == 0:
                     await asyncio.sleep(0)
             self.acknowledge()
             if self._held_up and self.may_start():
                 self._held_up = False
-                self.poke_all()
+                self.wake_all()
             await self._passivate(now - IDLE_S)
 
     async def _passivate(self, before: float) -> None:
@@ -493,4 +493,4 @@ class Host:
         largest = max(self.shells.values(), key=lambda shell: len(shell.bound) if shell.loaded else 0)
         if largest.loaded and largest.bound:
             largest.park()
-            largest.poke()
+            largest.wake()

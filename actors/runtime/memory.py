@@ -13,7 +13,7 @@ from actors.machine.event import Event
 from actors.machine.state import State, open_entry
 from actors.ports import Batch
 from actors.runtime.backlog_read import sift
-from actors.runtime.home import Home
+from actors.runtime.home import ShardPorts
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.unacked import Binding
 
@@ -42,7 +42,7 @@ class Memory:
                  "granted_at", "held", "host", "in_flight", "known", "left", "mailbox", "parked_mark",
                  "read_to", "receiver", "seen", "set_aside", "state", "sweeps", "taken")  # fmt: skip
 
-    def __init__(self, receiver: str, host: Home) -> None:
+    def __init__(self, receiver: str, host: ShardPorts) -> None:
         self.receiver = receiver
         self.host = host
         self.state = self.confirmed = State(receiver=receiver)

@@ -57,7 +57,7 @@ async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bo
     if limited:
         shell.start_or_give_back(now, used=not late)
     if late:
-        shell.poke()
+        shell.wake()
         raise Refusal("unavailable", "it took too long to record the ping; try again")
     event = Event(
         position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
@@ -71,5 +71,5 @@ async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bo
         raise Refusal("unavailable", outcome.why)
     if not host.stopped:
         shell.record(c.RecordOutcome(None, outcome), host.clock.now())
-        shell.poke()
+        shell.wake()
     return outcome

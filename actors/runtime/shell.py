@@ -13,7 +13,7 @@ from typing import assert_never
 from actors.answers import Answers
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
-from actors.machine.decide import PARK_AFTER_S, UNHURRIED, decide, evolve, next_step
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, PARK_AFTER_S, decide, evolve, next_step
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Delivered, Fact
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
@@ -23,7 +23,7 @@ from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.runtime.alarm import Alarm
 from actors.runtime.discarding import remove
-from actors.runtime.home import Home
+from actors.runtime.home import ShardPorts
 from actors.runtime.mailbox import MAILBOX_MAX
 from actors.runtime.memory import UNCONFIRMED_MAX as UNCONFIRMED_MAX
 from actors.runtime.memory import Known, Memory
@@ -36,18 +36,37 @@ log = logging.getLogger(__name__)
 class Shell(Memory):
     """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
-    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "answers", "asking", "barrier", "burying",
-                 "counting", "invalid", "last_answer", "line", "loaded", "pinging", "policy", "ready",
-                 "still", "touched_at", "trimmed_at", "unconfirmed")  # fmt: skip
+    __slots__ = (
+        "_alarm",
+        "_landing",
+        "absent_to",
+        "adopted",
+        "answers",
+        "asking",
+        "barrier",
+        "burying",
+        "counting",
+        "cutoff",
+        "hold_count",
+        "invalid",
+        "last_answer",
+        "loaded",
+        "pinging",
+        "policy",
+        "ready",
+        "touched_at",
+        "trimmed_at",
+        "unconfirmed",
+    )  # fmt: skip
 
-    def __init__(self, receiver: str, host: Home) -> None:
+    def __init__(self, receiver: str, host: ShardPorts) -> None:
         super().__init__(receiver, host)
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
-        self.still = 0
-        self.line: c.Line | None = None
+        self.hold_count = 0
+        self.cutoff: c.Cutoff | None = None
         self.trimmed_at = 0.0
         self.barrier = 0
         self.unconfirmed = 0
@@ -60,7 +79,7 @@ class Shell(Memory):
         self.last_answer: Answered | None = None
         self.answers = Answers()
         self.touched_at = host.clock.now()
-        self._alarm = Alarm(self.poke)
+        self._alarm = Alarm(self.wake)
         self._landing: asyncio.Future[None] | None = None
 
     # ---- coming into memory
@@ -93,7 +112,7 @@ class Shell(Memory):
             self.park()
         if not self.ready.done():
             self.ready.set_result(None)
-        self.poke()
+        self.wake()
 
     def arrive(self, event: Event, reply: str) -> None:
         """The consumer handed out a message of this receiver."""
@@ -106,7 +125,7 @@ class Shell(Memory):
         if self.loaded:
             self._take(event)
             if not self._busy:
-                self.poke()
+                self.wake()
         elif self.mailbox.fits(event):
             self.mailbox.append(event)
 
@@ -120,7 +139,7 @@ class Shell(Memory):
         if self.loaded:
             self._take_found(position, source)
             if not self._busy:
-                self.poke()
+                self.wake()
 
     @property
     def is_blank(self) -> bool:
@@ -137,7 +156,7 @@ class Shell(Memory):
     def _record(self, fact: Fact) -> None:
         self.state = evolve(self.state, fact)
         self.host.tally.decided(fact)
-        hurried = not isinstance(fact, UNHURRIED)
+        hurried = not isinstance(fact, NEEDS_NO_CONFIRMATION)
         index = self.host.recorder.add(fact, self.state, hurried)
         if hurried:
             self.barrier = index
@@ -145,7 +164,7 @@ class Shell(Memory):
             self.unconfirmed += 1
 
     def confirm(self, fact: Fact, state: State) -> None:
-        """The journal holds `fact`; the host pokes afterwards."""
+        """The journal holds `fact`; the host wakes afterwards."""
         kind = type(fact)
         if kind in TELLING or (kind is Delivered and self.confirmed.failing_since is not None):
             told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
@@ -157,7 +176,7 @@ class Shell(Memory):
 
     # ---- steps
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Something happened: do what is owed."""
         while (post := self._advance()) is not None and self.policy is not None:
             self.host.spawn(self._attempt(post, self.policy))
@@ -182,7 +201,7 @@ class Shell(Memory):
             left=self.left,
             counted=self.counted,
             counting=self.counting,
-            line=self.line,
+            cutoff=self.cutoff,
             trimmed_at=self.trimmed_at,
             holding=bool(self.bound),
             unconfirmed=self.barrier > host.recorder.confirmed_index,
@@ -201,7 +220,7 @@ class Shell(Memory):
 
     def _advance(self) -> c.Post | None:
         """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
-        if not self.loaded or self.host.stopped or self.still:
+        if not self.loaded or self.host.stopped or self.hold_count:
             return None
         while True:
             now = self.host.clock.now()
@@ -289,9 +308,9 @@ class Shell(Memory):
 
     def give_up_to(self, position: int, reason: str) -> None:
         """Whatever is not settled up to `position` becomes a dead letter."""
-        if self.line is None or self.line.to < position:
-            self.line = c.Line(position, reason)
-        self.poke()
+        if self.cutoff is None or self.cutoff.to < position:
+            self.cutoff = c.Cutoff(position, reason)
+        self.wake()
 
     # ---- attempts
 
@@ -308,7 +327,7 @@ class Shell(Memory):
             self._ended(post.event, outcome)
             post, policy = self._advance(), self.policy
             if post is not None and not self._busy:
-                self.poke()  # The outcome may have made room for more than its successor.
+                self.wake()  # The outcome may have made room for more than its successor.
 
     async def send(self, attempt: Attempt) -> Outcome:
         """Make the attempt. Whatever breaks in there is our defect, and must end the attempt all the same."""
@@ -374,7 +393,7 @@ class Shell(Memory):
             self._take_batch(found, reach, known)
         else:
             self._take_fetched(step, found)
-        self.poke()
+        self.wake()
 
     async def _count(self, after: int) -> None:
         """Learn how much lies in the stream alone, all told by one replica; only then how far that can be."""
@@ -389,19 +408,19 @@ class Shell(Memory):
         self.counting = False
         if not self.host.stopped:
             self.take_count(counted, end, before)
-            self.poke()
+            self.wake()
 
     # ---- burials
 
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
         positions = [each.position for each in burials]
         answers = answer_texts(self.answers.of(positions), self.policy)
-        await self.host.graveyard.bury(self.receiver, burials, answers)
+        await self.host.dead_letters.bury(self.receiver, burials, answers)
         self.burying = False
         self.answers.forget(positions)
         if not self.host.stopped:
             self.record(c.MarkBuried(tuple(positions)), self.host.clock.now())
-            self.poke()
+            self.wake()
 
     # ---- configuration
 
@@ -409,7 +428,7 @@ class Shell(Memory):
         """The configuration changed, or is (seemingly) gone."""
         self.policy, self.invalid = policy, False
         if self.loaded:
-            self.poke()
+            self.wake()
 
     async def _ask(self) -> None:
         """Nothing is known of this receiver, or that it was removed: only the leader's answer decides."""
@@ -439,7 +458,7 @@ class Shell(Memory):
                 pass
             case _:
                 assert_never(answer)
-        self.poke()
+        self.wake()
 
     @property
     def _removal(self) -> int:
@@ -456,7 +475,7 @@ class Shell(Memory):
         """End disablement, backoff and throttling; returns once that is on record."""
         self.record(c.ResumeReceiver(), self.host.clock.now())
         index = self.host.recorder.index
-        self.poke()
+        self.wake()
         await self.host.confirmed_to(index)
 
     # ---- leaving memory
@@ -468,7 +487,7 @@ class Shell(Memory):
             self.loaded
             and self.state is self.confirmed
             and not (self.mailbox or self.held or self.bound or self.in_flight or self.pinging)
-            and not (self.busy_reading or self.asking or self.burying or self.still)
+            and not (self.busy_reading or self.asking or self.burying or self.hold_count)
             and not (self.state.burials or self.state.parked)
             and not self._alarm.is_set
         )

@@ -26,7 +26,7 @@ async def skip(shell: Shell) -> Numbered:
         raise Refusal("nothing_waits", f"{shell.receiver} has nothing waiting")
     shell.give_up(GiveUpEvents((found,), "skipped"), shell.host.clock.now())
     index = shell.host.recorder.index
-    shell.poke()
+    shell.wake()
     await shell.host.confirmed_to(index)
     return found
 

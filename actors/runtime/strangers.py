@@ -37,7 +37,7 @@ from actors.machine.facts import Burial, Fact
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
-from actors.runtime.home import Home
+from actors.runtime.home import ShardPorts
 from actors.runtime.shell import ASK_AGAIN_S, Shell
 
 PAGE = 64
@@ -60,7 +60,7 @@ PASS_OVER_MIN = 10_000
 log = logging.getLogger(__name__)
 
 
-class Door(Home, Protocol):
+class StrangerPorts(ShardPorts, Protocol):
     """The surroundings of the record, beyond those of an actor."""
 
     snapshots: Snapshots
@@ -91,7 +91,7 @@ class Strangers(Shell):
 
     __slots__ = ("_buried_at", "_door", "_turned_at", "_turning", "names", "remembered", "waiting")
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: StrangerPorts) -> None:
         super().__init__(UNKNOWN, door)
         self.waiting: dict[int, _Stranger] = {}
         self.names: Counter[str] = Counter()
@@ -145,7 +145,7 @@ class Strangers(Shell):
             self.read_to = self.seen = max(self.waiting, default=self.refused_to)
         if not self.ready.done():
             self.ready.set_result(None)
-        self.poke()
+        self.wake()
 
     def configure(self, policy: Policy | None) -> None:
         """Nobody can be called that."""
@@ -162,8 +162,8 @@ class Strangers(Shell):
 
     def give_up_to(self, position: int, reason: str) -> None:
         """Whatever is not judged up to `position` becomes a dead letter, be the name known or not."""
-        self.line = c.Line(position, reason)
-        self.poke()
+        self.cutoff = c.Cutoff(position, reason)
+        self.wake()
 
     def confirm(self, fact: Fact, state: State) -> None:
         """The journal holds `fact`: what it turned away may be buried."""
@@ -178,7 +178,7 @@ class Strangers(Shell):
         )
         return done and not (self.waiting or self.state.unfinished or self.burying or self._turning)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Something happened: do what is owed."""
         if self.loaded and not self.host.stopped:
             self._bury_next()
@@ -200,11 +200,11 @@ class Strangers(Shell):
             self._release(position, host.recorder.index)
         elif not self.loaded or not (self.has_unread or len(self.waiting) >= WAITING_MAX):
             self._wait_for(receiver, event)
-            self.poke()
+            self.wake()
         else:
             self.seen = max(self.seen, position)
             self.park()
-            self.poke()
+            self.wake()
 
     def _wait_for(self, receiver: str, event: Event) -> None:
         position = event.position
@@ -257,9 +257,9 @@ class Strangers(Shell):
             if covered:
                 await self._door.policies.catch_up()
         except Unavailable:
-            if self.line is None:
+            if self.cutoff is None:
                 raise
-            covered = [each for each in covered if each <= self.line.to]
+            covered = [each for each in covered if each <= self.cutoff.to]
         if self.host.stopped:
             return
         self.give_to_known(*filter(self._door.knows, self.names))
@@ -308,8 +308,8 @@ class Strangers(Shell):
             self._release(burial.position, self.host.recorder.index)
 
     def _reason(self, position: int, stranger: _Stranger) -> str:
-        if self.line is not None and position <= self.line.to:
-            return self.line.reason
+        if self.cutoff is not None and position <= self.cutoff.to:
+            return self.cutoff.reason
         return "malformed" if stranger.malformed else "unknown_receiver"
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:

@@ -89,7 +89,7 @@ async def bytes_each(count: int) -> float:
     around = Nothing()
     host = Host(
         epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,
-        clock=around, recorder=around, sender=around, backlog=around, graveyard=around, snapshots=around,
+        clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
         policies=around, tally=Tally(), within_lease=lambda: True, ack=lambda _: None, hold=lambda _: None,
         saturated=lambda: False, refuse=lambda _: None, tell=lambda _: None,
     )  # fmt: skip

@@ -21,9 +21,9 @@ from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
 from angarium.delivery.transport import Transport
 from angarium.node.announcer import Announcer
-from angarium.node.control import ReceiverDesk
+from angarium.node.control import ReceiverControl
 from angarium.node.descriptors import connections_max
-from angarium.node.load import Saturation
+from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
 from angarium.node.shard import Surroundings
@@ -103,7 +103,7 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
     )
     transport = _transport(settings, guard)
     try:
-        async with member(wire, settings, SystemTime(), HttpSender(transport), Saturation()) as node:
+        async with member(wire, settings, SystemTime(), HttpSender(transport), Load()) as node:
             yield node
     finally:
         await transport.close()
@@ -153,7 +153,7 @@ async def member(
     )  # fmt: skip
     node = Node(around, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
-    control = Control(wire, names, ReceiverDesk(node), inboxes)
+    control = Control(wire, names, ReceiverControl(node), inboxes)
     identity = _identity(settings, time.wall())
     service = Service(wire, identity, control.subject, control.tally, lambda: _statistics(node), inboxes)
     try:

@@ -29,7 +29,7 @@ REPEATS_MAX = 4
 """How many events are read, at most, to find the first that is no repeat."""
 
 
-class ReceiverDesk:
+class ReceiverControl:
     """Deals with the control requests of the receivers that `node` owns."""
 
     def __init__(self, node: Node) -> None:

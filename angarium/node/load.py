@@ -13,7 +13,7 @@ SATURATED = 0.8
 _SCHEDULING = Path("/proc/thread-self/schedstat")
 
 
-class Saturation:
+class Load:
     """Load of the calling thread; a call looks at the time since the last look, 10 ms at least."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ class Ends:
         return end if at <= now - SETTLED_S else 0
 
 
-class Upkeep:
+class Maintenance:
     """The upkeep by one node. `owned` are the shards that are its own, as they come and go."""
 
     def __init__(self, around: Surroundings, shards: int, owned: Mapping[int, Shard]) -> None:

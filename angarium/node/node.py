@@ -14,7 +14,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from actors.errors import AngariumError
 from actors.policy import Policy
 from actors.runtime.host import Host
-from angarium.node.maintenance import Upkeep
+from angarium.node.maintenance import Maintenance
 from angarium.node.shard import Shard, Surroundings, take_over
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, Lost, claim, let_go
@@ -65,7 +65,7 @@ class Node:
         around.members.on_lease(self._changed.set)
         await around.members.start()
         self._spawn(self._reconcile())
-        self._spawn(Upkeep(around, self.shards, self.owned).run())
+        self._spawn(Maintenance(around, self.shards, self.owned).run())
 
     async def stop(self) -> None:
         """Hand over every shard, also those that are just being claimed, then leave."""

@@ -22,7 +22,7 @@ from angarium.node.announcer import Announcer
 from angarium.node.tallies import Tallies
 from angarium.sparing import Sparing
 from streams.clock import Timekeeper
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.defects import on_defect
 from streams.fleet.lease import Lease
 from streams.fleet.members import Members
@@ -121,7 +121,7 @@ class Shard:
             recorder=self.journal,
             sender=around.sender,
             backlog=self._backlog,
-            graveyard=Graveyard(js, names, around.gravediggers),
+            dead_letters=DeadLetterWriter(js, names, around.gravediggers),
             snapshots=self._snapshots,
             policies=around.receivers,
             tally=around.tallies.actors,
@@ -236,7 +236,7 @@ class Shard:
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
         await self._router.start()
-        host.poke_all()
+        host.wake_all()
         return True
 
     # ---- the end

@@ -53,8 +53,8 @@ NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
-class Graveyard:
-    """See `actors.ports.Graveyard`. It does not give up: a full stream or a lost connection delays it."""
+class DeadLetterWriter:
+    """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
     def __init__(self, js: JetStream, names: Names, company: asyncio.Semaphore | None = None) -> None:
         """`company` is shared by all shards of a node: what is nobody's is buried a few letters at a time."""

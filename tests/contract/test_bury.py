@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from actors.machine.facts import Burial
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StoredMessage
@@ -30,7 +30,7 @@ async def test_a_dead_letter_is_what_was_published_and_why_it_is_here(js: JetStr
     headers = {"Nats-Msg-Id": "order-1", "Content-Type": "text/plain", "X-Own": "kept", "Angarium-Type": "a"}
     position = await publish(js, names, RECEIVER, body, headers)
     burial = Burial(position=position, reason="attempts", sequence=7, attempts=3, status=500)
-    await Graveyard(js, names).bury(RECEIVER, [burial])
+    await DeadLetterWriter(js, names).bury(RECEIVER, [burial])
     (letter,) = await letters(js, names)
     assert letter.subject == names.dead(RECEIVER)
     assert letter.data == body
@@ -64,7 +64,7 @@ async def test_a_letter_has_the_beginning_of_the_last_answer_whatever_that_is(
 ) -> None:
     position = await publish(js, names, RECEIVER, b"{}", {"Angarium-Response": "forged"})
     burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
-    await Graveyard(js, names).bury(RECEIVER, [burial], {position: answer, position + 1: "another's"})
+    await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {position: answer, position + 1: "another's"})
     (letter,) = await letters(js, names)
     assert letter.headers.get("Angarium-Response") == header
     assert letter.headers["Angarium-Reason"] == "rejected"
@@ -78,23 +78,25 @@ async def test_without_its_answer_it_is_the_same_letter(js: JetStream, names: Na
     """Who buries it again, after a crash, does not know the answer any more."""
     position = await publish(js, names, RECEIVER)
     burial = Burial(position=position, reason="rejected", sequence=1, attempts=5, status=422)
-    await Graveyard(js, names).bury(RECEIVER, [burial], {position: "no"})
-    await Graveyard(js, names).bury(RECEIVER, [burial])
+    await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {position: "no"})
+    await DeadLetterWriter(js, names).bury(RECEIVER, [burial])
     (letter,) = await letters(js, names)
     assert letter.headers["Angarium-Response"] == "no"
 
 
 async def test_burying_again_adds_nothing(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER)
-    graveyard = Graveyard(js, names)
+    dead_letters = DeadLetterWriter(js, names)
     for _ in range(2):
-        await graveyard.bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+        await dead_letters.bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
     assert len(await letters(js, names)) == 1
 
 
 async def test_the_id_outlives_the_message_also_where_it_was_derived(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER)
-    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+    await DeadLetterWriter(js, names).bury(
+        RECEIVER, [Burial(position=position, reason="expired", sequence=1)]
+    )
     (letter,) = await letters(js, names)
     assert letter.headers["Angarium-Id"].startswith(f"evt_{position}_")
 
@@ -105,7 +107,7 @@ async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
         "angarium-status": "200", "Angarium-Response": "x", "Angarium-Problem": "x",
     }  # fmt: skip
     position = await publish(js, names, RECEIVER, b"", forged)
-    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="unknown_receiver")])
+    await DeadLetterWriter(js, names).bury(RECEIVER, [Burial(position=position, reason="unknown_receiver")])
     (letter,) = await letters(js, names)
     assert {name: value for name, value in letter.headers.items() if name != "Angarium-Id"} == {
         "Nats-Msg-Id": f"acme.billing:p{position}",
@@ -117,7 +119,9 @@ async def test_nobody_else_says_why(js: JetStream, names: Names) -> None:
 async def test_what_was_meant_for_the_server_does_not_act_again(js: JetStream, names: Names) -> None:
     expectations = {"Nats-Expected-Stream": names.deliveries, "nats-own": "x"}
     position = await publish(js, names, RECEIVER, b"", expectations)
-    await Graveyard(js, names).bury(RECEIVER, [Burial(position=position, reason="expired", sequence=1)])
+    await DeadLetterWriter(js, names).bury(
+        RECEIVER, [Burial(position=position, reason="expired", sequence=1)]
+    )
     (letter,) = await letters(js, names)
     assert [name for name in letter.headers if name.lower().startswith("nats-")] == ["Nats-Msg-Id"]
 
@@ -125,9 +129,9 @@ async def test_what_was_meant_for_the_server_does_not_act_again(js: JetStream, n
 async def test_a_malformed_event_says_what_is_wrong_with_it(js: JetStream, names: Names) -> None:
     first = await publish(js, names, RECEIVER, b"", {"Angarium-Type": "a b"})
     second = await publish(js, names, "1st.x", b"")
-    graveyard = Graveyard(js, names)
-    await graveyard.bury(RECEIVER, [Burial(position=first, reason="malformed", sequence=1)])
-    await graveyard.bury("1st.x", [Burial(position=second, reason="unknown_receiver")])
+    dead_letters = DeadLetterWriter(js, names)
+    await dead_letters.bury(RECEIVER, [Burial(position=first, reason="malformed", sequence=1)])
+    await dead_letters.bury("1st.x", [Burial(position=second, reason="unknown_receiver")])
     (typed,) = await letters(js, names)
     (named,) = await letters(js, names, "1st.x")
     assert typed.headers["Angarium-Problem"].startswith("Angarium-Type: event type 'a b'")
@@ -138,9 +142,9 @@ async def test_what_is_gone_is_buried_without_its_body(js: JetStream, names: Nam
     position = await publish(js, names, RECEIVER, b"body")
     await publish(js, names, "acme.other", b"not mine")
     await js.purge(names.deliveries, position + 1)
-    graveyard = Graveyard(js, names)
-    await graveyard.bury(RECEIVER, [Burial(position=position, reason="evicted", sequence=1)])
-    await graveyard.bury(RECEIVER, [Burial(position=position + 1, reason="evicted", sequence=2)])
+    dead_letters = DeadLetterWriter(js, names)
+    await dead_letters.bury(RECEIVER, [Burial(position=position, reason="evicted", sequence=1)])
+    await dead_letters.bury(RECEIVER, [Burial(position=position + 1, reason="evicted", sequence=2)])
     found = await letters(js, names)
     assert [(letter.data, letter.headers["Angarium-Body"]) for letter in found] == [(b"", "gone")] * 2
 
@@ -156,9 +160,9 @@ async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, na
         Burial(position=position, reason="expired", sequence=number)
         for number, position in enumerate(positions, start=1)
     ]
-    graveyard = Graveyard(js, names)
-    await graveyard.bury(RECEIVER, burials[:30])
-    await graveyard.bury(RECEIVER, burials)
+    dead_letters = DeadLetterWriter(js, names)
+    await dead_letters.bury(RECEIVER, burials[:30])
+    await dead_letters.bury(RECEIVER, burials)
     found = {int(letter.headers["Angarium-Sequence"]): letter for letter in await letters(js, names)}
     assert sorted(found) == list(range(1, 101))
     assert [number for number, letter in found.items() if "Angarium-Body" in letter.headers] == [1, 41]
@@ -176,9 +180,9 @@ async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
         position = await publish(js, names, name, name.encode())
         burials.append(Burial(position=position, reason="unknown_receiver", receiver=name))
     await js.delete(names.deliveries, burials[20].position)
-    graveyard = Graveyard(js, names)
-    await graveyard.bury("_unknown", burials[:10])
-    await graveyard.bury("_unknown", burials)
+    dead_letters = DeadLetterWriter(js, names)
+    await dead_letters.bury("_unknown", burials[:10])
+    await dead_letters.bury("_unknown", burials)
     for burial in burials:
         (letter,) = await letters(js, names, burial.receiver)
         assert letter.headers["Nats-Msg-Id"] == f"{burial.receiver}:p{burial.position}"
@@ -195,7 +199,7 @@ async def test_a_full_stream_only_delays_it(
     assert isinstance(await js.publish(names.dead("acme.other"), b""), Stored)
     position = await publish(js, names, RECEIVER)
     burial = Burial(position=position, reason="expired", sequence=1)
-    burying = asyncio.ensure_future(Graveyard(js, names).bury(RECEIVER, [burial]))
+    burying = asyncio.ensure_future(DeadLetterWriter(js, names).bury(RECEIVER, [burial]))
     await until(lambda: any(record.message == "dead_letter.waiting" for record in caplog.records))
     assert not burying.done()
     await js.purge(names.dead_letters, 2)

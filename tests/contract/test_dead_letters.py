@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.machine.facts import Burial
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
@@ -31,7 +31,7 @@ async def bury(js: JetStream, names: Names, receiver: str, number: int, reason: 
     """An event that was published, numbered and given up."""
     position = await publish(js, names, receiver, b"%d" % number, {"Angarium-Id": f"e{number}"})
     burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
-    await Graveyard(js, names).bury(receiver, [burial])
+    await DeadLetterWriter(js, names).bury(receiver, [burial])
 
 
 async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> list[int]:
@@ -56,7 +56,7 @@ async def test_a_letter_says_what_was_published_and_why_it_is_here(
     headers = {"Angarium-Id": "order-7", "Angarium-Type": "order.created"}
     position = await publish(js, names, ONE, b"\x00body", headers)
     burial = Burial(position=position, reason="rejected", sequence=7, attempts=5, status=422)
-    await Graveyard(js, names).bury(ONE, [burial])
+    await DeadLetterWriter(js, names).bury(ONE, [burial])
     letter = await dead.letter(1)
     assert letter is not None
     assert (letter.sequence, letter.receiver, letter.body) == (1, ONE, b"\x00body")
@@ -66,7 +66,7 @@ async def test_a_letter_says_what_was_published_and_why_it_is_here(
 
 
 async def test_a_letter_without_number_and_body(js: JetStream, names: Names, dead: DeadLetters) -> None:
-    await Graveyard(js, names).bury(ONE, [Burial(position=77, reason="unknown_receiver")])
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=77, reason="unknown_receiver")])
     letter = await dead.letter(1)
     assert letter is not None
     assert (letter.number, letter.attempts, letter.status, letter.body_gone) == (None, 0, None, True)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from angarium.node.app import member
-from angarium.node.control import ReceiverDesk
+from angarium.node.control import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
 from angarium.settings import Settings
@@ -32,7 +32,7 @@ def settings(names: Names) -> Settings:
     return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
 
 
-async def ask(desk: ReceiverDesk, verb: str, receiver: str) -> Done | Denied:
+async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Done | Denied:
     return await desk.deal(Request(verb, receiver, b""))
 
 
@@ -49,7 +49,7 @@ async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
     """Anybody who may ask could else fill the memory of a node and the bucket of the snapshots."""
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
-        desk = ReceiverDesk(node)
+        desk = ReceiverControl(node)
         metrics = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
         verbs = ("inspect", "status", "ping", "skip", "forget", "inspect", "status", "pause", "resume")
         asked = [(verbs[number % len(verbs)], f"acme.n{number}") for number in range(UNKNOWN_NAMES)]
@@ -76,13 +76,13 @@ async def test_one_that_was_put_a_moment_ago_is_known_at_once(
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
-        assert isinstance(await ask(ReceiverDesk(node), "inspect", RECEIVER), Done)
+        assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Done)
 
 
 async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
     async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
-        answer = await ask(ReceiverDesk(node), "dance", "acme.nobody")
+        answer = await ask(ReceiverControl(node), "dance", "acme.nobody")
         assert isinstance(answer, Denied)
         assert answer.code == "unknown_verb"
 
@@ -100,7 +100,7 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
         assert host is not None
         await until(lambda: RECEIVER in host.shells and host.shells[RECEIVER].state.parked)
         assert not host.shells[RECEIVER].mailbox
-        answer = await ask(ReceiverDesk(node), "status", RECEIVER)
+        answer = await ask(ReceiverControl(node), "status", RECEIVER)
         assert isinstance(answer, Done)
         head = answer.members["head"]
         assert (head["sequence"], head["event_id"], head["type"]) == (1, "e1", "order.1")

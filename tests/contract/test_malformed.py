@@ -7,7 +7,7 @@ import pytest
 
 from actors.ids import event_id
 from actors.machine.facts import Burial
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.malformed import bury_malformed
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -84,7 +84,7 @@ async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_i
 ) -> None:
     """A producer may publish to `acme._events`, and that becomes a dead letter of the same name."""
     position = await publish(js, names, NOBODY, b"to nobody")
-    await Graveyard(js, names).bury(NOBODY, [Burial(position=position, reason="unknown_receiver")])
+    await DeadLetterWriter(js, names).bury(NOBODY, [Burial(position=position, reason="unknown_receiver")])
     await open_owner()
     assert await announce(js, names, b"malformed", "a.$b") == position
     await settled(js, names, 1)

@@ -13,7 +13,7 @@ import pytest
 
 from actors.machine.facts import Burial
 from streams.clock import SystemTime
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.dead_letters.redrive import Redrive, Redriven
 from streams.dead_letters.redrive_lock import Busy, Plan, Turn
@@ -53,7 +53,7 @@ async def bury(js: JetStream, names: Names, receiver: str, *numbers: int) -> Non
     for number in numbers:
         headers = {"Angarium-Id": f"e{number}", "Angarium-Type": "order.created", "X-Own": "not passed on"}
         position = await publish(js, names, receiver, b"%d" % number, headers)
-        await Graveyard(js, names).bury(
+        await DeadLetterWriter(js, names).bury(
             receiver, [Burial(position=position, reason="rejected", sequence=number)]
         )
 
@@ -109,7 +109,7 @@ async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStr
     }  # fmt: skip
     position = await publish(js, names, ONE, b"\x00body", headers)
     burial = Burial(position=position, reason="rejected", sequence=7, attempts=5, status=422)
-    await Graveyard(js, names).bury(ONE, [burial], {position: "no"})
+    await DeadLetterWriter(js, names).bury(ONE, [burial], {position: "no"})
     assert await redrive_all(js, names) == Redriven(redriven=1)
     (message,) = await sent(js, names, ONE)
     assert message.data == b"\x00body"
@@ -125,7 +125,7 @@ async def test_what_is_sent_again_is_the_event_with_its_id_and_a_mark(js: JetStr
 
 async def test_an_event_without_a_number_is_marked_with_its_position(js: JetStream, names: Names) -> None:
     position = await publish(js, names, ONE)
-    await Graveyard(js, names).bury(ONE, [Burial(position=position, reason="unknown_receiver")])
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="unknown_receiver")])
     await redrive_all(js, names)
     (message,) = await sent(js, names)
     assert message.headers["Angarium-Again"] == f"dead-p{position}"
@@ -135,7 +135,9 @@ async def test_what_comes_back_is_sent_again_under_another_mark(js: JetStream, n
     await bury(js, names, ONE, 7)
     await redrive_all(js, names)
     (first,) = await sent(js, names)
-    await Graveyard(js, names).bury(ONE, [Burial(position=first.sequence, reason="rejected", sequence=12)])
+    await DeadLetterWriter(js, names).bury(
+        ONE, [Burial(position=first.sequence, reason="rejected", sequence=12)]
+    )
     await redrive_all(js, names)
     events = [stored_event(message) for message in await sent(js, names)]
     assert [(event.id, event.again) for event in events] == [("e7", "dead-7"), ("e7", "dead-12")]
@@ -152,9 +154,9 @@ async def test_a_receivers_letters_keep_their_order(js: JetStream, names: Names)
 
 
 async def test_what_cannot_be_sent_stays_and_is_counted(js: JetStream, names: Names) -> None:
-    await Graveyard(js, names).bury(ONE, [Burial(position=99, reason="evicted", sequence=1)])
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=99, reason="evicted", sequence=1)])
     position = await publish(js, names, ONE, b"", {"Angarium-Type": "a b"})
-    await Graveyard(js, names).bury(ONE, [Burial(position=position, reason="malformed", sequence=2)])
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="malformed", sequence=2)])
     await bury(js, names, ONE, 3)
     assert await redrive_all(js, names) == Redriven(redriven=1, left={"gone": [1], "malformed": [2]})
     assert await letters(js, names) == [1, 2]
@@ -172,14 +174,14 @@ async def test_a_letter_that_somebody_dropped_meanwhile_is_not_sent(js: JetStrea
 
 
 async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetStream, names: Names) -> None:
-    """The graveyard may bury again after a crash, when JetStream has forgotten the first burial."""
+    """The dead_letters may bury again after a crash, when JetStream has forgotten the first burial."""
     info = await js.stream_info(names.dead_letters)
     assert info is not None
     await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
     position = await publish(js, names, ONE, b"", {"Angarium-Id": "e7"})
 
     async def twice() -> bool:
-        await Graveyard(js, names).bury(ONE, [Burial(position=position, reason="expired", sequence=7)])
+        await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="expired", sequence=7)])
         return len(await letters(js, names)) == 2
 
     await until_true(twice)
@@ -292,7 +294,7 @@ async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream
 async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1)
     position = await publish(js, names, ONE, bytes(4000))
-    await Graveyard(js, names).bury(ONE, [Burial(position=position, reason="rejected", sequence=2)])
+    await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="rejected", sequence=2)])
     await bury(js, names, ONE, 3)
     info = await js.stream_info(names.deliveries)
     assert info is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.node.load import SAMPLE_S, Saturation
+from angarium.node.load import SAMPLE_S, Load
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def never_sleep(seconds: float) -> None:
 
 
 def test_who_never_sleeps_is_saturated_however_little_it_gets_to_run(rival: None) -> None:
-    saturated, used_s = Saturation(), time.thread_time()
+    saturated, used_s = Load(), time.thread_time()
     never_sleep(0.2)
     assert time.thread_time() - used_s < 0.2 * 0.8
     assert saturated()
 
 
 def test_who_sleeps_is_not_saturated() -> None:
-    saturated = Saturation()
+    saturated = Load()
     time.sleep(SAMPLE_S * 20)
     assert not saturated()

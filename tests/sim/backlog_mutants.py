@@ -20,7 +20,7 @@ from actors.runtime.discarding import Passed
 from actors.runtime.host import Host
 from actors.runtime.memory import Memory
 from actors.runtime.shell import Shell
-from streams.dead_letters.bury import Graveyard
+from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import backlogs
@@ -33,13 +33,17 @@ def _bury_at_once(state: State, policy: Policy | None, view: c.View, now: float)
     return next_step(state, policy, view, now)
 
 
-_publish = Graveyard._publish
+_publish = DeadLetterWriter._publish
 
 
 async def _publish_once(
-    graveyard: Graveyard, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
+    dead_letters: DeadLetterWriter,
+    receiver: str,
+    burial: Burial,
+    message: StoredMessage | None,
+    answer_text: str,
 ) -> None:
-    await _publish(graveyard, receiver, burial, message, answer_text)
+    await _publish(dead_letters, receiver, burial, message, answer_text)
 
 
 async def _read_by_replica(actor: Shell, frontier: Frontier, to: int) -> Passed:
@@ -63,10 +67,10 @@ async def _read_no_source(actor: Shell, frontier: Frontier, to: int) -> Passed:
 @asynccontextmanager
 async def _awaiting_nothing(actor: Shell) -> AsyncIterator[None]:
     """What is under way may end whenever it likes."""
-    actor.still += 1
+    actor.hold_count += 1
     yield
-    actor.still -= 1
-    actor.poke()
+    actor.hold_count -= 1
+    actor.wake()
 
 
 @asynccontextmanager
@@ -75,7 +79,7 @@ async def _going_on(actor: Shell) -> AsyncIterator[None]:
     while actor.in_flight:
         await actor.landing()
     yield
-    actor.poke()
+    actor.wake()
 
 
 def _discard_unparked(actor: Shell, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
@@ -136,9 +140,9 @@ BACKLOG_MUTANTS = [
            ((shell, "next_step", _bury_at_once),),
            backlogs.death_is_lost),
     Mutant("buried-unstored", "a burial is repeated until it is stored",
-           ((Graveyard, "_publish", _publish_once),)),
+           ((DeadLetterWriter, "_publish", _publish_once),)),
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
-           ((shell, "UNHURRIED", (*machine.UNHURRIED, facts.Forgot)),),
+           ((shell, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
            ((discarding, "_read", _read_by_replica),),

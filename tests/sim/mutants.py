@@ -340,7 +340,7 @@ def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
 
 
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
-    return ((shell, "UNHURRIED", (*decide.UNHURRIED, *kinds)),)
+    return ((shell, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
 
 
 ALL = [

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from actors.machine.state import State
-from actors.retention import Needed, Needs
+from actors.retention import Needed, Retention
 from actors.runtime.host import Host
 from angarium.node import maintenance
 from streams import purge
@@ -35,14 +35,14 @@ async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInf
     return Held(min(each.sequence + 1 if each else 0 for each in checkpoints))
 
 
-_note = Needs.note
+_note = Retention.note
 
 
-def _note_but_parked(needs: Needs, state: State) -> None:
+def _note_but_parked(needs: Retention, state: State) -> None:
     _note(needs, replace(state, parked=False))
 
 
-def _note_but_burials(needs: Needs, state: State) -> None:
+def _note_but_burials(needs: Retention, state: State) -> None:
     _note(needs, replace(state, burials=()))
 
 
@@ -98,12 +98,12 @@ STORAGE_MUTANTS = [
     Mutant("purged-to-the-checkpoint", "the journal keeps the last message of each shard",
            ((purge, "journal_held", _last_is_far),)),
     Mutant("parked-not-needed", "what parked actors wait for is needed",
-           ((Needs, "note", _note_but_parked),)),
+           ((Retention, "note", _note_but_parked),)),
     Mutant("away-not-needed", "while a parked actor is not in memory nothing more counts as dispensable",
            ((Host, "needed", _needed_of_those_here),),
            snapshots.parked_actors_come_back_slowly),
     Mutant("burials-not-needed", "what is owed a burial is needed",
-           ((Needs, "note", _note_but_burials),)),
+           ((Retention, "note", _note_but_burials),)),
     Mutant("needed-by-memory", "what is not settled by the confirmed journal is needed",
            ((Host, "needed", _needed_live),)),
     Mutant("evicted-by-the-purge", "what gives way to others is recorded before it is purged",

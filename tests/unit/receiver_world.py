@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, inherit, refill, take
-from actors.machine.decide import UNHURRIED, decide, evolve, next_step
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide, evolve, next_step
 from actors.machine.event import Event
 from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
@@ -50,7 +50,7 @@ class ReceiverWorld:
     def __init__(self, seed: int, off: str = "") -> None:
         self.random = Random(seed)
         self.off = off
-        self.unhurried = (*UNHURRIED, *OVERTAKEN.get(off, ()))
+        self.unhurried = (*NEEDS_NO_CONFIRMATION, *OVERTAKEN.get(off, ()))
         self.stream: list[Event] = []
         self.journal: list[f.Fact] = []
         self.confirmed = 0
@@ -79,7 +79,7 @@ class ReceiverWorld:
         self.in_flight: Event | None = None
         self.adopted: Policy | None = None
         self.granted = self.absent_to = 0
-        self.line: c.Line | None = None
+        self.cutoff: c.Cutoff | None = None
         self.bucket = self.state.bucket
         if self.bucket and self.state.limit:
             self.bucket = inherit(
@@ -122,7 +122,7 @@ class ReceiverWorld:
             in_flight=(self.in_flight.position,) if self.in_flight else (),
             read_to=self.read_to,
             seen=0 if self.off == "seen" else self.received,
-            line=self.line,
+            cutoff=self.cutoff,
             holding=not self.state.parked and bool(self.mailbox),
             unconfirmed=bool(hurried),
             granted=self.granted,
@@ -157,7 +157,7 @@ class ReceiverWorld:
             case draw if draw < 0.44:
                 self.lose_an_event()
             case draw if draw < 0.45:
-                self.line = c.Line(random.randint(0, len(self.stream)), "evicted")
+                self.cutoff = c.Cutoff(random.randint(0, len(self.stream)), "evicted")
             case draw if draw < 0.46:
                 self.forget_backlog()
             case draw if draw < 0.54:

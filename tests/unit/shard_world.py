@@ -246,7 +246,7 @@ class Stream:
         return max((each.position for _, each in self.messages), default=0)
 
 
-class Graveyard:
+class DeadLetterWriter:
     """Takes dead letters."""
 
     def __init__(self, world: "ShardWorld") -> None:
@@ -336,7 +336,7 @@ class ShardWorld:
         self.stream = Stream()
         self.policies = Policies()
         self.snapshots = Snapshots()
-        self.graveyard = Graveyard(self)
+        self.dead_letters = DeadLetterWriter(self)
         self.tally = Tally()
         self.journal = Journal(self)
         self.within_lease = True
@@ -364,7 +364,7 @@ class ShardWorld:
             epoch=self.epoch, claimed_at=at, claim_position=last,
             unclean=Unclean(self.epoch, last, at) if unclean else None, floor=self.journal.floor,
             needed=0, unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal,
-            sender=self.sender, backlog=self.stream, graveyard=self.graveyard, snapshots=self.snapshots,
+            sender=self.sender, backlog=self.stream, dead_letters=self.dead_letters, snapshots=self.snapshots,
             policies=self.policies, tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
             hold=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, tell=self.news.append,

@@ -30,17 +30,19 @@ def record_of(world: ShardWorld) -> Strangers:
 
 async def hold_burials(world: ShardWorld) -> Callable[[], None]:
     """No dead letter can be stored until what this returns is called."""
-    bury, released = world.graveyard.bury, asyncio.Event()
+    bury, released = world.dead_letters.bury, asyncio.Event()
 
     async def hold(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         await released.wait()
         await bury(receiver, burials, answers)
 
-    world.graveyard.bury = hold  # type: ignore[method-assign]
+    world.dead_letters.bury = hold  # type: ignore[method-assign]
     return released.set
 
 
 async def all_buried(world: ShardWorld, count: int) -> None:
-    await world.until(lambda: len(world.graveyard.buried) >= count)
+    await world.until(lambda: len(world.dead_letters.buried) >= count)
     await world.until(lambda: world.host.bindings.bound == 0)
-    assert len({each.position for each in world.graveyard.buried}) == len(world.graveyard.buried) == count
+    assert (
+        len({each.position for each in world.dead_letters.buried}) == len(world.dead_letters.buried) == count
+    )

@@ -22,8 +22,8 @@ def says(status: int, body: bytes) -> Answered:
 
 async def buried(world: ShardWorld, count: int) -> dict[int, str]:
     """The answers in so many letters, by position."""
-    await world.until(lambda: len(world.graveyard.buried) == count, within_s=100_000)
-    return world.graveyard.answers
+    await world.until(lambda: len(world.dead_letters.buried) == count, within_s=100_000)
+    return world.dead_letters.answers
 
 
 @pytest.mark.parametrize("order", ["strict", "relaxed"])

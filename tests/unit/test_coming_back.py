@@ -124,9 +124,9 @@ async def test_nothing_more_is_dispensable_until_all_are_back() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 @in_virtual_time
-async def test_many_come_and_are_poked_in_turns(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands at once would keep all others of the node waiting."""
-    world, advance, in_turn, turn = ShardWorld(policy()), Shell.poke, list[int](), 0
+    world, advance, in_turn, turn = ShardWorld(policy()), Shell.wake, list[int](), 0
 
     def pass_on() -> None:
         nonlocal turn
@@ -137,12 +137,12 @@ async def test_many_come_and_are_poked_in_turns(known: bool, monkeypatch: pytest
         asyncio.get_running_loop().call_soon(pass_on)
         advance(shell)
 
-    monkeypatch.setattr(Shell, "poke", note)
+    monkeypatch.setattr(Shell, "wake", note)
     world.journal.folded = {f"acme.r{number}": parked(f"acme.r{number}", 1e9) for number in range(10 * TURN)}
     world.policies.known.update(dict.fromkeys(world.journal.folded, policy()))
     world.crash(snapshots=not known)
     await world.until(lambda: len(in_turn) >= 10 * TURN)
-    world.host.poke_all()
+    world.host.wake_all()
     await world.until(lambda: len(in_turn) >= 20 * TURN)
     assert max(map(in_turn.count, in_turn)) <= 2 * LOADERS
     assert not world.journal.of(f.Missing)

@@ -17,7 +17,7 @@ HOUR = Retry(max_age_s=3600)
 
 
 def letters(world: ShardWorld) -> list[tuple[int | None, str]]:
-    return [(each.sequence, each.reason) for each in world.graveyard.buried]
+    return [(each.sequence, each.reason) for each in world.dead_letters.buried]
 
 
 def _more_than(count: int, buried: list[f.Burial]) -> bool:
@@ -38,7 +38,7 @@ async def parked(world: ShardWorld, count: int) -> None:
 async def test_what_waits_for_a_paused_receiver_expires_in_heaps(order: str) -> None:
     world = ShardWorld(policy(paused=True, retry=HOUR, order=order))
     await parked(world, 1000)
-    await world.until(lambda: len(world.graveyard.buried) == 1000, within_s=7200)
+    await world.until(lambda: len(world.dead_letters.buried) == 1000, within_s=7200)
     assert letters(world) == [(number, "expired") for number in range(1, 1001)]
     await world.until(lambda: not world.state.parked)
     assert len(world.journal.of(f.DeadLettered)) < 20
@@ -50,9 +50,9 @@ async def test_what_waits_for_a_disabled_receiver_expires_the_one_that_was_tried
     world = strict(retry=HOUR)
     world.sender.answers(410)
     world.publish(100)
-    await world.until(lambda: len(world.graveyard.buried) == 100, within_s=7200)
+    await world.until(lambda: len(world.dead_letters.buried) == 100, within_s=7200)
     assert letters(world) == [(number, "expired") for number in range(1, 101)]
-    assert [each.attempts for each in world.graveyard.buried[:2]] == [1, 0]
+    assert [each.attempts for each in world.dead_letters.buried[:2]] == [1, 0]
     assert len(world.sender.made) == 1
 
 
@@ -63,7 +63,7 @@ async def test_only_what_is_old_enough_goes_and_repeats_get_no_letter() -> None:
     world.publish(5, name="same")
     await world.pass_time(1800)
     world.publish(5)
-    await world.until(lambda: len(world.graveyard.buried) == 6, within_s=7200)
+    await world.until(lambda: len(world.dead_letters.buried) == 6, within_s=7200)
     await world.pass_time(600)
     assert letters(world) == [(number, "expired") for number in range(1, 7)]
     world.put(policy(retry=HOUR))
@@ -77,10 +77,10 @@ async def test_each_is_buried_once_over_any_crash() -> None:
     world = strict(paused=True, retry=HOUR)
     await parked(world, 500)
     for count in range(40, 500, 90):
-        await world.until(partial(_more_than, count, world.graveyard.buried), within_s=7200)
+        await world.until(partial(_more_than, count, world.dead_letters.buried), within_s=7200)
         world.crash()
     await world.until(lambda: not world.state.parked and not world.state.burials)
-    assert {each.sequence: each.position for each in world.graveyard.buried} == {
+    assert {each.sequence: each.position for each in world.dead_letters.buried} == {
         number: number for number in range(1, 501)
     }
     assert world.state.counters.dead == 500
@@ -94,9 +94,9 @@ async def test_each_is_buried_once_over_any_crash() -> None:
 async def test_the_oldest_go_when_more_waits_than_may(order: str) -> None:
     world = ShardWorld(policy(paused=True, backlog_max=100, order=order))
     await parked(world, 300)
-    await world.until(lambda: len(world.graveyard.buried) == 200)
+    await world.until(lambda: len(world.dead_letters.buried) == 200)
     world.publish()
-    await world.until(lambda: len(world.graveyard.buried) == 201)
+    await world.until(lambda: len(world.dead_letters.buried) == 201)
     await world.pass_time(60)
     assert letters(world) == [(number, "overflow") for number in range(1, 202)]
     world.put(policy(order=order))
@@ -122,7 +122,7 @@ async def test_a_new_owner_counts_what_it_finds() -> None:
     await parked(world, 200)
     world.put(policy(paused=True, backlog_max=50))
     world.crash()
-    await world.until(lambda: len(world.graveyard.buried) == 150)
+    await world.until(lambda: len(world.dead_letters.buried) == 150)
     world.crash()
     world.publish(2)
     await world.until(lambda: world.state.counters.dead == 152)
@@ -166,7 +166,7 @@ async def test_an_answer_that_cannot_be_had_is_asked_for_again() -> None:
     world.crash()
     await world.pass_time(10)
     world.stream.unavailable = False
-    await world.until(lambda: len(world.graveyard.buried) == 150)
+    await world.until(lambda: len(world.dead_letters.buried) == 150)
 
 
 @in_virtual_time
@@ -176,7 +176,7 @@ async def test_a_receiver_at_its_bound_gives_up_in_heaps() -> None:
     for _ in range(20):
         world.publish(10)
         await world.pass_time(0.05)
-    await world.until(lambda: len(world.graveyard.buried) == 200)
+    await world.until(lambda: len(world.dead_letters.buried) == 200)
     assert len(world.journal.of(f.DeadLettered)) <= 6
 
 
@@ -191,7 +191,7 @@ async def test_everything_up_to_a_line_goes(order: str) -> None:
     world.publish(300)
     await world.until(lambda: bool(world.state.open) and world.host.bindings.bound == 0)
     world.shell.give_up_to(200, "evicted")
-    await world.until(lambda: len(world.graveyard.buried) == 200)
+    await world.until(lambda: len(world.dead_letters.buried) == 200)
     await world.pass_time(60)
     assert sorted(letters(world)) == [(number, "evicted") for number in range(1, 201)]
     assert world.state.needed_position == 201
@@ -210,10 +210,10 @@ async def test_nobody_who_waits_below_a_place_stays_there_for_want_of_room() -> 
     await world.pass_time(10)
     assert world.host.needed().position == 1
     world.host.evict(151)
-    await world.until(lambda: len(world.graveyard.buried) == 100)
+    await world.until(lambda: len(world.dead_letters.buried) == 100)
     await world.pass_time(10)
-    assert {each.reason for each in world.graveyard.buried} == {"evicted"}
-    assert sorted(each.position for each in world.graveyard.buried) == [
+    assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
+    assert sorted(each.position for each in world.dead_letters.buried) == [
         each for each in range(1, 151) if each % 3 != 1
     ]
     assert world.host.needed().position > 149
@@ -229,7 +229,7 @@ async def test_a_receiver_that_lost_its_configuration_gives_way_with_its_numbers
     world.host.configured(RECEIVER, None)
     await world.pass_time(1)
     world.host.evict(11)
-    await world.until(lambda: len(world.graveyard.buried) == 10)
+    await world.until(lambda: len(world.dead_letters.buried) == 10)
     assert letters(world) == [(number, "evicted") for number in range(1, 11)]
     world.put(policy())
     await world.until_settled(20)
@@ -246,7 +246,7 @@ async def test_the_oldest_event_is_skipped_wherever_it_waits() -> None:
     world.publish(200)
     await world.until(lambda: len(world.acked) == 205)
     assert [(await skip(world.shell)).position for _ in range(3)] == [1, 6, 7]
-    await world.until(lambda: len(world.graveyard.buried) == 3)
+    await world.until(lambda: len(world.dead_letters.buried) == 3)
     assert letters(world) == [(1, "skipped"), (2, "skipped"), (3, "skipped")]
     world.put(policy())
     await world.until_settled(198)
@@ -306,7 +306,7 @@ async def test_what_is_forgotten_leaves_a_gap_and_no_letter() -> None:
     world = strict(paused=True)
     await parked(world, 200)
     assert await forgotten(world, policy()) == [201, 202]
-    assert (world.state.counters.discarded, world.graveyard.buried) == (200, [])
+    assert (world.state.counters.discarded, world.dead_letters.buried) == (200, [])
     await world.until(lambda: not world.state.parked)
 
 

@@ -105,7 +105,7 @@ async def test_nothing_is_recorded_once_the_shard_is_stopped() -> None:
     world.host.stop()
     await world.pass_time(5)
     assert (world.journal.index, len(world.sender.made)) == (index, 1)
-    world.shell.poke()
+    world.shell.wake()
     assert len(world.sender.made) == 1
 
 

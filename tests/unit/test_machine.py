@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
-from actors.machine.decide import UNHURRIED, evolve
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, evolve
 from actors.machine.numbering import Numbered
 from actors.machine.state import State
 from tests.unit.receiver_world import RULES, ReceiverWorld
@@ -53,7 +53,7 @@ def test_only_these_facts_hold_nothing_up() -> None:
         f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
         f.TurnedAway,
     }  # fmt: skip
-    assert set(UNHURRIED) == hurry
+    assert set(NEEDS_NO_CONFIRMATION) == hurry
     assert hurry < set(get_args(f.Fact))
 
 

@@ -262,8 +262,8 @@ async def test_one_event_that_fails_for_long_stops_nobody_and_costs_one_open_ent
         assert len(world.shell.held) + len(world.shell.mailbox) <= 1
     assert world.state.open[0].attempts > 20
     assert len(world.journal.of(f.Parked)) <= 2
-    await world.until(lambda: bool(world.graveyard.buried), within_s=HOUR_S)
-    (burial,) = world.graveyard.buried
+    await world.until(lambda: bool(world.dead_letters.buried), within_s=HOUR_S)
+    (burial,) = world.dead_letters.buried
     assert (burial.position, burial.sequence, burial.reason) == (1, 1, "expired")
     await world.until(lambda: not world.state.parked)
     assert delivered(world) == {n: n for n in range(2, 31)}

@@ -3,7 +3,7 @@
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from actors.retention import OUTDATED_MAX, Needed, Needs
+from actors.retention import OUTDATED_MAX, Needed, Retention
 
 
 def state(frontier: int, receiver: str = "acme.a", **more: object) -> State:
@@ -14,25 +14,25 @@ def opened(position: int) -> tuple[Open, ...]:
     return (Open(sequence=1, position=position, id="a", stored_at=0.0),)
 
 
-def lowest(needs: Needs, floor: int, *states: State) -> Needed:
+def lowest(needs: Retention, floor: int, *states: State) -> Needed:
     for each in states:
         needs.note(each)
     return needs.lowest(floor)
 
 
 def test_nobody_but_the_floor() -> None:
-    assert lowest(Needs(), 41, state(7)) == Needed(42)
+    assert lowest(Retention(), 41, state(7)) == Needed(42)
 
 
 def test_what_is_open_or_owed_a_burial_lies_where_it_says() -> None:
     owed = (Burial(position=6, reason="expired"),)
     states = [state(9, open=opened(5)), state(9, "acme.b", burials=owed)]
-    assert lowest(Needs(), 41, *states) == Needed(5, "acme.a")
-    assert lowest(Needs(), 41, *states[1:]) == Needed(6, "acme.b")
+    assert lowest(Retention(), 41, *states) == Needed(5, "acme.a")
+    assert lowest(Retention(), 41, *states[1:]) == Needed(6, "acme.b")
 
 
 def test_what_waits_in_the_stream_lies_somewhere_beyond_the_frontier_until_it_is_found() -> None:
-    needs, parked = Needs(), state(7, parked=True)
+    needs, parked = Retention(), state(7, parked=True)
     assert lowest(needs, 41, parked) == Needed(8, "acme.a", exact=False)
     needs.found("acme.a", 30)
     assert lowest(needs, 41, parked) == Needed(30, "acme.a")
@@ -40,7 +40,7 @@ def test_what_waits_in_the_stream_lies_somewhere_beyond_the_frontier_until_it_is
 
 
 def test_what_was_found_is_over_once_the_frontier_is_there() -> None:
-    needs = Needs()
+    needs = Retention()
     needs.found("acme.a", 30)
     assert lowest(needs, 41, state(30, parked=True)) == Needed(31, "acme.a", exact=False)
     assert lowest(needs, 41, state(30)) == Needed(42)
@@ -48,27 +48,27 @@ def test_what_was_found_is_over_once_the_frontier_is_there() -> None:
 
 
 def test_an_open_event_of_a_parked_actor_comes_first() -> None:
-    needs = Needs()
+    needs = Retention()
     needs.found("acme.a", 30)
     assert lowest(needs, 41, state(7, parked=True, open=opened(7))) == Needed(7, "acme.a")
 
 
 def test_nobody_needs_what_is_settled() -> None:
-    needs = Needs()
+    needs = Retention()
     assert lowest(needs, 41, state(9, open=opened(5)), state(9, "acme.b", open=opened(7))).position == 5
     assert lowest(needs, 41, state(9)) == Needed(7, "acme.b")
     assert lowest(needs, 41, state(9, "acme.b")) == Needed(42)
 
 
 def test_who_needs_what_lies_below_a_place() -> None:
-    needs = Needs()
+    needs = Retention()
     lowest(needs, 41, state(9, open=opened(5)), state(9, "acme.b", open=opened(7)))
     assert needs.below(7) == ["acme.a"]
     assert needs.below(8) == ["acme.a", "acme.b"]
 
 
 def test_outdated_places_take_no_room() -> None:
-    needs = Needs()
+    needs = Retention()
     needs.note(state(2, "acme.stuck", open=opened(1)))
     for position in range(2, 3 * OUTDATED_MAX):
         needs.note(state(position, open=opened(position)))

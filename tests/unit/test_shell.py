@@ -252,12 +252,12 @@ async def test_a_dead_letter_is_confirmed_before_the_next_event_and_before_its_b
     await world.until(lambda: world.sender.numbers == [1])
     world.journal.held = True
     await world.pass_time(5)
-    assert (world.sender.numbers, world.graveyard.buried) == ([1], [])
+    assert (world.sender.numbers, world.dead_letters.buried) == ([1], [])
     world.journal.let_go()
     await world.until_settled(1)
     assert world.sender.numbers == [1, 2]
     await world.until(lambda: bool(world.journal.of(f.Buried)))
-    assert world.graveyard.buried == [
+    assert world.dead_letters.buried == [
         f.Burial(position=1, reason="rejected", sequence=1, attempts=1, status=400)
     ]
 
@@ -268,10 +268,10 @@ async def test_what_waits_in_the_stream_of_a_paused_receiver_is_dead_lettered_in
     world.publish(100)
     await world.pass_time(30)
     world.publish(1)
-    await world.until(lambda: len(world.graveyard.buried) == 100, within_s=40)
-    assert [each.sequence for each in world.graveyard.buried] == list(range(1, 101))
-    assert {each.reason for each in world.graveyard.buried} == {"expired"}
-    await world.until(lambda: len(world.graveyard.buried) == 101, within_s=60)
+    await world.until(lambda: len(world.dead_letters.buried) == 100, within_s=40)
+    assert [each.sequence for each in world.dead_letters.buried] == list(range(1, 101))
+    assert {each.reason for each in world.dead_letters.buried} == {"expired"}
+    await world.until(lambda: len(world.dead_letters.buried) == 101, within_s=60)
     assert world.sender.made == []
 
 

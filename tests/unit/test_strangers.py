@@ -25,7 +25,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     assert world.snapshots.loads == 1
     assert world.policies.asked < 100
     assert len(world.journal.of(f.TurnedAway)) < 100
-    assert {(each.receiver, each.reason) for each in world.graveyard.buried} == {
+    assert {(each.receiver, each.reason) for each in world.dead_letters.buried} == {
         (name, "unknown_receiver") for name in names(2000)
     }
     assert world.tally.dead_letters == {"unknown_receiver": 2000}
@@ -51,7 +51,7 @@ async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() 
         sizes.append((len(waiting), sum(len(each.receiver) for each in waiting)))
         await world.pass_time(0.5)
 
-    world.graveyard.bury = bury  # type: ignore[method-assign]
+    world.dead_letters.bury = bury  # type: ignore[method-assign]
     for number in range(300):
         world.publish(receiver=f"acme.{'y' * 500}{number}")
     await world.until(lambda: world.host.bindings.bound == 0)
@@ -80,8 +80,8 @@ async def test_a_crash_loses_none_and_repeats_none_on_record(fact: type[f.Fact])
     world.journal.hold_at = fact
     flood(world, 5)
     await world.pass_time(3)
-    assert len(world.graveyard.buried) == (0 if fact is f.TurnedAway else 5)
-    world.graveyard.buried.clear()  # Burying again is harmless: the message id is the same.
+    assert len(world.dead_letters.buried) == (0 if fact is f.TurnedAway else 5)
+    world.dead_letters.buried.clear()  # Burying again is harmless: the message id is the same.
     world.crash()
     await all_buried(world, 5)
     assert [len(each.events) for each in world.journal.of(f.TurnedAway)] == [5]
@@ -99,7 +99,7 @@ async def test_a_receiver_that_is_put_while_its_event_waits_gets_it() -> None:
     await world.until(lambda: len(world.sender.made) == 3)
     assert sorted(world.sender.positions) == [1, 2, 3]
     assert [each.sequence for each in world.sender.made if each.receiver == NOBODY] == [1, 2]
-    assert world.graveyard.buried == []
+    assert world.dead_letters.buried == []
 
 
 @in_virtual_time
@@ -118,7 +118,7 @@ async def test_one_that_is_put_in_the_midst_of_a_flood_waits_for_nobody() -> Non
     mine = [*range(201, 241), *range(441, 521)]
     assert world.sender.positions == mine
     assert world.sender.numbers == list(range(1, 121))
-    assert len(world.graveyard.buried) == 0
+    assert len(world.dead_letters.buried) == 0
     release()
     await all_buried(world, 400)
 
@@ -268,12 +268,12 @@ async def test_where_nothing_can_be_buried_what_is_left_far_behind_is_discarded(
 async def test_what_comes_again_before_the_record_is_read_is_recognised() -> None:
     world = ShardWorld()
     world.publish(2, receiver="acme.nobody")
-    await world.until(lambda: len(world.graveyard.buried) == 2)
+    await world.until(lambda: len(world.dead_letters.buried) == 2)
     await world.pass_time(1)
     world.journal.floor = 0
     world.crash(snapshots=True)
     await world.until(lambda: world.host.bindings.bound == 0)
     await world.pass_time(5)
-    assert [each.position for each in world.graveyard.buried] == [1, 2]
+    assert [each.position for each in world.dead_letters.buried] == [1, 2]
     assert len(world.journal.of(f.TurnedAway)) == 1
     assert world.acked == [1, 2, 1, 2]

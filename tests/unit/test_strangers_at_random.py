@@ -33,8 +33,8 @@ class Story:
         self.world = ShardWorld(policy(), unacked_max=100)
         self.put_at: dict[str, int] = {}
         self.stuck = False
-        self._bury = self.world.graveyard.bury
-        self.world.graveyard.bury = self.bury  # type: ignore[method-assign]
+        self._bury = self.world.dead_letters.bury
+        self.world.dead_letters.bury = self.bury  # type: ignore[method-assign]
 
     async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         await self.world.until(lambda: not self.stuck)
@@ -158,7 +158,9 @@ class Story:
         for receiver, position in gone:
             assert receiver not in self.put_at or position <= self.put_at[receiver], f"{receiver}: {position}"
             assert receiver != RECEIVER
-        assert {each.position for each in self.world.graveyard.buried} == {position for _, position in gone}
+        assert {each.position for each in self.world.dead_letters.buried} == {
+            position for _, position in gone
+        }
         assert self.world.journal.floor == len(stored) or self.world.journal.folded == {}
 
 

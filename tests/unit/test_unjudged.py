@@ -25,7 +25,7 @@ async def test_one_that_cannot_be_judged_holds_nobody_up() -> None:
     assert world.journal.floor == 101
     assert sorted(world.acked) == list(range(1, 102))
     assert len(world.sender.made) == 100
-    assert (world.graveyard.buried, world.journal.of(f.TurnedAway)) == ([], [])
+    assert (world.dead_letters.buried, world.journal.of(f.TurnedAway)) == ([], [])
     world.policies.unavailable = False
     await all_buried(world, 1)
     await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
@@ -152,8 +152,8 @@ async def test_what_is_too_much_for_it_is_counted() -> None:
     world.crash(snapshots=True)
     await world.host.resident(UNKNOWN)
     world.put(policy(paused=True, backlog_max=50), NOBODY)
-    await world.until(lambda: len(world.graveyard.buried) == 250)
-    assert {each.reason for each in world.graveyard.buried} == {"overflow"}
+    await world.until(lambda: len(world.dead_letters.buried) == 250)
+    assert {each.reason for each in world.dead_letters.buried} == {"overflow"}
 
 
 @in_virtual_time
@@ -180,7 +180,7 @@ async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
     assert world.host.needed() == Needed(1, UNKNOWN)
     world.host.evict(7)
     await all_buried(world, 6)
-    assert {each.reason for each in world.graveyard.buried} == {"evicted"}
+    assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
     await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN))
     assert world.journal.folded[UNKNOWN].parked
 

@@ -15,9 +15,11 @@ from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 async def test_an_unknown_receiver_gets_dead_letters_without_numbers() -> None:
     world = ShardWorld()
     world.publish(200)
-    await world.until(lambda: len(world.graveyard.buried) == 200)
+    await world.until(lambda: len(world.dead_letters.buried) == 200)
     await world.until(lambda: world.host.bindings.bound == 0)
-    assert {(each.reason, each.sequence) for each in world.graveyard.buried} == {("unknown_receiver", None)}
+    assert {(each.reason, each.sequence) for each in world.dead_letters.buried} == {
+        ("unknown_receiver", None)
+    }
     assert world.journal.of(f.Removed, f.Opened) == []
     world.put(policy())
     world.publish()
@@ -33,7 +35,7 @@ async def test_a_receiver_that_is_put_while_the_question_is_under_way_loses_noth
     world.policies.leader[RECEIVER] = policy()
     world.publish()
     await world.until_settled(1)
-    assert [each.position for each in world.graveyard.buried] == [1]
+    assert [each.position for each in world.dead_letters.buried] == [1]
     assert world.sender.positions == [2]
 
 
@@ -43,7 +45,7 @@ async def test_while_the_leader_does_not_answer_events_wait() -> None:
     world.policies.unavailable = True
     world.publish(3)
     await world.pass_time(10)
-    assert (world.graveyard.buried, world.journal.of(f.TurnedAway)) == ([], [])
+    assert (world.dead_letters.buried, world.journal.of(f.TurnedAway)) == ([], [])
     world.policies.leader[RECEIVER] = policy()
     world.policies.unavailable = False
     await world.until_settled(3)
@@ -55,7 +57,7 @@ async def test_events_of_a_receiver_that_never_had_a_valid_configuration_wait() 
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     world.publish(100)
     await world.pass_time(600)
-    assert (world.sender.made, world.graveyard.buried, world.host.bindings.bound) == ([], [], 0)
+    assert (world.sender.made, world.dead_letters.buried, world.host.bindings.bound) == ([], [], 0)
     assert world.policies.asked == 2
     world.put(policy())
     await world.until_settled(100)
@@ -71,9 +73,9 @@ async def test_without_a_valid_configuration_they_wait_for_as_long_as_any_may() 
     world.clock.ahead_s = AGE_MAX_S - 10
     world.crash()
     await world.pass_time(5)
-    assert world.graveyard.buried == []
-    await world.until(lambda: len(world.graveyard.buried) == 100)
-    assert {(each.reason, each.sequence) for each in world.graveyard.buried} == {("expired", None)}
+    assert world.dead_letters.buried == []
+    await world.until(lambda: len(world.dead_letters.buried) == 100)
+    assert {(each.reason, each.sequence) for each in world.dead_letters.buried} == {("expired", None)}
     await world.until(lambda: not world.state.parked)
     world.put(policy())
     world.publish()
@@ -91,8 +93,8 @@ async def test_what_had_its_number_when_the_configuration_broke_keeps_it() -> No
     world.policies.leader[RECEIVER] = Invalid(problems=("url: missing",))
     world.clock.ahead_s = AGE_MAX_S
     world.crash()
-    await world.until(lambda: len(world.graveyard.buried) == 3)
-    assert [(each.reason, each.sequence) for each in world.graveyard.buried] == [
+    await world.until(lambda: len(world.dead_letters.buried) == 3)
+    assert [(each.reason, each.sequence) for each in world.dead_letters.buried] == [
         ("expired", 1), ("expired", 2), ("expired", 3),
     ]  # fmt: skip
 
@@ -142,7 +144,7 @@ async def test_what_comes_while_a_removal_is_under_way_is_not_lost(parked: bool)
     world.policies.leader[RECEIVER] = policy()
     await world.until(lambda: bool(world.journal.of(f.Removed)))
     await world.until(lambda: 4 in world.sender.positions)
-    assert world.graveyard.buried == []
+    assert world.dead_letters.buried == []
 
 
 @in_virtual_time
@@ -183,7 +185,7 @@ async def test_a_receiver_that_was_put_again_unseen_gets_no_old_event(parked: bo
     assert sorted(filter(None, world.sender.numbers[old:])) == [101, 102, 103]
     (removed,) = world.journal.of(f.Removed)
     assert (removed.discarded, removed.removal) == (100 - old, 1)
-    assert world.graveyard.buried == []
+    assert world.dead_letters.buried == []
     await world.until(lambda: not world.state.parked)
 
 
@@ -222,7 +224,7 @@ async def test_what_an_unknown_receiver_got_is_not_read_again_once_it_is_put() -
     """Not even where nothing is remembered of it, and it has to read what it gets from the stream."""
     world = ShardWorld()
     world.publish(50)
-    await world.until(lambda: len(world.graveyard.buried) == 50)
+    await world.until(lambda: len(world.dead_letters.buried) == 50)
     await world.until(lambda: world.host.bindings.bound == 0)
     world.publish(receiver="acme.other")
     await world.until(lambda: world.host.bindings.bound == 0)
