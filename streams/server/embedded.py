@@ -46,7 +46,7 @@ LOOK_S = 0.02
 class EmbeddedServer:
     """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
 
-    `port`: None takes `usual_port`, or a free one if that is taken; 0 takes a free one; any other is had or
+    `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one; any other is had or
     refused.
     A server that is started again keeps its port, for its clients know it by that.
     `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
@@ -58,14 +58,14 @@ class EmbeddedServer:
         directory: Path,
         *,
         port: int | None = None,
-        usual_port: int = USUAL_PORT,
+        usual_port: int | None = None,
         sync_interval: str | None = None,
         max_payload: int | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "nats-server.log"
         self._port = port
-        self._usual_port = usual_port
+        self._usual_port = usual_port or USUAL_PORT
         self._bound: int | None = None
         self._sync_interval = sync_interval
         self._max_payload = max_payload
