@@ -46,8 +46,8 @@ LOOK_S = 0.02
 class EmbeddedServer:
     """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
 
-    `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one; any other
-    is had or refused.
+    `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one;
+    any other is had or refused.
     A server that is started again keeps its port, for its clients know it by that.
     `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
     `max_payload`: in bytes; None is the server's 1 MiB.
