@@ -1,1 +1,5 @@
-"""Angarium decides: pure state machines of receivers, and the shell that performs what they ask for."""
+"""Angarium decides: receivers as state machines, and the actors that run them.
+
+Read `machine` first (one receiver, pure), then `runtime` (the live actors of a shard). `policy` is a
+receiver's configuration, `ports` what actors need of the world, `status` what they show.
+"""

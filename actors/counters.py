@@ -1,7 +1,7 @@
 """Counters of what a node has done so far, as plain numbers that are read now and then.
 
-To count costs the way of an event next to nothing: an addition, or a search in a short tuple. Nothing here
-is kept by receiver, so a tally has the same size for ten receivers and for a million.
+Counting adds almost nothing to the hot path: an addition, or a search in a short tuple. Nothing here is kept
+by receiver, so a tally has the same size for ten receivers and for a million.
 """
 
 from bisect import bisect_left

@@ -1,3 +1,7 @@
-"""Angarium meets the world: configuration, commands, the edge to the receivers, and the wiring."""
+"""Angarium meets the world: commands, nodes, and the edge to the receivers.
+
+Read `node` first (a member of the fleet), then `delivery` (the HTTP requests) and `operations` (what the
+commands in `cli` do). `settings` are those of an installation and of a process.
+"""
 
 __version__ = "0.1.0"

@@ -77,7 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         "_INBOX"
     )
 
-    shards: Annotated[int, Meta(ge=1, le=1024, description="shares of the receivers, fixed for life")] = 64
+    shards: Annotated[int, Meta(ge=1, le=1024, description="number of shards; cannot be changed later")] = 64
     replicas: Annotated[int, Meta(ge=1, le=5, description="copies of each stream (1, 3 or 5)")] = 1
     max_body: Annotated[
         int, Meta(ge=1024, le=8 << 20, description="largest body of an event (bytes, or 256KiB)")
@@ -87,9 +87,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="room for events on disk, for each stream (bytes, or 20GiB)"),
     ] = None
 
-    node: Annotated[str, Meta(description="name of this node, unlike all others")] = field(
-        default_factory=_node_name
-    )
+    node: Annotated[str, Meta(description="unique name of this node")] = field(default_factory=_node_name)
     ttl_s: Annotated[float, Meta(ge=2, le=60, description="silence after which a node counts as dead")] = 5.0
     drain_s: Annotated[
         float, Meta(ge=0, le=300, description="time for attempts in flight when a node stops")

@@ -1,1 +1,4 @@
-"""Measuring Angarium beside what bare clients can do on the same machine, in the same run."""
+"""Benchmarks: Angarium beside what bare clients can do on the same machine, in the same run.
+
+Read `deliver` first; `ground` is what all of them stand on.
+"""

@@ -14,7 +14,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 with_shards = click.option("--shards", default=Settings().shards, show_default=True,
-                           type=click.IntRange(1, 1024), help="Of the installation.")  # fmt: skip
+                           type=click.IntRange(1, 1024), help="Number of shards.")  # fmt: skip
 
 FEW = 8
 """Shards, which do for one small machine."""
@@ -35,10 +35,11 @@ def bench() -> None:
 @click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--deliveries", default=60_000, show_default=True, type=click.IntRange(100))
 @click.option("--fan", default=1, show_default=True, type=click.IntRange(1, 1000),
-              help="Publish events for a tenant's receivers, so many each.")  # fmt: skip
-@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+              help="Receivers that get each event; 1: direct sends.")  # fmt: skip
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000),
+              help="Body size in bytes.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
-              help="Of the steady part, at 500 events a second, and of each bare loop.")  # fmt: skip
+              help="Length of the steady part (500 events a second) and of each bare loop.")  # fmt: skip
 @click.option("--profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, writable=True),
               help="Write to this file where the node's time went.")  # fmt: skip
 @with_shards
@@ -73,7 +74,8 @@ def deliver(
 @click.option("--copies", default=50_000, show_default=True, type=click.IntRange(100))
 @click.option("--wide", default=20_000, show_default=True, type=click.IntRange(1, 100_000),
               help="Receivers of the wide event.")  # fmt: skip
-@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000),
+              help="Body size in bytes.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="Of other tenants' events, alone and beside the wide one.")  # fmt: skip
 @with_shards
@@ -91,15 +93,20 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
 
 
 @bench.command(short_help="What dead, slow, hanging and flooding neighbours cost healthy receivers.")
-@click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000), help="Healthy.")
+@click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000),
+              help="Number of healthy receivers.")  # fmt: skip
 @click.option("--rate", default=300, show_default=True, type=click.IntRange(1), help="Events a second.")
-@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(1), help="Of the dead one.")
+@click.option("--behind", default=200_000, show_default=True, type=click.IntRange(1),
+              help="Events that wait for the dead one.")  # fmt: skip
 @click.option("--slow", default=50, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--hanging", default=2000, show_default=True, type=click.IntRange(1, 5000))
-@click.option("--flood", default=200_000, show_default=True, type=click.IntRange(1), help="Events.")
-@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000), help="Of a body.")
+@click.option("--flood", default=200_000, show_default=True, type=click.IntRange(1),
+              help="Events in the flood.")  # fmt: skip
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000),
+              help="Body size in bytes.")  # fmt: skip
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600), help="Of a run.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Length of a run.")  # fmt: skip
 @with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def isolation(seconds: float, as_json: bool, **plan: int) -> None:
@@ -116,13 +123,14 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 
 @bench.command(short_help="Very many receivers, a node that is killed, a receiver that is far behind.")
 @click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
-@click.option("--active", default=1000, show_default=True, type=click.IntRange(1), help="Of these.")
+@click.option("--active", default=1000, show_default=True, type=click.IntRange(1),
+              help="How many of them get events.")  # fmt: skip
 @click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
               help="Actors that wait when the node is killed.")  # fmt: skip
 @click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
               help="Events that wait for the one that comes back.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
-              help="For which the idle node is watched.")  # fmt: skip
+              help="How long the idle node is watched.")  # fmt: skip
 @with_shards
 @click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
 def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:

@@ -91,7 +91,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 @receiver.command(short_help="Show a receiver's configuration.")
 @_named
 @click.option(
-    "--json", is_flag=True, help="For the sake of order: it is JSON in any case.", expose_value=False
+    "--json", is_flag=True, help="Accepted for consistency; the output is always JSON.", expose_value=False
 )
 @options.takes(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:

@@ -1,1 +1,4 @@
-"""The edge to the receivers: signing, the guard, and the transports."""
+"""The edge to the receivers: one attempt, from the event to the outcome.
+
+Read `sender` first, then `transport` (the seam) and `http1_transport` (our client); `signing` signs.
+"""

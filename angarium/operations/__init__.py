@@ -1,4 +1,4 @@
 """Operations on an installation: put receivers, publish, ask, redrive, examine, repair.
 
-One use case a file. The commands call them.
+Read `receivers` first. The commands call them; none knows a terminal.
 """

@@ -9,7 +9,7 @@ it since.
 from streams.clock import Timekeeper
 
 MARGIN_S = 0.5
-"""Taken off here and put on top by who waits for us, for the clocks' drift and the way of the messages."""
+"""Safety margin for clock drift and latency: holders subtract it, claimers add it."""
 
 
 class Lease:

@@ -1,4 +1,4 @@
-"""The members of the fleet: who shows himself, who should own which shard, and who may be taken over.
+"""The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
 Each node renews its key at a third of the TTL, and thereby its lease. It looks at the others by reading the
 bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that shows
@@ -251,7 +251,7 @@ class Members:
                 wait_s = self._ttl_s / RENEWALS
 
     def _until_next_look_s(self) -> float:
-        """A third of the TTL; less where somebody counts as dead before that, if he shows no life."""
+        """A third of the TTL; less where another node counts as dead before that unless it shows life."""
         now = self._time.boottime()
         others = [seen for node, seen in self._seen.items() if node != self.node]
         others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]

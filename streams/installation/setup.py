@@ -1,4 +1,4 @@
-"""Making what an installation is made of, and checking what is there.
+"""Creates and checks streams, buckets and consumers.
 
 Only what is missing is made. Everything is looked at before anything is made, so that a refusal leaves all
 as it was; and two that set up at the same time make the same.

@@ -38,9 +38,9 @@ RELEASE_S = 5.0
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """The value of `_owner`: who claimed the shard, and when by his wall clock.
+    """The value of `_owner`: the node that claimed the shard, and when by its wall clock.
 
-    `run` tells the processes apart that bear a node's name one after another; empty from an older version.
+    `run` tells apart the processes that have a node's name one after another; empty from an older version.
     `released` is the epoch that was given up in order, 0 where it was given up otherwise; None while it is
     held.
     """
@@ -59,7 +59,7 @@ class Lost(Struct, frozen=True):
 
 
 class Predecessor(Struct, frozen=True):
-    """Whose flush the journal's last one was before the claim, which of his, and where it lies."""
+    """The journal's last flush before the claim: the node that wrote it, its number and its epoch."""
 
     node: str
     epoch: int
