@@ -23,6 +23,12 @@ HOUR = 3600.0
 NOW = time.time()
 
 
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are read minutes before the last of the tests begins."""
+    monkeypatch.setattr(f"{__name__}.NOW", time.time())
+
+
 @pytest.fixture
 async def js(nats_url: str) -> AsyncIterator[JetStream]:
     wire = await connect(ConnectOptions(servers=(nats_url,)))
