@@ -182,9 +182,11 @@ class Memory:
         if known and open_entry(state, position) is None:
             self._release(position, self.host.recorder.index)
             return
+        # What was seen was counted when it came, or is to be.
+        uncounted = position > max(self.read_to, self.seen, self.counted_to)
         if not state.parked:
             self.park()
-        self.left += position > max(self.read_to, self.counted_to)
+        self.left += uncounted
         self._leave(position, source)
 
     def has(self, position: int) -> bool:
@@ -223,7 +225,7 @@ class Memory:
             self._leave(position, sources.get(position, 0))
         frontier = self.state.frontier.position
         if unjudged_to:
-            self.read_to, self.seen = frontier, max(self.seen, unjudged_to)
+            self.read_to, self.seen, self.counted = frontier, max(self.seen, unjudged_to), False
         else:
             head = self.mailbox.head
             self.read_to = max(frontier, head.position - 1 if head else self.read_to)

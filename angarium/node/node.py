@@ -192,7 +192,7 @@ class Node:
                     # The memory is kept, should the right stream come back; a repair may have the shard.
                     await self._let_go(number)
                 return
-            if isinstance(claimed, Claim) and await shard.resume(lease, claimed):
+            if isinstance(claimed, Claim) and await self._attempt(number, shard.resume(lease, claimed)):
                 around.tallies.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})

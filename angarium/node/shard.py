@@ -31,7 +31,7 @@ from streams.journal.claim import Claim, Lost, claim, release
 from streams.journal.journal import Entry, Journal
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
-from streams.journal.tails import Loss, Marks
+from streams.journal.tails import Loss, Mark, Marks, lost
 from streams.journal.turns import Turns
 from streams.nats.errors import ApiError, NotOurs
 from streams.nats.jetstream import JetStream
@@ -152,7 +152,7 @@ class Shard:
             self._around.js, self._around.names, self.number,
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
-            on_lost=self._lost, known=lambda: self._marks.deliveries,
+            on_lost=self._lost, known=self._known,
             created=self._recovery.created[self._around.names.deliveries],
         )  # fmt: skip
 
@@ -192,10 +192,14 @@ class Shard:
     def marks(self) -> Marks:
         """The highest messages that were ever read of the streams, or known before."""
         self._marks = self._marks.raised(Marks(deliveries=self._inbox.mark, events=self._router.mark))
+        return self._marks
+
+    def _known(self) -> Mark:
+        """The highest delivery that is known by other ways than the inbox."""
         if self._inbox.compared:
             # What is read beside the inbox after the server restarted may be of a new tail already.
             self._marks = self._marks.raised(Marks(deliveries=self._backlog.mark))
-        return self._marks
+        return self._marks.deliveries
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
         """The journal holds these facts."""
@@ -225,11 +229,19 @@ class Shard:
         await self._inbox.stop()
 
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
-        """Go on from memory under a new claim; False where somebody else owned the shard in between."""
-        if self.ended.is_set() or not self.journal.reclaim(claimed):
-            return False
+        """Go on from memory under a new claim; False where that is not possible.
+
+        Somebody else owned the shard in between, or the streams are not those that this memory speaks of.
+        Raises `ApiError` where one does not exist.
+        """
         host, around = self.host, self._around
+        loss = await self._find_loss()  # The claim compared what is on record alone.
+        if self.ended.is_set() or (loss is None and not self.journal.reclaim(claimed)):
+            return False
         self.claim, self._lease = claimed, lease
+        if loss is not None:
+            self._lost(loss)
+            return False
         self._marks = self.marks().raised(claimed.marks)
         self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)
         host.go_on(claimed.epoch)
@@ -238,6 +250,14 @@ class Shard:
         await self._router.start()
         host.wake_all()
         return True
+
+    async def _find_loss(self) -> Loss | None:
+        """Compare what memory knows with the streams."""
+        marks, names = self.marks(), self._around.names
+        for stream, mark in ((names.deliveries, marks.deliveries), (names.events, marks.events)):
+            if (loss := await lost(self._around.js, stream, mark)) is not None:
+                return loss
+        return None
 
     # ---- the end
 

@@ -93,6 +93,7 @@ class Reader:
     async def stop(self) -> None:
         """Hand on nothing more, and send the acks that are due. Does nothing the second time."""
         tasks, self._tasks = self._tasks, []
+        self._doubt()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -201,5 +202,9 @@ class Reader:
     def _on_gap(self, reason: str) -> None:
         level = logging.DEBUG if self._js.unsettled else logging.INFO
         log.log(level, "reader.gap", extra={"consumer": self._consumer, "why": reason})
-        self.compared = False
+        self._doubt()
         self._gapped.set()
+
+    def _doubt(self) -> None:
+        """Keep in mind what is known by now: what becomes known later may be of another stream."""
+        self._seen, self.compared = self.mark, False

@@ -1,12 +1,13 @@
 """What is believed of a leader's answers, and what the server says that this rests on."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, is_last, message_at
-from streams.nats.answers import StoredMessage
+from streams.nats.answers import Page, StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
@@ -78,6 +79,24 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
     await ensure_none(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
     with pytest.raises(Unavailable, match="does not know the message at 2"):
         await ensure_none(js, stream, all_ours, 1, 3)
+
+
+async def test_a_part_of_the_last_messages_proves_nothing(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stops at 64 MiB (2.15.1): of 90 messages of 900 KiB the newest 17 are only counted."""
+    for receiver in (RECEIVER, OTHER):
+        await publish(js, names, receiver)
+    stream, all_ours = names.deliveries, names.deliveries_of(shard(RECEIVER))
+    page = await js.last_of(stream, [all_ours])
+
+    async def last_of(stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
+        return replace(page, pending=17)
+
+    await ensure_none(js, stream, all_ours, 1, 2)
+    monkeypatch.setattr(js, "last_of", last_of)
+    with pytest.raises(Unavailable, match="too many bytes"):
+        await ensure_none(js, stream, all_ours, 1, 2)
 
 
 async def test_nothing_in_a_stream_that_was_emptied(js: JetStream, names: Names) -> None:

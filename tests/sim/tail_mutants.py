@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from actors.machine.facts import Fact
 from actors.machine.state import State
 from angarium.node.node import Node
+from angarium.node.shard import Shard
 from streams import purge, repair
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
@@ -46,6 +47,11 @@ async def _look_at_the_end(js: JetStream, stream: str, mark: Mark, since: float)
 async def _as_recorded(*_: Any) -> int:
     """Whatever the records say was of this stream."""
     return purge._ANYWHERE
+
+
+def _doubt_alone(reading: reader.Reader) -> None:
+    """What was read beside it is not kept in mind."""
+    reading.compared = False
 
 
 async def _is_gone_for_good(*_: Any) -> bool:
@@ -136,6 +142,12 @@ TAIL_MUTANTS = (
     Mutant("new-tail-marked", "what is read before the inbox has compared raises no mark",
            ((Inbox, "compared", True),),
            losses.the_new_tail_is_read_before_anybody_compares),
+    Mutant("read-beside-forgotten", "what was read beside the inbox is compared, be it on record or not",
+           ((reader.Reader, "_doubt", _doubt_alone),),
+           losses.what_was_read_beside_the_inbox_is_lost),
+    Mutant("memory-uncompared", "who goes on from memory compares what it knows, not the record alone",
+           ((Shard, "_find_loss", _believe),),
+           losses.what_memory_alone_knows_is_lost),
     Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
            ((_Repair, "_record", _with_the_first_flush),),
            repairs.repair_is_cut_off_between_two_flushes),

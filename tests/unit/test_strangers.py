@@ -145,6 +145,8 @@ async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None
     await world.host.resident(UNKNOWN)
     flood(world, 2 * WAITING_MAX, size=1024)
     world.publish(3, receiver=NOBODY)
+    await world.until(lambda: world.journal.of(f.TurnedAway) != [])
+    assert record_of(world).has_unread
     world.put(policy(), NOBODY)
     await world.until(lambda: len(world.sender.made) == 3, within_s=1.0)
     assert world.sender.positions == [2 * WAITING_MAX + each for each in (1, 2, 3)]

@@ -7,9 +7,9 @@ from actors.machine import facts as f
 from actors.retention import Needed
 from actors.runtime import strangers
 from actors.runtime.strangers import WAITING_MAX
-from tests.unit.machine import policy
+from tests.unit.machine import answer, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
-from tests.unit.strangers_world import NOBODY, all_buried, flood, record_of
+from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials, record_of
 
 
 @in_virtual_time
@@ -264,3 +264,37 @@ async def test_with_nobody_left_to_judge_nobody_is_asked() -> None:
     world.put(policy(), NOBODY)
     await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
     assert world.sender.positions == [1]
+
+
+@in_virtual_time
+async def test_what_is_found_for_the_known_was_counted_when_it_came() -> None:
+    """The record reads the whole shard; no receiver is given more to wait for by that."""
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    world.put(policy(paused=True, backlog_max=400))
+    world.policies.unavailable = True
+    flood(world, WAITING_MAX + 1)
+    world.publish(300)
+    flood(world, 10)
+    await world.until(lambda: world.host.bindings.bound == 0)
+    world.policies.unavailable = False
+    await all_buried(world, WAITING_MAX + 11)
+    await world.pass_time(3)
+    assert {each.reason for each in world.dead_letters.buried} == {"unknown_receiver"}
+
+
+@in_virtual_time
+async def test_nor_is_it_counted_again_where_the_receiver_has_read_it() -> None:
+    """One that is put reads by itself, and parks again; only then the record comes so far."""
+    world = strict(backlog_max=100)
+    release = await hold_burials(world)
+    flood(world, 2 * WAITING_MAX)
+    world.publish(60, receiver=NOBODY)
+    world.sender.reply = lambda _: answer(500)
+    world.put(policy(backlog_max=100), NOBODY)
+    await world.pass_time(5)
+    release()
+    await all_buried(world, 2 * WAITING_MAX)
+    await world.pass_time(3)
+    assert {each.reason for each in world.dead_letters.buried} == {"unknown_receiver"}

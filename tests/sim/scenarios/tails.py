@@ -4,11 +4,13 @@ from functools import partial
 
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.nats.wire import Message
 from streams.purge import purge_deliveries, purge_events
 from streams.repair import examine
 from tests.sim.aftermath import Aftermath
 from tests.sim.plan import Plan
-from tests.sim.stage import Stage, old, staged
+from tests.sim.receivers import Manner
+from tests.sim.stage import Deal, Stage, old, staged
 
 BEFORE, KEPT = 60, 25
 CHECKPOINT_S = 12.0
@@ -211,3 +213,64 @@ def the_new_tail_is_read_before_anybody_compares() -> None:
         stage.node()
         stage.wait(AGAIN_S)
         aftermath.expect_refused(deliveries)
+
+
+def what_was_read_beside_the_inbox_is_lost() -> None:
+    """A parked receiver has read further than the inbox, which is on no record when the server dies."""
+    with staged(Plan(ttl_s=2.0)) as stage:
+        deliveries = stage.run.names.deliveries
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        stage.publish(*old(20))
+        stage.wait(8.0)
+        aftermath = Aftermath(stage)
+        asks = f"CONSUMER.MSG.NEXT.{deliveries}."
+        stage.gate(lambda message, deal: None if asks in message.subject else deal())
+        stage.wait(4.0)
+        stage.publish(*[f"late{number}" for number in range(20)])
+        stage.receiver_is(Manner.HANGS)
+        stage.put(timeout_s=1)
+        stage.until(lambda: bool(aftermath.posts))
+        stage.run.network.restart_server(0.5)
+        aftermath.lose_tail(deliveries, KEPT)
+        stage.gate(lambda message, deal: deal())
+        stage.wait(0.5)
+        stage.publish(*[f"new{number}" for number in range(BEFORE)])
+        stage.receivers_are_good()
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(deliveries)
+
+
+def what_memory_alone_knows_is_lost() -> None:
+    """A flush is on its way when the server dies, and longer than the lease: memory knows more than records.
+
+    Whoever goes on from memory has read what is not there any more.
+    """
+    with staged(Plan(ttl_s=2.0)) as stage:
+        names = stage.run.names
+        stage.put()
+        stage.node()
+        stage.owner()
+        stage.publish(*old(20))
+        stage.until(lambda: len(stage.delivered()) == 20)
+        stage.wait(3.0)
+        aftermath = Aftermath(stage)
+
+        def judge(message: Message, deal: Deal) -> None:
+            if ".journal." not in message.subject or b'"claimed"' in message.data:
+                deal()
+
+        stage.gate(judge)
+        stage.publish(*[f"late{number}" for number in range(20)])
+        stage.until(lambda: len(aftermath.posts) == 20)
+        stage.run.network.restart_server(3.0)
+        aftermath.lose_tail(names.deliveries, KEPT)
+        stage.gate(lambda message, deal: judge(message, deal) if message.subject != names.owner(0) else None)
+        stage.wait(3.0)
+        stage.publish(*[f"new{number}" for number in range(BEFORE)])
+        stage.gate(judge)
+        stage.wait(4.0)
+        stage.gate(lambda message, deal: deal())
+        stage.wait(AGAIN_S)
+        aftermath.expect_refused(names.deliveries)
