@@ -9,7 +9,7 @@ deposed acknowledges nothing.
 import asyncio
 
 from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
-from streams.nats.answers import Refused, Stored, StoredMessage, StreamInfo
+from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
 from streams.nats.retry import Pauses, stream_info
@@ -52,14 +52,9 @@ async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reac
     The subject may be a wildcard. A replica says so whose newest message of each is not one of these, and
     which has the stream up to `reach`. Raises `Unavailable` where none says so.
     """
-    page = await js.last_of(stream, [subject])
-    if not page.messages:
-        # A replica tells how far it reaches only with a message: that of any subject does.
-        oldest = await js.next_message(stream, ALL, 1)
-        if oldest is None:
-            await _ensure_beyond(js, stream, reach)
-            return
-        page = await js.last_of(stream, [subject, oldest.subject])
+    page = await last_messages(js, stream, subject, reach)
+    if page is None:
+        return
     newest = [each.sequence for each in page.messages if _matches(each.subject, subject)]
     if page.pending:
         # It stops at some 64 MiB, and what is missing is the newest.
@@ -75,6 +70,22 @@ async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reac
         if found is None or found.sequence <= reach:
             unknown = last if found is None else found.sequence
             raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
+
+
+async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
+    """Read the last message of each subject, from a replica that tells how far it has the stream.
+
+    Others may be among them. None where all up to `reach` was purged. Raises `Unavailable`.
+    """
+    page = await js.last_of(stream, [subject])
+    if page.messages:
+        return page
+    # A replica tells how far it reaches only with a message: that of any subject does.
+    oldest = await js.next_message(stream, ALL, 1)
+    if oldest is None:
+        await _ensure_beyond(js, stream, reach)
+        return None
+    return await js.last_of(stream, [subject, oldest.subject])
 
 
 def _matches(subject: str, pattern: str) -> bool:

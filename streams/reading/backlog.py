@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from actors.machine.event import Event
 from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
-from streams.journal.leadership import ensure_none, info_since, message_at
+from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
 from streams.journal.tails import NONE, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, Unavailable
@@ -84,8 +84,12 @@ class Backlog:
         message = await _answer(self._js.first_since(self._stream, subject, at))
         if message is None and self._replicated:
             info = await _answer(info_since(self._js, self._stream, asked_at))
-            page = await self._js.last_of(self._stream, [subject])
-            if page.up_to < info.last or any(each.stored_at >= at for each in page.messages):
+            page = await _answer(last_messages(self._js, self._stream, subject, info.last))
+            late = page is not None and (
+                page.up_to < info.last
+                or any(each.stored_at >= at for each in page.messages if each.subject == subject)
+            )
+            if late:
                 raise Unavailable(f"{receiver}: what was stored since {at:.3f} is not known for certain")
         return None if message is None else message.sequence
 

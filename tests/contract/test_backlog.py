@@ -179,3 +179,19 @@ async def test_readers_wait_for_one_another(js: JetStream, names: Names) -> None
     readers.release()
     await until(read.done)
     assert positions(read.result()) == [1]
+
+
+@pytest.mark.parametrize("others", [True, False])
+async def test_nothing_is_stored_since_where_all_of_it_was_purged(
+    js: JetStream, names: Names, others: bool
+) -> None:
+    """Also where the stream is replicated and the leader's word is not enough."""
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    if others:
+        await publish(js, names, OTHER)
+    await js.purge(names.deliveries, 4)
+    replicated = Backlog(js, names, shard(RECEIVER), asyncio.Semaphore(2), replicated=True)
+    assert await replicated.first_since(RECEIVER, 0.0) is None
+    position = await publish(js, names, RECEIVER)
+    assert await replicated.first_since(RECEIVER, 0.0) == position
