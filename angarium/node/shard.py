@@ -235,12 +235,16 @@ class Shard:
         Raises `ApiError` where one does not exist.
         """
         host, around = self.host, self._around
+        if self.ended.is_set() or not self.journal.is_before(claimed):
+            return False  # After a repair, too: this memory is of the streams as they were.
         loss = await self._find_loss()  # The claim compared what is on record alone.
-        if self.ended.is_set() or (loss is None and not self.journal.reclaim(claimed)):
+        if self.ended.is_set():
             return False
         self.claim, self._lease = claimed, lease
         if loss is not None:
             self._lost(loss)
+            return False
+        if not self.journal.reclaim(claimed):
             return False
         self._marks = self.marks().raised(claimed.marks)
         self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)

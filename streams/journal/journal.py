@@ -204,12 +204,10 @@ class Journal:
         the shard must be claimed once more and recovered.
         """
         before, pending = claim.predecessor, self._pending
-        if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
+        if before is None or not self.is_before(claim):
             return False
         if pending is not None and before.flush == pending.number:
             self._confirm(pending, before.sequence)
-        elif before.flush != self._number - (pending is not None):
-            return False
         elif pending is not None:
             self._waiting_since = pending.cut_at
             self._waiting.extendleft(reversed(pending.entries))
@@ -218,6 +216,14 @@ class Journal:
         self._urgent_index = self.index
         self.start()
         return True
+
+    def is_before(self, claim: Claim) -> bool:
+        """Tells whether nobody else has owned between this journal, suspended, and the new claim."""
+        before, pending = claim.predecessor, self._pending
+        if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
+            return False
+        last = self._number - (pending is not None)
+        return before.flush == last or (pending is not None and before.flush == pending.number)
 
     async def stop(self) -> None:
         """Append nothing more, for good."""

@@ -42,13 +42,13 @@ async def test_who_is_unwell_is_named_everywhere(fleet: Fleet, terminal: Termina
     async def listed() -> bool:
         found = await asyncio.to_thread(terminal.json, "receiver", "list")
         rows.update((row["receiver"], row) for row in found)
-        return (rows[GONE]["phase"], rows[GONE]["waiting"]) == ("disabled", 2)
+        well = [[rows[each][name] for name in ("phase", "waiting", "oldest_at")] for each in (WELL, FRESH)]
+        gone = (rows[GONE]["phase"], rows[GONE]["waiting"])
+        return gone == ("disabled", 2) and well == [["idle", 0, None]] * 2
 
-    await fleet.until_true(listed, "the list shows it")
+    await fleet.until_true(listed, "the list shows it")  # Its figures are as old as the snapshots.
     assert rows[GONE]["disabled"] == "gone"
     assert rows[GONE]["oldest_at"] is not None
-    for receiver in (WELL, FRESH):
-        assert [rows[receiver][name] for name in ("phase", "waiting", "oldest_at")] == ["idle", 0, None]
     only = await asyncio.to_thread(terminal.done, "receiver", "list", "--phase", "disabled")
     assert [line.split("\t")[0] for line in only.splitlines()] == ["receiver", GONE]
     assert only.splitlines()[1].split("\t")[-3:-1] == ["disabled", "2"]
