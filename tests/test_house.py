@@ -58,8 +58,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "cli",
         "__main__",
     ),
+    "angarium.delivery": (
+        "exchange signing",
+        "connections",
+        "http1_transport httpx_transport sender",
+    ),
 }
-"""The rooms of each package, from the ground up: a room knows those on the floors below its own."""
+"""The rooms of a folder, from the ground up: a room knows those on the floors below its own."""
 
 AWAITING = frozenset({
     "host", "shell", "ping", "alarm", "flow_control", "memory", "skipping", "strangers", "discarding",
@@ -146,23 +151,24 @@ def in_room(path: tuple[str, ...]) -> bool:
 
 
 def floors_hold(module: Module) -> Iterator[str]:
-    """Within a package, a room imports from the floors below it."""
-    if module.path[0] not in FLOORS or module.path[1] == "__init__":
-        return
-    floor = floor_of(module.path)
-    if floor is None:
-        yield "stands on no floor; give it one in FLOORS"
-        return
-    for path in imports(module):
-        if path[0] == module.path[0] and len(path) > 1 and path[1] != module.path[1]:
-            other = floor_of(path)
-            if other is not None and other >= floor:
-                yield f"imports {'.'.join(path)}, which does not lie below it"
+    """Within a folder, a room imports from the floors below it; so a room and its sub-room are no knot."""
+    for depth in range(1, len(module.path)):
+        folder, room = module.path[:depth], module.path[depth]
+        if room == "__init__" or (floors := FLOORS.get(".".join(folder))) is None:
+            continue
+        floor = floor_of(room, floors)
+        if floor is None:
+            yield f"{room} stands on no floor of {'.'.join(folder)}; give it one in FLOORS"
+            continue
+        for path in imports(module):
+            if path[:depth] == folder and len(path) > depth and path[depth] != room:
+                other = floor_of(path[depth], floors)
+                if other is not None and other >= floor:
+                    yield f"imports {'.'.join(path)}, which does not lie below it"
 
 
-def floor_of(path: tuple[str, ...]) -> int | None:
-    floors = enumerate(FLOORS[path[0]])
-    return next((number for number, rooms in floors if path[1] in rooms.split()), None)
+def floor_of(room: str, floors: tuple[str, ...]) -> int | None:
+    return next((number for number, rooms in enumerate(floors) if room in rooms.split()), None)
 
 
 def only_streams_knows_nats(module: Module) -> Iterator[str]:
@@ -311,9 +317,9 @@ BREACHES = [
     (arrows_point_down, "streams.reading.inbox", "from actors.runtime import host"),
     (arrows_point_down, "streams.reading.inbox", "from actors.runtime.shell import Shell"),
     (arrows_point_down, "streams.reading.inbox", "def f():\n    import angarium.node.app"),
-    (arrows_point_down, "angarium.delivery.http1", "from streams.nats.wire import Wire"),
-    (arrows_point_down, "angarium.delivery.http1", "from angarium import settings"),
-    (arrows_point_down, "angarium.delivery.http1", "import angarium.node.app"),
+    (arrows_point_down, "angarium.delivery.exchange.http1", "from streams.nats.wire import Wire"),
+    (arrows_point_down, "angarium.delivery.exchange.http1", "from angarium import settings"),
+    (arrows_point_down, "angarium.delivery.exchange.http1", "import angarium.node.app"),
     (arrows_point_down, "angarium.node.app", "from tests.sim import world"),
     (floors_hold, "actors.machine.state", "from actors.runtime.host import Host"),
     (floors_hold, "actors.machine.state", "from actors import status"),
@@ -321,6 +327,9 @@ BREACHES = [
     (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
     (floors_hold, "angarium.operations.publish", "from angarium.cli import options"),
     (floors_hold, "angarium.anything_new", ""),
+    (floors_hold, "angarium.delivery.exchange.http1", "import angarium.delivery.connections.pool"),
+    (floors_hold, "angarium.delivery.connections.pool", "from angarium.delivery import http1_transport"),
+    (floors_hold, "angarium.delivery.anything_new", ""),
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
     (operations_do_not_talk, "angarium.operations.receivers", "import click"),
@@ -374,6 +383,16 @@ def test_no_folder_has_too_many_files() -> None:
     assert {folder for folder, count in folders.items() if count > FILES_MAX} <= UNBOUNDED
 
 
+def test_each_folder_with_rooms_has_floors() -> None:
+    folders = {
+        ".".join(path.parent.parent.relative_to(ROOT).parts)
+        for package in OURS
+        for path in (ROOT / package).rglob("__init__.py")
+        if path.parent != ROOT / package
+    }
+    assert folders == set(FLOORS)
+
+
 def test_every_rule_has_its_breach() -> None:
     assert {rule for rule, _, _ in BREACHES} == set(RULES)
 
@@ -382,7 +401,11 @@ ALLOWED = [
     (first_lines_say_what_it_is, "streams.purge", '"""Offers room."""\ndef f():\n    """Whatsoever."""'),
     (arrows_point_down, "streams.reading.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
     (arrows_point_down, "angarium.delivery.sender", "from angarium import __version__"),
-    (arrows_point_down, "angarium.node.app", "import streams.nats.wire\nfrom angarium.delivery import http1"),
+    (
+        arrows_point_down,
+        "angarium.node.app",
+        "import streams.nats.wire\nfrom angarium.delivery import sender",
+    ),
     (
         floors_hold,
         "streams.journal.claim",

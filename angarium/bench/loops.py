@@ -14,9 +14,9 @@ import click
 from msgspec import Struct
 
 from angarium.delivery.connections.guard import Guard
+from angarium.delivery.exchange.target import parse_target
+from angarium.delivery.exchange.transport import Request, Response
 from angarium.delivery.http1_transport import Http1Transport
-from angarium.delivery.target import parse_target
-from angarium.delivery.transport import Request, Response
 
 HEADERS = {
     "webhook-id": "9bf98cab-ebcd-4a51-bb53-4a46dda338a7",

@@ -15,8 +15,8 @@ from angarium.delivery.connections.bulkhead import SLOW_S, SlowLane
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Allowed, Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Limits, Pool
-from angarium.delivery.http1 import Connection
-from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.exchange.http1 import Connection
+from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
 
 _NO_ROOM = "no connection became free in time"
 

@@ -23,12 +23,12 @@ from typing import Any
 
 import httpcore
 
-from angarium.delivery.answer import Answer
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
-from angarium.delivery.connections.sockets import has_unread, has_untaken
-from angarium.delivery.transport import (
+from angarium.delivery.exchange.answer import Answer
+from angarium.delivery.exchange.sockets import has_unread, has_untaken
+from angarium.delivery.exchange.transport import (
     EARLY,
     HEAD_MAX,
     Failure,

@@ -16,9 +16,9 @@ from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
+from angarium.delivery.exchange.target import InvalidTarget, Target, parse_target
+from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, Transport
 from angarium.delivery.signing import InvalidSecret, Secret, parse_secret, sign
-from angarium.delivery.target import InvalidTarget, Target, parse_target
-from angarium.delivery.transport import Failure, FailureKind, Request, Response, Transport
 
 Header = tuple[bytes, bytes]
 

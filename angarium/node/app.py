@@ -17,9 +17,9 @@ from angarium.connecting import connect_options
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.exchange.transport import Transport
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
-from angarium.delivery.transport import Transport
 from angarium.node.announcer import Announcer
 from angarium.node.control import ReceiverControl
 from angarium.node.descriptors import connections_max

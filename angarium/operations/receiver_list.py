@@ -17,7 +17,7 @@ from actors.policy import Policy, parse, rate_members
 from actors.status import Phase, held_back
 from angarium import logs, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.delivery.target import InvalidTarget, parse_target
+from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations.receivers import members_of
 from angarium.settings import Settings
 from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked

@@ -19,7 +19,7 @@ from actors.ids import split_receiver
 from actors.policy import parse
 from angarium.connecting import installation, open_jetstream
 from angarium.delivery.connections.guard import denying, not_public
-from angarium.delivery.target import InvalidTarget, parse_target
+from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations import ask
 from angarium.operations.errors import BadRequest, Conflict, NotFound, Refused, Unanswered
 from angarium.operations.receiver_changes import Change, between, secrets_of

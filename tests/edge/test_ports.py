@@ -20,8 +20,8 @@ from ipaddress import ip_network
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.target import parse_target
-from angarium.delivery.transport import Request
+from angarium.delivery.exchange.target import parse_target
+from angarium.delivery.exchange.transport import Request
 from tests.contract.transport.receiver import OK, Receiver
 from tests.contract.waiting import until
 

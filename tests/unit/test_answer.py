@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.answer import REST_MAX, Answer
-from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
+from angarium.delivery.exchange.answer import REST_MAX, Answer
+from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

@@ -21,7 +21,7 @@ from angarium.delivery.connections.guard import (
     not_public,
 )
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, Resolved
-from angarium.delivery.target import parse_target
+from angarium.delivery.exchange.target import parse_target
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
 from tests.unit.shard_world import in_virtual_time
 

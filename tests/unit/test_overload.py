@@ -9,7 +9,7 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.outcome import INTERNAL, OVERLOAD, Failed
 from actors.machine.state import Counters
 from actors.policy import Offline, Retry
-from angarium.delivery.transport import FailureKind
+from angarium.delivery.exchange.transport import FailureKind
 from tests.unit.machine import NOW, Actor, answer, event, policy
 
 OVERLOADED = Failed(error=OVERLOAD, detail="no connection became free in time", latency_ms=15000.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from angarium.delivery.connections import pool as pool_module
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import Key, Limits, Pool
-from angarium.delivery.http1 import Connection
+from angarium.delivery.exchange.http1 import Connection
 
 TLS = default_tls()
 

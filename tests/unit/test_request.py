@@ -18,8 +18,8 @@ from actors.machine.outcome import Failed
 from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium import __version__
+from angarium.delivery.exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
-from angarium.delivery.transport import Failure, Request, Response, request_head
 from streams.reading import messages
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -11,7 +11,7 @@ from angarium.bench.sampling import Samples, part_of
     ("stack", "part"),
     [
         (["hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/runtime/shell.py:_go"], "signing"),
-        (["angarium/delivery/http1.py:write", "asyncio/runners.py:run"], "transport"),
+        (["angarium/delivery/exchange/http1.py:write", "asyncio/runners.py:run"], "transport"),
         (["nats/aio/client.py:_send_publish", "streams/journal/journal.py:_run"], "journal"),
         (["nats/aio/client.py:_send_publish", "streams/reading/acks.py:flush"], "ack"),
         (["streams/nats/protocol.py:parse_headers", "nats/aio/client.py:_read_loop"], "pull"),

@@ -17,8 +17,8 @@ from actors.policy import Policy
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery import sender
+from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
-from angarium.delivery.transport import Failure, FailureKind, Request, Response, request_head
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "A" * 43

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.target import InvalidTarget, Target, parse_target
+from angarium.delivery.exchange.target import InvalidTarget, Target, parse_target
 
 ACCEPTED = [
     ("https://example.com", Target("https", "example.com", 443, "/")),

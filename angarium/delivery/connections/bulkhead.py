@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.turns import Bound, Places, Waiter
-from angarium.delivery.target import Target
+from angarium.delivery.exchange.target import Target
 
 SLOW_S = 1.0
 """An exchange that takes as long, or times out, makes its target slow, and any other one ends that."""

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from angarium.delivery.connections.guard import Allowed, Guard, Refused, Unresolved
-from angarium.delivery.target import Target
-from angarium.delivery.transport import FailureKind, one_line
+from angarium.delivery.exchange.target import Target
+from angarium.delivery.exchange.transport import FailureKind, one_line
 
 ADDRESSES_MAX = 4
 """Addresses of one name that are tried in one attempt; each gets its share of the time that is left."""

@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, DnsResolver, Resolved, Resolver
-from angarium.delivery.target import Target
-from angarium.delivery.transport import one_line
+from angarium.delivery.exchange.target import Target
+from angarium.delivery.exchange.transport import one_line
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

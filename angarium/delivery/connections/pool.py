@@ -21,7 +21,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from angarium.delivery.connections.turns import Bound, Places, Waiter
-from angarium.delivery.http1 import Connection, Exchange
+from angarium.delivery.exchange.http1 import Connection, Exchange
 
 EXPIRED_AT_ONCE = 2
 """Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all that comes of it."""

@@ -13,10 +13,10 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
 from angarium.delivery.connections.resolver import Resolver
+from angarium.delivery.exchange.target import parse_target
+from angarium.delivery.exchange.transport import Failure, Request, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.target import parse_target
-from angarium.delivery.transport import Failure, Request, Response, Transport
 from tests.contract.transport.receiver import Receiver
 
 PATIENCE_S = 60.0

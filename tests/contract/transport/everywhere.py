@@ -15,10 +15,10 @@ from msgspec import Struct
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.resolver import Resolved
+from angarium.delivery.exchange.target import parse_target
+from angarium.delivery.exchange.transport import Request, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
-from angarium.delivery.target import parse_target
-from angarium.delivery.transport import Request, Response, Transport
 from tests.addresses import NOT_PUBLIC, PUBLIC, url_host
 from tests.contract.transport.receiver import Receiver
 

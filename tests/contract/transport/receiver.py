@@ -8,7 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from angarium.delivery.connections.sockets import has_untaken
+from angarium.delivery.exchange.sockets import has_untaken
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from angarium.delivery.connections.guard import Guard, not_public
-from angarium.delivery.target import InvalidTarget, parse_target
-from angarium.delivery.transport import FailureKind
+from angarium.delivery.exchange.target import InvalidTarget, parse_target
+from angarium.delivery.exchange.transport import FailureKind
 from tests.addresses import LOOPBACK_SPELLINGS, NOT_PUBLIC, PUBLIC
 from tests.contract.transport import everywhere
 from tests.contract.transport.conftest import MakeTransport, failed, post_to

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from angarium.delivery.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
+from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 

@@ -9,7 +9,7 @@ import pytest
 
 from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.transport import FailureKind, Transport
+from angarium.delivery.exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
 from tests.contract.waiting import until

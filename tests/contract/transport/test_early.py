@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.http1 import Connection, Exchange
-from angarium.delivery.transport import EARLY, Failure, FailureKind
+from angarium.delivery.exchange.http1 import Connection, Exchange
+from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind
 from tests.contract.transport.receiver import OK
 
 WIRE = b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n"

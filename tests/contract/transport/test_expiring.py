@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Pool
-from angarium.delivery.http1 import Connection, Exchange
-from angarium.delivery.transport import Failure, FailureKind
+from angarium.delivery.exchange.http1 import Connection, Exchange
+from angarium.delivery.exchange.transport import Failure, FailureKind
 from tests.contract.transport.receiver import OK
 
 

@@ -9,11 +9,11 @@ from ipaddress import ip_network
 import pytest
 from httptools import HttpParserCallbackError
 
-from angarium.delivery.answer import Answer
 from angarium.delivery.connections import guard
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.transport import FailureKind, Transport
+from angarium.delivery.exchange.answer import Answer
+from angarium.delivery.exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import Peer, Receiver, polite
 from tests.contract.waiting import until

@@ -21,8 +21,8 @@ from actors.machine.event import Event
 from actors.machine.outcome import RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
 from actors.policy import Policy
 from actors.ports import Attempt
+from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, FailureKind, Transport
 from angarium.delivery.sender import HttpSender
-from angarium.delivery.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, FailureKind, Transport
 from tests.contract.transport.conftest import PATIENCE_S
 from tests.contract.transport.receiver import OK, Peer, Receiver
 from tests.contract.waiting import until

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.delivery.answer import Answer
 from angarium.delivery.connections.pool import Limits
+from angarium.delivery.exchange.answer import Answer
+from angarium.delivery.exchange.transport import FailureKind
 from angarium.delivery.http1_transport import Http1Transport
-from angarium.delivery.transport import FailureKind
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver, polite
 from tests.contract.waiting import until

@@ -11,8 +11,8 @@ import pytest
 from angarium.delivery.connections import guard as guard_module
 from angarium.delivery.connections.guard import Guard, Verdict
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
-from angarium.delivery.target import Target
-from angarium.delivery.transport import FailureKind
+from angarium.delivery.exchange.target import Target
+from angarium.delivery.exchange.transport import FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, answered, failed, post_to
 from tests.contract.transport.dns import NameServer, Records
 from tests.contract.transport.receiver import Receiver

@@ -9,9 +9,9 @@ from angarium.delivery import http1_transport
 from angarium.delivery.connections import bulkhead
 from angarium.delivery.connections.bulkhead import SlowLane
 from angarium.delivery.connections.pool import Limits
+from angarium.delivery.exchange.target import parse_target
+from angarium.delivery.exchange.transport import FailureKind, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
-from angarium.delivery.target import parse_target
-from angarium.delivery.transport import FailureKind, Response, Transport
 from tests.contract.transport.conftest import MakeTransport, answered, failed, post_to
 from tests.contract.transport.receiver import OK, Peer, Receiver
 from tests.contract.waiting import until

@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from angarium.delivery.answer import Answer
-from angarium.delivery.connections.sockets import has_unread, has_untaken
-from angarium.delivery.transport import EARLY, Failure, FailureKind, Response, one_line
+from angarium.delivery.exchange.answer import Answer
+from angarium.delivery.exchange.sockets import has_unread, has_untaken
+from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind, Response, one_line
 
 LARGE = 32 * 1024
 """A request of more bytes may be answered before the receiver's machine has taken all of it."""

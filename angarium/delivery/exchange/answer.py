@@ -16,7 +16,7 @@ No event loop here: the connection feeds bytes and asks whether the answer is ov
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
 
-from angarium.delivery.transport import (
+from angarium.delivery.exchange.transport import (
     BODY_MAX,
     HEAD_MAX,
     HEADERS_MAX,

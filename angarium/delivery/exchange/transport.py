@@ -24,7 +24,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from angarium.delivery.target import Target
+from angarium.delivery.exchange.target import Target
 
 HEAD_MAX = 64 * 1024
 HEADERS_MAX = 256
