@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from actors.machine.bucket import next_token_at, refill, take
-from actors.machine.commands import View
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, OutcomeFact
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
+from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
 

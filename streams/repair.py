@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
-from actors.machine.decide import evolve
+from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
 from actors.machine.state import State
 from actors.ports import Removal

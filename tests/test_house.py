@@ -58,6 +58,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "cli",
         "__main__",
     ),
+    "actors.machine": (
+        "backoff bucket event outcome",
+        "numbering",
+        "facts",
+        "commands state",
+        "decide evolve",
+        "owed",
+    ),
     "angarium.delivery": (
         "exchange signing",
         "connections",
@@ -323,6 +331,8 @@ BREACHES = [
     (arrows_point_down, "angarium.node.app", "from tests.sim import world"),
     (floors_hold, "actors.machine.state", "from actors.runtime.host import Host"),
     (floors_hold, "actors.machine.state", "from actors import status"),
+    (floors_hold, "actors.machine.state", "from actors.machine.evolve import evolve"),
+    (floors_hold, "actors.machine.decide", "from actors.machine.owed.view import View"),
     (floors_hold, "streams.nats.wire", "import streams.installation.topology"),
     (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
     (floors_hold, "angarium.operations.publish", "from angarium.cli import options"),

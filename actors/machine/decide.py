@@ -1,8 +1,8 @@
 """The machine of one receiver: three pure functions, and all the rules there are.
 
     decide(state, policy, command, at, bucket) -> facts   what happens
-    evolve(state, fact) -> state                          what is (`actors.machine.evolve`)
-    next_step(state, policy, view, now) -> step           what is owed; the shell only performs it
+    evolve(state, fact) -> state                          what is (`evolve.py`)
+    next_step(state, policy, view, now) -> step           what comes next (`owed/next_step.py`)
 
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
 
@@ -25,35 +25,25 @@ Rules that the rest leans on:
    One that was put again is removed first, however quickly it came.
 """
 
-from collections.abc import Iterator
 from typing import Any, assert_never
 
 from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Bucket, Limit, next_token_at, refill, take, under
+from actors.machine.bucket import Bucket, Limit, under
 from actors.machine.event import Event
-from actors.machine.evolve import evolve as evolve
-from actors.machine.expiry import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
-from actors.machine.numbering import Numbered, is_repeat, with_number
+from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
-from actors.machine.state import Open, State, as_numbered, open_entry
-from actors.machine.without_policy import step_without_policy
+from actors.machine.state import State, open_entry
 from actors.policy import Policy
 
-PARK_AFTER_S = 2.0
-OPEN_MAX = 256
 FAILURES_IN_A_ROW_MAX = 5
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
-_UNBOUND = c.GiveUpEvents | c.Read
-
-
-# ---- decide: what happens
 
 
 def decide(
@@ -199,136 +189,3 @@ def numbered(state: State, event: Event) -> Numbered:
     """The event with the number that it has, or, as the next in order, now gets."""
     entry = open_entry(state, event.position)
     return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)
-
-
-# ---- next_step: what is owed
-
-
-def next_step(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
-    """The one thing that is owed now."""
-    if state.burials and not view.burying and not view.unconfirmed:
-        return c.Bury(state.burials)
-    if policy is None:
-        return step_without_policy(state, view, now)
-    if not state.opened:
-        # What an owner released and no state speaks of any more was an unknown receiver's.
-        position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
-        # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
-        return c.OpenReceiver(position, policy.dedup_window, state.removal)
-    if view.removal > state.removal:
-        return c.Rest() if view.in_flight or view.asking else c.Ask()
-    if not view.adopted or _window_differs(state, policy):
-        return c.Rest() if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
-    if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
-        return c.Count(view.read_to)
-    if len(view.in_flight) >= _width(state, policy):
-        return c.Rest()
-    head = view.head
-    if head and _is_over(state, head):
-        return c.DropRepeat(head)
-    all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
-    if state.parked and all_read and all(each.position > view.seen for each in state.open):
-        return c.UnparkReceiver()
-    if policy.order == "strict":
-        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
-    else:
-        step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
-    return c.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
-
-
-def _width(state: State, policy: Policy) -> int:
-    """The number of attempts that may be in flight; a relaxed receiver comes back through a single one."""
-    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
-        return 1
-    return policy.concurrency
-
-
-def _candidates(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
-    """Whose turn it may be in relaxed order: open events, and None for the next that has no number.
-
-    The open event that is due first stands for all, with the oldest, which expires first.
-    """
-    idle = [each for each in state.open if each.position not in view.in_flight]
-    if idle:
-        first = min(idle, key=lambda each: (not hopeless(each, policy), each.next_at))
-        yield first
-        if idle[0] is not first:
-            yield idle[0]
-    if len(state.open) < OPEN_MAX:
-        yield None
-
-
-def _first(steps: Iterator[c.Step]) -> c.Step:
-    """The first step that is owed now, else the first that will be."""
-    waiting: c.Step = c.Rest()
-    for step in steps:
-        match step:
-            case c.Rest():
-                continue
-            case c.WaitUntil(at):
-                if not isinstance(waiting, c.WaitUntil) or at < waiting.at:
-                    waiting = step
-            case _:
-                return step
-    return waiting
-
-
-def _is_over(state: State, head: Event) -> bool:
-    """Tells whether the event gets no attempt: it is settled, or a repeat."""
-    if head.position <= state.frontier.position:
-        return open_entry(state, head.position) is None
-    return is_repeat(state.frontier, head)
-
-
-def _step_for(state: State, policy: Policy, view: c.View, now: float, entry: Open | None) -> c.Step:
-    """The step that is owed to an open event, or to the next one that has no number."""
-    event = view.held.get(entry.position) if entry else view.head
-    if entry is None and event is None and not (state.parked and view.read_to < view.seen):
-        return c.Rest()
-    ends_at, reason = given_up_at(state, policy, view, entry, event)
-    if now >= ends_at:
-        return _give_up(state, policy, view, now, entry, reason)
-    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
-    if policy.paused or state.disabled:
-        ready_at = NEVER
-    if now < ready_at:
-        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
-        # relaxed order an event that waits holds nobody back.
-        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
-        drops = not alone and (view.holding or event is not None)
-        return _wait(now, min(ready_at, ends_at), drops=drops)
-    if event is None:
-        return c.Fetch(entry.position) if entry else c.Read(view.read_to)
-    if not view.may_start:
-        return c.Rest()
-    free = state.limit is None or view.granted == event.position
-    if not free and state.limit and view.bucket:
-        filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
-        if take(filled) is None:
-            return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
-        if state.limit.slow:
-            return c.StartAttempt(event)
-    if entry is None:
-        return c.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
-    return c.Post(event, entry.sequence, entry.attempts + 1, free)
-
-
-def _give_up(
-    state: State, policy: Policy, view: c.View, now: float, entry: Open | None, reason: str
-) -> c.Step:
-    if entry is None and view.head is None:
-        return c.Read(view.read_to)
-    if len(state.burials) >= BURIALS_MAX:
-        return c.Rest()
-    events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
-    return c.GiveUpEvents(events, reason)
-
-
-def _wait(now: float, until: float, *, drops: bool) -> c.Step:
-    if drops and until - now > PARK_AFTER_S:
-        return c.Park()
-    return c.Rest() if until == NEVER else c.WaitUntil(until)
-
-
-def _window_differs(state: State, policy: Policy) -> bool:
-    return state.frontier.change is None and state.frontier.size != policy.dedup_window

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_S, Bucket, give_back, refill, take
-from actors.machine.decide import OPEN_MAX
 from actors.machine.event import Event
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import OPEN_MAX
 from actors.machine.state import State, open_entry
 from actors.ports import Batch
 from actors.runtime.backlog_read import sift
@@ -232,8 +233,8 @@ class Memory:
         self.left += len(self.mailbox.clear())
         self.held.clear()
 
-    def _take_fetched(self, step: c.Step, event: Event | None) -> None:
-        position = step.position if isinstance(step, c.Fetch) else 0
+    def _take_fetched(self, step: s.Step, event: Event | None) -> None:
+        position = step.position if isinstance(step, s.Fetch) else 0
         if self.has(position) or open_entry(self.state, position) is None:
             return
         if event is not None:

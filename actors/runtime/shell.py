@@ -13,10 +13,14 @@ from typing import assert_never
 from actors.answers import Answers
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
-from actors.machine.decide import NEEDS_NO_CONFIRMATION, PARK_AFTER_S, decide, evolve, next_step
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, Fact
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import PARK_AFTER_S, next_step
+from actors.machine.owed.view import Cutoff, View
 from actors.machine.state import State, is_settled, open_entry
 from actors.news import TELLING, news
 from actors.policy import Policy
@@ -36,28 +40,9 @@ log = logging.getLogger(__name__)
 class Shell(Memory):
     """One receiver at work. `state` is live; `confirmed` is what the confirmed journal says."""
 
-    __slots__ = (
-        "_alarm",
-        "_landing",
-        "absent_to",
-        "adopted",
-        "answers",
-        "asking",
-        "barrier",
-        "burying",
-        "counting",
-        "cutoff",
-        "hold_count",
-        "invalid",
-        "last_answer",
-        "loaded",
-        "pinging",
-        "policy",
-        "ready",
-        "touched_at",
-        "trimmed_at",
-        "unconfirmed",
-    )  # fmt: skip
+    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "answers", "asking", "barrier", "burying",
+                 "counting", "cutoff", "hold_count", "invalid", "last_answer", "loaded", "pinging",
+                 "policy", "ready", "touched_at", "trimmed_at", "unconfirmed")  # fmt: skip
 
     def __init__(self, receiver: str, host: ShardPorts) -> None:
         super().__init__(receiver, host)
@@ -66,7 +51,7 @@ class Shell(Memory):
         self.policy: Policy | None = None
         self.adopted: Policy | None = None
         self.hold_count = 0
-        self.cutoff: c.Cutoff | None = None
+        self.cutoff: Cutoff | None = None
         self.trimmed_at = 0.0
         self.barrier = 0
         self.unconfirmed = 0
@@ -188,10 +173,10 @@ class Shell(Memory):
         """Strict order makes one attempt at a time, and looks for what is owed when it ends."""
         return bool(self.in_flight) and self.policy is not None and self.policy.order == "strict"
 
-    def view(self) -> c.View:
+    def view(self) -> View:
         """A view of this memory for the machine."""
         host = self.host
-        return c.View(
+        return View(
             head=self.mailbox.head,
             waiting=self.mailbox.events,
             held=self.held,
@@ -218,7 +203,7 @@ class Shell(Memory):
             reach=self,
         )
 
-    def _advance(self) -> c.Post | None:
+    def _advance(self) -> s.Post | None:
         """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
         if not self.loaded or self.host.stopped or self.hold_count:
             return None
@@ -228,7 +213,7 @@ class Shell(Memory):
             view = self.view()
             step = next_step(self.state, self.policy, view, now)
             match step:
-                case c.Post():
+                case s.Post():
                     self._take_token(now, step.free)
                     if step.accepted:
                         self.record(c.AcceptEvent(step.event), now)
@@ -236,30 +221,30 @@ class Shell(Memory):
                     self.in_flight[step.event.position] = step.event
                     self.host.in_flight += 1
                     return step
-                case c.Rest() | c.WaitUntil():
+                case s.Rest() | s.WaitUntil():
                     if not view.unconfirmed:
                         self.end_grant(now, used=False)  # Held up after all.
-                    if isinstance(step, c.WaitUntil):
+                    if isinstance(step, s.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
-                case c.Read() | c.Fetch():
+                case s.Read() | s.Fetch():
                     self._begin_reading(step)
                     return None
-                case c.Bury(burials):
+                case s.Bury(burials):
                     self.burying = True
                     self.host.spawn(self._bury(burials))
-                case c.Count(after):
+                case s.Count(after):
                     self.counting = True
                     self.host.spawn(self._count(after))
-                case c.Ask():
+                case s.Ask():
                     self.asking = True
                     self.host.spawn(self._ask())
-                case c.Park():
+                case s.Park():
                     self.park()
                 case _:
                     self._perform(step, now)
 
-    def _perform(self, step: c.Recorded, now: float) -> None:
+    def _perform(self, step: s.Recorded, now: float) -> None:
         """Record the step, and let memory follow."""
         match step:
             case c.GiveUpEvents():
@@ -309,12 +294,12 @@ class Shell(Memory):
     def give_up_to(self, position: int, reason: str) -> None:
         """Whatever is not settled up to `position` becomes a dead letter."""
         if self.cutoff is None or self.cutoff.to < position:
-            self.cutoff = c.Cutoff(position, reason)
+            self.cutoff = Cutoff(position, reason)
         self.wake()
 
     # ---- attempts
 
-    async def _attempt(self, post: c.Post | None, policy: Policy | None) -> None:
+    async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
         """Make an attempt, under the configuration that it was decided by, and whatever follows at once."""
         while post is not None and policy is not None:
             attempt = Attempt(
@@ -369,16 +354,16 @@ class Shell(Memory):
 
     # ---- reading the backlog
 
-    def _begin_reading(self, step: c.Read | c.Fetch) -> None:
+    def _begin_reading(self, step: s.Read | s.Fetch) -> None:
         if not self.busy_reading:
             self.busy_reading = True
             self.host.spawn(self._read(step, self.seen, self.known))
 
-    async def _read(self, step: c.Read | c.Fetch, reach: int, known: Known) -> None:
+    async def _read(self, step: s.Read | s.Fetch, reach: int, known: Known) -> None:
         """Read up to what was seen until now: of what comes meanwhile, the answer need not tell."""
         found: Event | Batch | None
         try:
-            if isinstance(step, c.Fetch):
+            if isinstance(step, s.Fetch):
                 found = await self.host.backlog.event(self.receiver, step.position)
             else:
                 found = await self.host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)

@@ -32,8 +32,9 @@ from msgspec import Struct
 from actors.ids import UNKNOWN
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.expiry import BURIALS_MAX
 from actors.machine.facts import Burial, Fact
+from actors.machine.owed.expiry import BURIALS_MAX
+from actors.machine.owed.view import Cutoff
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
@@ -162,7 +163,7 @@ class Strangers(Shell):
 
     def give_up_to(self, position: int, reason: str) -> None:
         """Whatever is not judged up to `position` becomes a dead letter, be the name known or not."""
-        self.cutoff = c.Cutoff(position, reason)
+        self.cutoff = Cutoff(position, reason)
         self.wake()
 
     def confirm(self, fact: Fact, state: State) -> None:

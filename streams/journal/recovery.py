@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from actors.ids import UNKNOWN
 from actors.machine.bucket import CLOCK_SKEW_S
-from actors.machine.decide import evolve
+from actors.machine.evolve import evolve
 from actors.machine.facts import Claimed, Fact
 from actors.machine.state import State
 from streams.installation.topology import Names

@@ -6,7 +6,7 @@ import pytest
 
 from actors.errors import NewerVersion
 from actors.ids import UNKNOWN
-from actors.machine.decide import evolve
+from actors.machine.evolve import evolve
 from actors.machine.facts import Delivered, Fact, Parked, Unparked
 from actors.machine.numbering import Numbered
 from actors.machine.state import State

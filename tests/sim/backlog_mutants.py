@@ -10,9 +10,11 @@ from actors.machine import commands as c
 from actors.machine import decide as machine
 from actors.machine import facts
 from actors.machine.bucket import Bucket
-from actors.machine.decide import next_step
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import next_step
+from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime import discarding, shell
@@ -27,9 +29,9 @@ from tests.sim.scenarios import backlogs
 from tests.sim.scenarios import discarding as discards
 
 
-def _bury_at_once(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+def _bury_at_once(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     if state.burials and not view.burying:
-        return c.Bury(state.burials)
+        return s.Bury(state.burials)
     return next_step(state, policy, view, now)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 from actors.ids import KEY_BYTES, UNKNOWN
 from actors.machine import facts as f
-from actors.machine.decide import OPEN_MAX, evolve
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
+from actors.machine.owed.next_step import OPEN_MAX
 from actors.machine.state import State
 from streams.journal.envelope import Flush
 

@@ -15,10 +15,13 @@ from actors.ids import dedup_key
 from actors.machine import bucket, decide, event, evolve, facts, numbering
 from actors.machine import commands as c
 from actors.machine.bucket import Bucket, Limit, Unclean
-from actors.machine.decide import OPEN_MAX, next_step
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
+from actors.machine.owed import next_step as owed
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import OPEN_MAX, next_step
+from actors.machine.owed.view import View
 from actors.machine.state import Open, State
 from actors.policy import Policy
 from actors.runtime import shell
@@ -211,7 +214,7 @@ async def _write_later(snapshots: Snapshots, states: Any, *args: Any) -> bool:
 # ---- numbering
 
 
-def _step_by_configured_window(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+def _step_by_configured_window(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     if policy is not None and state.opened:
         state = replace(state, frontier=replace(state.frontier, size=policy.dedup_window, change=None))
     return next_step(state, policy, view, now)
@@ -234,7 +237,7 @@ def _record_no_acceptance(actor: Shell, fact: facts.Fact) -> None:
         _record_fact(actor, fact)
 
 
-def _oldest_or_next(state: State, policy: Policy, view: c.View) -> Iterator[Open | None]:
+def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
     """Whatever waits for its next attempt goes before what is new."""
     yield next((each for each in state.open if each.position not in view.in_flight), None)
 
@@ -258,7 +261,7 @@ def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) 
 # ---- parking
 
 
-def _unpark_when_read(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+def _unpark_when_read(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
     if idle and state.parked and view.adopted and view.read_to >= view.seen:
         return c.UnparkReceiver()
@@ -305,7 +308,7 @@ def _bucket_as_if_started(actor: Shell, now: float) -> Bucket | None:
     return actor.bucket
 
 
-def _next_as_if_all_had_started(state: State, policy: Policy | None, view: c.View, now: float) -> c.Step:
+def _next_as_if_all_had_started(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     return next_step(state, policy, replace(view, set_aside=0), now)
 
 
@@ -398,13 +401,13 @@ ALL = [
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
            ((Shell, "_record", _record_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
-           ((decide, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+           ((owed, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
-           ((decide, "_width", _width_of_config),), width.receiver_is_down),
+           ((owed, "_width", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
-           ((decide, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
+           ((owed, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
-           ((decide, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
+           ((owed, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("attempts-shared", "each event has its own attempts",
            ((evolve, "_after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
@@ -448,7 +451,7 @@ ALL = [
            ((Router, "_send", _send_once),)),
     Mutant("lane-goes-on", "a lane waits for its head", ((Lanes, "_tell", _let_the_next_go),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
-           ((decide, "is_repeat", _number_by_id_alone),),
+           ((owed, "is_repeat", _number_by_id_alone),),
            routing.routed_again_beyond_the_window),
     Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
            ((Freshness, "covers", lambda freshness, came_at: True),),

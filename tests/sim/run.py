@@ -11,7 +11,8 @@ from functools import partial
 from typing import Protocol
 from unittest.mock import patch
 
-from actors.machine.commands import Post, Step, View
+from actors.machine.owed.steps import Post, Step
+from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime import flow_control, host, shell

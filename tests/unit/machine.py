@@ -5,10 +5,14 @@ from typing import Any
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
-from actors.machine.decide import decide, evolve, next_step
+from actors.machine.decide import decide
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.numbering import with_number
 from actors.machine.outcome import Answered, Failed
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import next_step
+from actors.machine.owed.view import View
 from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
 
@@ -81,11 +85,11 @@ class Actor:
         """An attempt comes back."""
         return self.do(c.RecordOutcome(given, outcome), at=at, bucket=bucket)
 
-    def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> c.Step:
+    def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> s.Step:
         """What is owed, in a memory as `view` says. `head` is the oldest event in it, open or not."""
         if head is not None and open_entry(self.state, head.position):
             view["held"] = {head.position: head, **view.get("held", {})}
             head = None
         if head is not None:
             view.setdefault("waiting", (head,))
-        return next_step(self.state, self.policy, c.View(head=head, **view), now)
+        return next_step(self.state, self.policy, View(head=head, **view), now)

@@ -36,8 +36,9 @@ from actors.machine.commands import (
     StartAttempt,
     StartPing,
 )
-from actors.machine.decide import decide, evolve, numbered
+from actors.machine.decide import decide, numbered
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.facts import Fact, RateSet
 from actors.machine.outcome import Answered
 from actors.machine.state import State

@@ -18,8 +18,12 @@ from msgspec.structs import replace
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, inherit, refill, take
-from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide, evolve, next_step
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import next_step
+from actors.machine.owed.view import Cutoff, View
 from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
 from tests.unit.machine import NO_ANSWER, NOW, answer, event, policy
@@ -79,7 +83,7 @@ class ReceiverWorld:
         self.in_flight: Event | None = None
         self.adopted: Policy | None = None
         self.granted = self.absent_to = 0
-        self.cutoff: c.Cutoff | None = None
+        self.cutoff: Cutoff | None = None
         self.bucket = self.state.bucket
         if self.bucket and self.state.limit:
             self.bucket = inherit(
@@ -111,11 +115,11 @@ class ReceiverWorld:
         return self.bucket
 
     @property
-    def view(self) -> c.View:
+    def view(self) -> View:
         hurried = [fact for fact in self.journal[self.confirmed :] if not isinstance(fact, self.unhurried)]
         held = {each.position: each for each in self.mailbox if open_entry(self.state, each.position)}
         waiting = [each for each in self.mailbox if each.position not in held]
-        return c.View(
+        return View(
             head=waiting[0] if waiting else None,
             waiting=waiting,
             held=held,
@@ -157,7 +161,7 @@ class ReceiverWorld:
             case draw if draw < 0.44:
                 self.lose_an_event()
             case draw if draw < 0.45:
-                self.cutoff = c.Cutoff(random.randint(0, len(self.stream)), "evicted")
+                self.cutoff = Cutoff(random.randint(0, len(self.stream)), "evicted")
             case draw if draw < 0.46:
                 self.forget_backlog()
             case draw if draw < 0.54:
@@ -229,9 +233,9 @@ class ReceiverWorld:
 
     # ---- what the shell does
 
-    def perform(self, step: c.Step) -> None:
+    def perform(self, step: s.Step) -> None:
         match step:
-            case c.Post(given_event, sequence, _, free):
+            case s.Post(given_event, sequence, _, free):
                 if not free:
                     self.spend()
                 self.granted = 0
@@ -250,28 +254,28 @@ class ReceiverWorld:
             case c.DropRepeat(given_event) | c.RefuseEvent(given_event):
                 self.mailbox.remove(given_event)
                 self.record(step)
-            case c.Bury(burials):
+            case s.Bury(burials):
                 assert set(burials) <= set(self.fold(self.confirmed).burials)
                 for each in burials:
                     if each.sequence is not None:
                         self.check_number(each.position, each.sequence)
                 self.record(c.MarkBuried(tuple(each.position for each in burials)))
-            case c.Read():
+            case s.Read():
                 self.read(2)
-            case c.Fetch(position):
+            case s.Fetch(position):
                 self.mailbox.insert(0, self.stream[position - 1])
-            case c.Ask():
+            case s.Ask():
                 self.ask()
             case c.OpenReceiver():
                 self.record(c.OpenReceiver(self.state.frontier.position, 16))
             case c.Adopt():
                 self.reconfigure()
-            case c.Park():
+            case s.Park():
                 self.record(c.ParkReceiver(self.mailbox[0].stored_at if self.mailbox else None))
                 self.drop()
             case c.UnparkReceiver():
                 self.record(step)
-            case c.WaitUntil(at):
+            case s.WaitUntil(at):
                 assert at > self.now
 
     def ask(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from actors.counters import Tally
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
-from actors.machine.decide import evolve
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Fact, TurnedAway
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome

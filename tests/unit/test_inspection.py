@@ -10,11 +10,11 @@ import pytest
 
 from actors import status
 from actors.machine.bucket import Bucket, Limit
-from actors.machine.commands import View
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
+from actors.machine.owed.view import View
 from actors.machine.state import Open, State
 from actors.policy import Policy, Rate
 from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, why

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
-from actors.machine.decide import NEEDS_NO_CONFIRMATION, evolve
+from actors.machine.decide import NEEDS_NO_CONFIRMATION
+from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
 from actors.machine.state import State
 from tests.unit.receiver_world import RULES, ReceiverWorld

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.outcome import INTERNAL, OVERLOAD, Failed
+from actors.machine.owed import steps as s
 from actors.machine.state import Counters
 from actors.policy import Offline, Retry
 from angarium.delivery.exchange.transport import FailureKind
@@ -35,7 +35,7 @@ def test_the_event_waits_longer_each_time_and_is_not_given_up_for_it(outcome: Fa
     assert max(waits_s) > 2.0
     (entry,) = actor.state.open
     assert (entry.attempts, entry.failures) == (8, 0)
-    assert isinstance(actor.step(entry.next_at, head=event(5)), c.Post)
+    assert isinstance(actor.step(entry.next_at, head=event(5)), s.Post)
     assert actor.state.counters == Counters(failed_attempts=8)
 
 

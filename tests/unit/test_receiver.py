@@ -13,6 +13,7 @@ from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
+from actors.machine.owed import steps as s
 from actors.machine.state import TOMBSTONE_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
@@ -54,7 +55,7 @@ def test_429_throttles_the_receiver_and_counts_for_nothing(retry_after: str | No
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
     assert actor.state.counters == Counters(throttled=1)
     assert actor.state.throttled_until == entry.next_at == fact.until
-    assert isinstance(actor.step(fact.until, head=event(5)), c.Post)
+    assert isinstance(actor.step(fact.until, head=event(5)), s.Post)
 
 
 def test_a_named_time_is_kept_to_the_second_and_apart_from_backoff() -> None:
@@ -96,9 +97,9 @@ def test_a_time_that_was_named_holds_whatever_else_comes_back() -> None:
     assert actor.state.throttled_until == NOW + 60
     actor.ends(None, answer(429, retry_after="5"), at=NOW + 2)
     assert actor.state.throttled_until == NOW + 60
-    assert actor.step(NOW + 3) == c.Rest()
-    assert actor.step(NOW + 3, head=event(6)) == c.Park()
-    assert actor.step(NOW + 58, head=event(6)) == c.WaitUntil(NOW + 60)
+    assert actor.step(NOW + 3) == s.Rest()
+    assert actor.step(NOW + 3, head=event(6)) == s.Park()
+    assert actor.step(NOW + 58, head=event(6)) == s.WaitUntil(NOW + 60)
 
 
 def test_410_disables_and_the_events_wait_this_one_first() -> None:
@@ -108,9 +109,9 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="gone")
     assert actor.state.disabled == "gone"
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
-    assert actor.step(NOW + 9) == c.WaitUntil(NOW + 172800)
+    assert actor.step(NOW + 9) == s.WaitUntil(NOW + 172800)
     actor.do(c.ResumeReceiver(), at=NOW + 9)
-    assert actor.step(NOW + 9, head=event(5)) == c.Post(event(5), 1, 2, free=True)
+    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
 
 
 @pytest.mark.parametrize("status", [400, 409, 413, 415, 422, 431])
@@ -364,7 +365,7 @@ def assert_let_go(actor: Actor) -> None:
     assert (state.failing_since, state.consecutive_failures) == (None, 0)
     (entry,) = state.open
     assert (entry.next_at, entry.attempts) == (0.0, 3)
-    assert actor.step(NOW, head=event(5)) == c.Post(event(5), 1, 4, free=True)
+    assert actor.step(NOW, head=event(5)) == s.Post(event(5), 1, 4, free=True)
 
 
 def test_another_window_holds_for_events_that_nobody_can_have_posted() -> None:
@@ -415,7 +416,7 @@ def test_removal_discards_on_record_and_keeps_the_numbering() -> None:
     assert state.counters.discarded == 4
     actor.policy = None
     assert actor.step(read_to=40, seen=40) == c.UnparkReceiver()
-    assert actor.step(read_to=40, seen=44) == c.Read(40)
+    assert actor.step(read_to=40, seen=44) == s.Read(40)
 
 
 def test_put_again_it_goes_on_with_its_numbers_and_its_window_and_never_old_events() -> None:
@@ -466,7 +467,7 @@ def test_retry_and_offline_are_the_policies_of_now() -> None:
     actor = Actor(retrying(max_attempts=0))
     for _ in range(4):
         actor.ends(event(5), answer(500))
-    assert isinstance(actor.step(NOW, head=event(5)), c.WaitUntil)
+    assert isinstance(actor.step(NOW, head=event(5)), s.WaitUntil)
     actor.policy = Policy(url=policy().url, retry=Retry(max_attempts=3))
     assert actor.step(NOW, head=event(5)) == given_up("attempts", event(5))
 

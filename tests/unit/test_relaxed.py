@@ -14,6 +14,7 @@ from actors.machine.bucket import Bucket
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.outcome import Outcome
+from actors.machine.owed import steps as s
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
@@ -45,11 +46,11 @@ def test_up_to_concurrency_are_in_flight() -> None:
     actor = Actor(wide(concurrency=3))
     for position in (1, 2, 3):
         step = actor.step(head=event(position), in_flight=range(1, position))
-        assert step == c.Post(event(position), position, 1, free=True, accepted=True)
+        assert step == s.Post(event(position), position, 1, free=True, accepted=True)
         actor.do(c.AcceptEvent(event(position)))
-    assert actor.step(head=event(4), in_flight=(1, 2, 3)) == c.Rest()
+    assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest()
     actor.ends(event(2), answer(200))
-    assert actor.step(head=event(4), in_flight=(1, 3)) == c.Post(event(4), 4, 1, free=True, accepted=True)
+    assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(event(4), 4, 1, free=True, accepted=True)
     assert actor.state.settled_sequence == 0
 
 
@@ -58,13 +59,13 @@ def test_numbers_are_those_of_strict_order_whatever_comes_back_first() -> None:
     events = [event(position, name="abca"[position % 4], source=position) for position in (2, 3, 4, 5, 6)]
     numbers = list[tuple[int, int]]()
     for each in events:
-        if isinstance(step := strictly.step(head=each), c.Post):
+        if isinstance(step := strictly.step(head=each), s.Post):
             numbers.append((each.position, step.sequence))
             strictly.ends(each, answer(200))
     accepted = list[Event]()
     for each in events:
         on_their_way = [other.position for other in accepted]
-        if isinstance(widely.step(head=each, in_flight=on_their_way), c.Post):
+        if isinstance(widely.step(head=each, in_flight=on_their_way), s.Post):
             widely.do(c.AcceptEvent(each))
             accepted.append(each)
     for each in reversed(accepted):
@@ -79,7 +80,7 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
     """Whoever folds any beginning of the journal numbers what is left alike."""
     actor = Actor(wide())
     for position in (1, 2):
-        assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), c.Post)
+        assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), s.Post)
         actor.do(c.AcceptEvent(event(position)))
     actor.ends(event(2), answer(200))
     kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.Accepted | f.Delivered)]
@@ -90,9 +91,9 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
 def test_at_most_256_are_open() -> None:
     actor = with_open(wide(concurrency=256), *[NOW + 60] * 256)
     head = event(999)
-    assert actor.step(head=head) == c.WaitUntil(NOW + 60)
+    assert actor.step(head=head) == s.WaitUntil(NOW + 60)
     actor.ends(event(7), answer(200))
-    assert actor.step(head=head) == c.Post(head, 257, 1, free=True, accepted=True)
+    assert actor.step(head=head) == s.Post(head, 257, 1, free=True, accepted=True)
 
 
 # ---- the machine: each with its own patience
@@ -101,11 +102,11 @@ def test_at_most_256_are_open() -> None:
 def test_what_is_due_goes_before_what_is_new_and_what_waits_holds_nobody_back() -> None:
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
-    assert actor.step(head=event(9), held=held) == c.Post(event(9), 4, 1, free=True, accepted=True)
-    assert actor.step(held=held) == c.WaitUntil(NOW + 1)
-    assert actor.step(NOW + 1, head=event(9), held=held) == c.Post(event(2), 2, 2, free=True)
-    assert actor.step(NOW + 30, held=held, in_flight=(2,)) == c.Post(event(3), 3, 2, free=True)
-    assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == c.Fetch(1)
+    assert actor.step(head=event(9), held=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
+    assert actor.step(held=held) == s.WaitUntil(NOW + 1)
+    assert actor.step(NOW + 1, head=event(9), held=held) == s.Post(event(2), 2, 2, free=True)
+    assert actor.step(NOW + 30, held=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
+    assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == s.Fetch(1)
 
 
 def test_each_event_counts_its_own_attempts() -> None:
@@ -126,7 +127,7 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
         actor.state.open[0], replace(actor.state.open[1], stored_at=NOW + 59),
     ))  # fmt: skip
     held = {position: event(position) for position in (1, 2)}
-    assert actor.step(NOW + 59, held=held) == c.WaitUntil(NOW + 60)
+    assert actor.step(NOW + 59, held=held) == s.WaitUntil(NOW + 60)
     assert actor.step(NOW + 60, held=held) == given_up("expired", event(1))
 
 
@@ -137,7 +138,7 @@ def test_a_slow_attempt_on_record_is_the_next_one_made() -> None:
     empty = Bucket(0.0, NOW, 1)
     actor.do(c.StartAttempt(event(2)), bucket=empty)
     step = actor.step(NOW + 60, head=event(2), held={1: event(1)}, granted=2, bucket=empty)
-    assert step == c.Post(event(2), 2, 1, free=True)
+    assert step == s.Post(event(2), 2, 1, free=True)
 
 
 # ---- the machine: the receiver as a whole
@@ -151,12 +152,12 @@ def test_after_five_failures_in_a_row_the_receiver_is_left_alone_and_comes_back_
         actor.ends(event(position), answer(500))
     until = actor.state.backoff_until
     assert NOW < until <= NOW + 2
-    assert actor.step(held={6: event(6)}, head=event(99)) in (c.WaitUntil(until), c.Park())
-    assert isinstance(actor.step(until, held=held), c.Post)
-    assert actor.step(until, held=held, in_flight=(6,)) == c.Rest()
+    assert actor.step(held={6: event(6)}, head=event(99)) in (s.WaitUntil(until), s.Park())
+    assert isinstance(actor.step(until, held=held), s.Post)
+    assert actor.step(until, held=held, in_flight=(6,)) == s.Rest()
     actor.ends(event(6), answer(200), at=until)
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
-    assert isinstance(actor.step(until, held=held, in_flight=(7,)), c.Post)
+    assert isinstance(actor.step(until, held=held, in_flight=(7,)), s.Post)
 
 
 def test_what_was_on_its_way_when_the_receiver_was_left_alone_says_nothing_new() -> None:
@@ -198,7 +199,7 @@ def test_resume_and_another_url_end_the_receivers_backoff(how: str) -> None:
     else:
         actor.adopt(wide(url="https://other.example"))
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
-    assert isinstance(actor.step(held={1: event(1)}, in_flight=(9,)), c.Post)
+    assert isinstance(actor.step(held={1: event(1)}, in_flight=(9,)), s.Post)
 
 
 # ---- the machine: another order while work is under way
@@ -208,14 +209,14 @@ def test_strict_again_it_ends_what_is_open_one_by_one_in_order() -> None:
     actor = with_open(wide(), NOW + 5, NOW, NOW)
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
-    assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == c.Rest()
+    assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == s.Rest()
     assert actor.step(head=event(9), held=held, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=event(9), held=held) == c.Park()
+    assert actor.step(head=event(9), held=held) == s.Park()
     for position in (1, 2, 3):
         step = actor.step(NOW + 5, head=event(9), held=held)
-        assert step == c.Post(event(position), position, 2, free=True)
+        assert step == s.Post(event(position), position, 2, free=True)
         actor.ends(event(position), answer(200))
-    assert actor.step(NOW + 5, head=event(9)) == c.Post(event(9), 4, 1, free=True)
+    assert actor.step(NOW + 5, head=event(9)) == s.Post(event(9), 4, 1, free=True)
 
 
 # ---- the shell

@@ -5,10 +5,11 @@ from msgspec.structs import replace
 
 from actors.ids import dedup_key
 from actors.machine.bucket import Bucket
-from actors.machine.decide import OPEN_MAX, evolve
 from actors.machine.event import Event
+from actors.machine.evolve import evolve
 from actors.machine.facts import Accepted, Burial, Delivered, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
+from actors.machine.owed.next_step import OPEN_MAX
 from actors.machine.state import Open, State
 from actors.ports import Removal
 from actors.repairing import UNRECORDED_MAX, repair, set_removal

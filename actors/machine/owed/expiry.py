@@ -8,9 +8,9 @@ numbers like all others, and goes to the journal in one fact for as many as were
 
 from itertools import islice
 
-from actors.machine.commands import View
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, number, with_number
+from actors.machine.owed.view import View
 from actors.machine.state import Open, State
 from actors.policy import Policy
 

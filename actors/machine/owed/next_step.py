@@ -1,0 +1,147 @@
+"""The next step of a receiver: the one thing that it owes now."""
+
+from collections.abc import Iterator
+
+from actors.machine import commands as c
+from actors.machine.bucket import next_token_at, refill, take
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.event import Event
+from actors.machine.numbering import is_repeat
+from actors.machine.owed import steps as s
+from actors.machine.owed.expiry import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
+from actors.machine.owed.view import View
+from actors.machine.owed.without_policy import step_without_policy
+from actors.machine.state import Open, State, as_numbered, open_entry
+from actors.policy import Policy
+
+PARK_AFTER_S = 2.0
+OPEN_MAX = 256
+_UNBOUND = c.GiveUpEvents | s.Read
+
+
+def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    """The one thing that is owed now."""
+    if state.burials and not view.burying and not view.unconfirmed:
+        return s.Bury(state.burials)
+    if policy is None:
+        return step_without_policy(state, view, now)
+    if not state.opened:
+        # What an owner released and no state speaks of any more was an unknown receiver's.
+        position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
+        # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
+        return c.OpenReceiver(position, policy.dedup_window, state.removal)
+    if view.removal > state.removal:
+        return s.Rest() if view.in_flight or view.asking else s.Ask()
+    if not view.adopted or _window_differs(state, policy):
+        return s.Rest() if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
+    if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
+        return s.Count(view.read_to)
+    if len(view.in_flight) >= _width(state, policy):
+        return s.Rest()
+    head = view.head
+    if head and _is_over(state, head):
+        return c.DropRepeat(head)
+    all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
+    if state.parked and all_read and all(each.position > view.seen for each in state.open):
+        return c.UnparkReceiver()
+    if policy.order == "strict":
+        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
+    else:
+        step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
+    return s.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
+
+
+def _width(state: State, policy: Policy) -> int:
+    """The number of attempts that may be in flight; a relaxed receiver comes back through a single one."""
+    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
+        return 1
+    return policy.concurrency
+
+
+def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+    """Whose turn it may be in relaxed order: open events, and None for the next that has no number.
+
+    The open event that is due first stands for all, with the oldest, which expires first.
+    """
+    idle = [each for each in state.open if each.position not in view.in_flight]
+    if idle:
+        first = min(idle, key=lambda each: (not hopeless(each, policy), each.next_at))
+        yield first
+        if idle[0] is not first:
+            yield idle[0]
+    if len(state.open) < OPEN_MAX:
+        yield None
+
+
+def _first(steps: Iterator[s.Step]) -> s.Step:
+    """The first step that is owed now, else the first that will be."""
+    waiting: s.Step = s.Rest()
+    for step in steps:
+        match step:
+            case s.Rest():
+                continue
+            case s.WaitUntil(at):
+                if not isinstance(waiting, s.WaitUntil) or at < waiting.at:
+                    waiting = step
+            case _:
+                return step
+    return waiting
+
+
+def _is_over(state: State, head: Event) -> bool:
+    """Tells whether the event gets no attempt: it is settled, or a repeat."""
+    if head.position <= state.frontier.position:
+        return open_entry(state, head.position) is None
+    return is_repeat(state.frontier, head)
+
+
+def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
+    """The step that is owed to an open event, or to the next one that has no number."""
+    event = view.held.get(entry.position) if entry else view.head
+    if entry is None and event is None and not (state.parked and view.read_to < view.seen):
+        return s.Rest()
+    ends_at, reason = given_up_at(state, policy, view, entry, event)
+    if now >= ends_at:
+        return _give_up(state, policy, view, now, entry, reason)
+    ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
+    if policy.paused or state.disabled:
+        ready_at = NEVER
+    if now < ready_at:
+        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
+        # relaxed order an event that waits holds nobody back.
+        alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
+        drops = not alone and (view.holding or event is not None)
+        return _wait(now, min(ready_at, ends_at), drops=drops)
+    if event is None:
+        return s.Fetch(entry.position) if entry else s.Read(view.read_to)
+    if not view.may_start:
+        return s.Rest()
+    free = state.limit is None or view.granted == event.position
+    if not free and state.limit and view.bucket:
+        filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
+        if take(filled) is None:
+            return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
+        if state.limit.slow:
+            return c.StartAttempt(event)
+    if entry is None:
+        return s.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
+    return s.Post(event, entry.sequence, entry.attempts + 1, free)
+
+
+def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open | None, reason: str) -> s.Step:
+    if entry is None and view.head is None:
+        return s.Read(view.read_to)
+    if len(state.burials) >= BURIALS_MAX:
+        return s.Rest()
+    events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
+    return c.GiveUpEvents(events, reason)
+
+
+def _wait(now: float, until: float, *, drops: bool) -> s.Step:
+    if drops and until - now > PARK_AFTER_S:
+        return s.Park()
+    return s.Rest() if until == NEVER else s.WaitUntil(until)
+
+
+def _window_differs(state: State, policy: Policy) -> bool:
+    return state.frontier.change is None and state.frontier.size != policy.dedup_window

@@ -1,0 +1,76 @@
+"""Steps: the one thing that a receiver owes next. A step that only records is a command."""
+
+from msgspec import Struct
+
+from actors.machine.commands import (
+    Adopt,
+    DropRepeat,
+    GiveUpEvents,
+    OpenReceiver,
+    RefuseEvent,
+    StartAttempt,
+    UnparkReceiver,
+)
+from actors.machine.event import Event
+from actors.machine.facts import Burial
+
+
+class Post(Struct, frozen=True, gc=False):
+    """Make attempt `attempt` of `event`, under number `sequence`.
+
+    A `free` one has its token already. An event that is to be `accepted` gets its number on record first.
+    """
+
+    event: Event
+    sequence: int
+    attempt: int
+    free: bool
+    accepted: bool = False
+
+
+class Bury(Struct, frozen=True):
+    """Publish these dead letters."""
+
+    burials: tuple[Burial, ...]
+
+
+class Read(Struct, frozen=True):
+    """Read the receiver's backlog above position `after`."""
+
+    after: int
+
+
+class Count(Struct, frozen=True):
+    """Count what lies above position `after`: it may be more than the receiver may have waiting."""
+
+    after: int
+
+
+class Fetch(Struct, frozen=True):
+    """Read the open event at `position` again: its body is not in memory."""
+
+    position: int
+
+
+class Ask(Struct, frozen=True):
+    """Ask the leader of the configurations whether there is such a receiver: here, none is known."""
+
+
+class Park(Struct, frozen=True):
+    """Drop the waiting events from memory: their turn is far off."""
+
+
+class WaitUntil(Struct, frozen=True, gc=False):
+    """Nothing is owed before `at`."""
+
+    at: float
+
+
+class Rest(Struct, frozen=True, gc=False):
+    """Nothing is owed until something happens."""
+
+
+Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+"""Steps that are performed by recording them."""
+
+Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Recorded
