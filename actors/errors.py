@@ -1,11 +1,27 @@
-"""Errors of the deciding floor: what a caller can mend, in one sentence that names field and remedy."""
+"""The errors of Angarium, and the kinds of them that callers tell apart; the text is a sentence for people.
+
+`Unavailable` passes: ask again. `Unusable` does not: the shard is refused until a person has acted.
+`BadInput` has to be mended by the caller. All others mean that what was asked for failed.
+"""
 
 
 class AngariumError(Exception):
-    """Whatever Angarium raises on purpose; its text is meant for people."""
+    """An error that Angarium raises on purpose; its text says what is wrong and, where it can, the remedy."""
 
 
-class InvalidPolicy(AngariumError):
+class Unavailable(AngariumError):
+    """A question could not be answered just now (a time-out, no leader); ask again."""
+
+
+class Unusable(AngariumError):
+    """Something stored that must not be guessed at: a shard that needs it is refused until that is mended."""
+
+
+class BadInput(AngariumError):
+    """Something given to us that cannot be used; its text names the field and the remedy."""
+
+
+class InvalidPolicy(BadInput):
     """A receiver's configuration that cannot be used; `problems` says why, one sentence a field."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -13,9 +29,9 @@ class InvalidPolicy(AngariumError):
         self.problems = problems
 
 
-class InvalidName(AngariumError):
+class InvalidName(BadInput):
     """A tenant, receiver or event type that breaks the naming rules."""
 
 
-class NewerVersion(AngariumError):
+class NewerVersion(Unusable):
     """Something in the journal or a bucket was written by a newer Angarium; this one must not guess at it."""

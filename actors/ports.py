@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from actors.errors import Unavailable as Unavailable
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Fact
 from actors.machine.outcome import Outcome
@@ -41,10 +42,6 @@ class Clock(Protocol):
     """The time of one ownership: the wall clock at the claim plus monotonic time since, in seconds."""
 
     def now(self) -> float: ...
-
-
-class Unavailable(Exception):
-    """A question could not be answered just now (a time-out, no leader); ask again."""
 
 
 class Batch(Struct, frozen=True, gc=False, kw_only=True):

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from actors.errors import AngariumError
+from actors.errors import BadInput
 from actors.policy import Rate, rate_members
 
 _SIZE = re.compile(r"\s*(\d{1,18})\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
@@ -20,7 +20,7 @@ INSTANT_MAX = 253_402_300_799
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-class BadQuantity(AngariumError):
+class BadQuantity(BadInput):
     """A rate, a size, an instant or an address that cannot be read; the text says how to write it."""
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
-from actors.errors import AngariumError
+from actors.errors import BadInput
 from actors.policy import Rate
 from angarium import quantities
 
@@ -49,7 +49,7 @@ LIKENESS_MIN = 0.6
 _NODE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
-class SettingsError(AngariumError):
+class SettingsError(BadInput):
     """A setting that cannot be used; each problem names the setting, where it came from, and the remedy."""
 
 

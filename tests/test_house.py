@@ -5,6 +5,7 @@ rule over a made-up module that breaks it, since a rule that finds nothing looks
 """
 
 import ast
+import builtins
 import io
 import re
 import sys
@@ -89,6 +90,11 @@ CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "
 
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 ROUNDABOUT = re.compile(r"(As|How|Of|That|Up to|What|Where|Whether|Who|Whoever|Whom)\b")
+BUILT_IN_ERRORS = frozenset(
+    name
+    for name, each in vars(builtins).items()
+    if isinstance(each, type) and issubclass(each, BaseException)
+)
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -288,6 +294,17 @@ def nothing_is_left_for_later(module: Module) -> Iterator[str]:
                 yield f"line {token.start[0]}: {token.string}"
 
 
+def errors_have_one_root(module: Module) -> Iterator[str]:
+    """Everything that leaves its file is an AngariumError, so that nobody has to list what may come."""
+    if module.path[0] not in OURS:
+        return
+    for node in module.nodes:
+        match node:
+            case ast.ClassDef(name=name, bases=[ast.Name(id=base)]) if base in BUILT_IN_ERRORS:
+                if name != "AngariumError" and not name.startswith("_"):
+                    yield f"{name} is no AngariumError"
+
+
 def annotations_are_real(module: Module) -> Iterator[str]:
     """msgspec resolves the fields of a Struct at run time."""
     if ("__future__", "annotations") in imports(module):
@@ -308,6 +325,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     first_lines_say_what_it_is,
     nothing_is_swallowed,
     nothing_is_left_for_later,
+    errors_have_one_root,
     annotations_are_real,
 )
 
@@ -374,6 +392,8 @@ BREACHES = [
     ),
     (nothing_is_swallowed, "streams.reading.pull", "with contextlib.suppress(Exception):\n    f()"),
     (nothing_is_left_for_later, "streams.reading.pull", "x = 1  # TODO later"),
+    (errors_have_one_root, "streams.nats.errors", "class Lost(Exception): ..."),
+    (errors_have_one_root, "angarium.delivery.target", "class Invalid(ValueError): ..."),
     (annotations_are_real, "actors.machine.state", "from __future__ import annotations"),
 ]
 
@@ -434,6 +454,7 @@ ALLOWED = [
         "try:\n    f()\nexcept Exception:\n    log.exception('f')",
     ),
     (nothing_is_left_for_later, "streams.reading.pull", "x = 'TODO'"),
+    (errors_have_one_root, "angarium.delivery.answer", "class _Stop(Exception): ..."),
 ]
 
 

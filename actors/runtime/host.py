@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.counters import Tally
-from actors.errors import AngariumError
+from actors.errors import Unusable
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
@@ -257,7 +257,7 @@ class Host:
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
-            except AngariumError as error:  # A snapshot that must not be guessed at.
+            except Unusable as error:  # A snapshot that must not be guessed at.
                 self._refuse(str(error))
                 return None
             return None if self.stopped else state or State(receiver=receiver)

@@ -1,5 +1,6 @@
 """A ping: a POST of type `angarium.ping`, without a number, that spends a token and works while paused."""
 
+from actors.errors import AngariumError
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_S, take
 from actors.machine.event import Event
@@ -9,7 +10,7 @@ from actors.ports import Attempt
 from actors.runtime.shell import Shell
 
 
-class Refusal(Exception):
+class Refusal(AngariumError):
     """A control request that cannot be granted; `code` is one token, the text says why."""
 
     def __init__(self, code: str, message: str) -> None:

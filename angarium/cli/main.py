@@ -85,17 +85,14 @@ def _refused(error: click.ClickException) -> int:
 
 def _broken(error: Exception) -> int:
     """Handles what was raised below the commands: expected, with a text for people, or not."""
-    from actors.errors import AngariumError, InvalidName, InvalidPolicy
+    from actors.errors import AngariumError, BadInput, Unavailable
     from angarium import logs
-    from angarium.operations.errors import BadRequest
-    from angarium.quantities import BadQuantity
-    from angarium.settings import SettingsError
-    from streams.nats import errors
+    from streams.nats.errors import ApiError, NotPermitted
 
     match error:
         case ExceptionGroup(exceptions=[Exception() as only]):
             return _broken(only)
-        case SettingsError() | InvalidName() | InvalidPolicy() | BadQuantity() | BadRequest():
+        case BadInput():
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
             return WRONG_USAGE
         case UnicodeEncodeError():
@@ -104,11 +101,9 @@ def _broken(error: Exception) -> int:
         case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EIO, filename=None):
             _drop_output()
             return _failed(f"cannot write the output ({error.strerror}); make room, or send it elsewhere")
-        case errors.NotPermitted():
-            return _failed(str(error))
-        case errors.Unavailable() | errors.ApiError():
+        case Unavailable() | ApiError() if not isinstance(error, NotPermitted):
             return _failed(f"{error}; angarium doctor tells what is missing")
-        case AngariumError() | errors.ConnectError() | errors.SetupError() | errors.ServerError():
+        case AngariumError():
             return _failed(str(error))
     log.debug("command.broken", exc_info=error)
     what = f"{type(error).__name__}: {logs.redact(str(error))}" if str(error) else type(error).__name__

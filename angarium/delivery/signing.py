@@ -10,6 +10,8 @@ import binascii
 from collections.abc import Sequence
 from hashlib import sha256
 
+from actors.errors import BadInput
+
 PREFIX = "whsec_"
 KEY_BYTES_MIN = 24
 KEY_BYTES_MAX = 64
@@ -17,7 +19,7 @@ BLOCK_BYTES = 64
 """Of SHA-256. A longer key would have to be hashed first; there is none."""
 
 
-class InvalidSecret(ValueError):
+class InvalidSecret(BadInput):
     """A secret that cannot be used; the text names the field and the remedy, and never shows the secret."""
 
 

@@ -21,7 +21,6 @@ from itertools import count
 from actors.errors import AngariumError
 from angarium.node.shard import Shard, Surroundings
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import ApiError, Unavailable
 from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
 
@@ -79,7 +78,7 @@ class Maintenance:
                 if self._keeps_the_house():
                     await self._purge(deliveries)
                 await self._find_leftovers()
-            except (Unavailable, ApiError, AngariumError) as error:
+            except AngariumError as error:
                 Complaint(self._around.js, log, "upkeep.failed").tell(str(error))
             except Exception:  # The next round may go well, and without any the streams would fill.
                 log.exception("upkeep.broken")

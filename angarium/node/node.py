@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
-from actors.errors import AngariumError
+from actors.errors import Unusable
 from actors.policy import Policy
 from actors.runtime.host import Host
 from angarium.node.maintenance import Maintenance
@@ -205,7 +205,7 @@ class Node:
             return await work
         except (Unavailable, ApiError) as error:
             Complaint(self.around.js, log, "shard.claim_failed", shard=number).tell(str(error))
-        except AngariumError as error:
+        except Unusable as error:
             self._refuse(number, str(error))
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import AngariumError, NewerVersion
+from actors.errors import Unusable
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.machine.state import State
@@ -33,7 +33,7 @@ from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
 from streams.journal.tails import Loss, Mark, Marks, lost
 from streams.journal.turns import Turns
-from streams.nats.errors import ApiError, NotOurs
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint
 from streams.reading.backlog import Backlog
@@ -354,7 +354,7 @@ class Shard:
             if receiver not in awake and not receivers.known(receiver):
                 try:
                     state = await self._snapshots.load(receiver)
-                except (NewerVersion, NotOurs) as error:
+                except Unusable as error:
                     log.warning("snapshot.strange", extra={"receiver": receiver, "why": str(error)})
                     continue
                 if state is not None and self.host.forgettable({receiver: state}):
@@ -387,7 +387,7 @@ class Shard:
         except (Unavailable, ApiError) as error:
             Complaint(self._around.js, log, "snapshot.delayed", shard=self.number).tell(str(error))
             written = None
-        except AngariumError as error:
+        except Unusable as error:
             self._refuse(str(error))
             written = None
         if written:

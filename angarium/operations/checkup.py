@@ -2,7 +2,7 @@
 
 import time
 
-from actors.errors import NewerVersion
+from actors.errors import Unusable
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.operations import sizing, unwell
@@ -11,7 +11,7 @@ from angarium.settings import Settings, Unknown, unknown_variables
 from streams.fleet.status import owners, refusals, remade, seen_members, server_time
 from streams.installation.setup import check
 from streams.installation.topology import Settings as Installation
-from streams.nats.errors import ApiError, ConnectError, NotOurs, NotPermitted, SetupError, Unavailable
+from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError, Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.purge import is_short
@@ -82,7 +82,7 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
     """Finds streams that are not those the shards know, so that shards are refused, or will be soon."""
     try:
         names = await remade(js, of.names, of.shards)
-    except (NewerVersion, NotOurs) as error:
+    except Unusable as error:
         return [ill("streams", str(error))]
     remedy = "bring the right one back, or see Restore in docs/operating.md"
     return [ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
@@ -92,7 +92,7 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
     """The shards whose streams have lost what was read from them; each reason once."""
     try:
         refused = await refusals(js, of.names, of.shards)
-    except (NewerVersion, NotOurs) as error:
+    except Unusable as error:
         return [ill("shards", str(error))]
     shards: dict[str, list[int]] = {}
     for shard, refusal in refused.items():
@@ -132,7 +132,7 @@ async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
     alive = {each.node for each in members}
     try:
         holders = await owners(js, of.names, of.shards)
-    except (NewerVersion, NotOurs) as error:
+    except Unusable as error:
         return [*findings, ill("shards", str(error))]
     orphans = [shard for shard, owner in enumerate(holders) if owner is None or owner.node not in alive]
     if not orphans:

@@ -3,10 +3,10 @@
 `angarium.cli.main` makes a line and an exit status of them: 2 for a `BadRequest`, 1 for all others.
 """
 
-from actors.errors import AngariumError
+from actors.errors import AngariumError, BadInput
 
 
-class BadRequest(AngariumError):
+class BadRequest(BadInput):
     """A request that contradicts itself or what is stored; asked in another way, it can be done."""
 
 

@@ -23,7 +23,6 @@ from angarium.settings import Settings
 from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
-from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
 
@@ -70,7 +69,7 @@ async def overview(settings: Settings, tenant: str | None, phases: Collection[st
             known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
             rows = await _rows(found, known, shards, phases)
             await _count(js, names, rows, shards)
-        except (AngariumError, ApiError, Unavailable) as error:
+        except AngariumError as error:
             unknown = [_shown(_Row(name, each.raw)) for name, each in found.items()]
             return Overview(unknown, [f"phases and figures cannot be read: {error}"])
     return Overview([_shown(row) for row in rows], _old(shards))

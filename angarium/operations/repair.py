@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import AngariumError
+from actors.errors import AngariumError, Unusable
 from angarium.connecting import installation, open_jetstream
 from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.fleet.status import refusals, remade
+from streams.nats.errors import RepairError
 from streams.repair import Damage, accept_loss, check_rights, dead_holders, examine, free_or_of
 
 
@@ -48,7 +49,7 @@ async def accept(
                 found, count = await accept_loss(
                     js, names, damage.shard, who, SystemTime(), may_claim=may_claim, agreed=damage
                 )
-            except AngariumError as error:
+            except (RepairError, Unusable) as error:
                 done.failures.append(error)
             else:
                 done.repaired.append(Repaired(found, count))

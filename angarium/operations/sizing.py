@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from actors.errors import AngariumError
+from actors.errors import Unusable
 from angarium import logs
 from streams.installation.topology import Settings as Installation
 from streams.nats.answers import StreamInfo
@@ -64,7 +64,7 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
             held = await events_held(js, names, shards, info.last)
         else:
             held = await journal_held(js, names, shards, info)
-    except AngariumError as error:
+    except Unusable as error:
         return f"nobody can tell who holds it ({error})"
     what = "partition" if info.name == names.events else "shard"
     if not held.position:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from actors.errors import AngariumError, InvalidPolicy
+from actors.errors import InvalidPolicy, Unusable
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import Phase
@@ -67,7 +67,7 @@ async def receivers(js: JetStream, of: Installation) -> list[Finding]:
         found = await _unwell(js, of, configurations)
     except NotPermitted as error:
         return [*findings, warning("receivers", f"{total}; how they do cannot be seen: {error}")]
-    except AngariumError as error:
+    except Unusable as error:
         return [*findings, ill("receivers", str(error))]
     shown = await _worst(js, of, found, shards)
     age_s = max((each.age_s for each in shards), default=0.0)

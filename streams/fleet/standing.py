@@ -12,14 +12,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.errors import NewerVersion
+from actors.errors import Unusable
 from actors.machine.state import State
 from streams.fleet.status import ASKED_AT_ONCE, server_time
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
-from streams.nats.errors import NotOurs
 from streams.nats.jetstream import JetStream
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -68,7 +67,7 @@ async def standings(js: JetStream, names: Names, tenant: str = "*") -> AsyncIter
 def _state(data: bytes, subject: str) -> State | None:
     try:
         state = read_versioned(_snapshot, data, snapshots.VERSION, subject).state
-    except (NewerVersion, NotOurs):
+    except Unusable:
         return None
     return replace(state, frontier=replace(state.frontier, window=b""))
 

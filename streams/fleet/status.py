@@ -9,7 +9,7 @@ import math
 import msgspec
 from msgspec import Struct
 
-from actors.errors import NewerVersion
+from actors.errors import Unusable
 from streams.fleet import members
 from streams.fleet.lease import MARGIN_S
 from streams.fleet.members import Member
@@ -18,7 +18,6 @@ from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner
 from streams.journal.tails import Refusal, read_refusal
-from streams.nats.errors import NotOurs
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info
@@ -56,7 +55,7 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
             if message.data:
                 try:
                     member = read_versioned(_member, message.data, members.VERSION, message.subject)
-                except (NewerVersion, NotOurs) as error:
+                except Unusable as error:
                     strange.append(str(error))
                 else:
                     silent_s = now - message.stored_at

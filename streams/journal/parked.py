@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 import msgspec
 from msgspec import Struct
 
+from actors.errors import AngariumError
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -45,7 +46,7 @@ class Part(Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(Part)
 
 
-class Incomplete(Exception):
+class Incomplete(AngariumError):
     """A part is missing, or older than the checkpoint says, and stays so."""
 
 

@@ -5,11 +5,11 @@ expected outcome and therefore a value (`streams.nats.answers`). A question that
 `Unavailable`, which is the actors' own word, since they ask through ports.
 """
 
-from actors.errors import AngariumError
-from actors.ports import Unavailable as Unavailable
+from actors.errors import AngariumError, Unusable
+from actors.errors import Unavailable as Unavailable
 
 
-class Disconnected(Exception):
+class Disconnected(AngariumError):
     """The connection to NATS was closed by us; nothing more can be sent on it."""
 
 
@@ -17,11 +17,11 @@ class NotPermitted(Unavailable):
     """NATS does not let our user ask that; the message names the subject and the remedy."""
 
 
-class ConnectError(Exception):
+class ConnectError(AngariumError):
     """No connection could be made; the message names the server and the remedy."""
 
 
-class ApiError(Exception):
+class ApiError(AngariumError):
     """The JetStream API said no.
 
     `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like
@@ -34,15 +34,15 @@ class ApiError(Exception):
         self.description = description
 
 
-class SetupError(Exception):
+class SetupError(AngariumError):
     """An existing installation contradicts the settings; the message bears both values."""
 
 
-class ServerError(Exception):
+class ServerError(AngariumError):
     """The embedded NATS server cannot run; the message says why and what to do."""
 
 
-class StreamRemade(AngariumError):
+class StreamRemade(Unusable):
     """A stream or bucket is not the one that the rest speaks of; the message names it and both values."""
 
 
@@ -50,5 +50,5 @@ class RepairError(AngariumError):
     """A shard cannot be repaired as things are; the message says why and what to do."""
 
 
-class NotOurs(AngariumError):
+class NotOurs(Unusable):
     """Something under our names that no Angarium wrote; the message says where it lies."""

@@ -3,12 +3,13 @@
 import asyncio
 import gc
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from actors.errors import AngariumError, NewerVersion, Unavailable
 from actors.machine.outcome import Outcome
 from actors.machine.state import State
 from actors.ports import Attempt
@@ -26,6 +27,7 @@ from streams.journal.claim import Claim, Lost, release
 from streams.journal.envelope import encode_flush
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Stored, StreamInfo
+from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.installation import SHARDS, install, publish
@@ -140,6 +142,76 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
             await publish(js, names, RECEIVER)
         await until(lambda: SHARD in node.owned)
         assert not node.refused
+
+
+@pytest.mark.parametrize(
+    "passing", [Unavailable("no leader"), ApiError(10008, "unavailable"), NotPermitted("not yet")]
+)
+async def test_what_passes_refuses_no_shard(
+    wire: Wire,
+    js: JetStream,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    passing: AngariumError,
+) -> None:
+    """It is tried again at once; a refused shard would rest for longer than this test."""
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    failures = [passing] * SHARDS
+
+    async def failing_at_first(number: int, around: Surroundings) -> Shard | Lost:
+        if failures:
+            raise failures.pop()
+        return await take_over(number, around)
+
+    monkeypatch.setattr("angarium.node.node.take_over", failing_at_first)
+    names = await install(js, prefix)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: bool(node.refused) or len(node.owned) == SHARDS)
+        assert not node.refused
+    assert caplog.messages.count("shard.claim_failed") == SHARDS
+
+
+@pytest.mark.parametrize("unusable", [NewerVersion("upgrade"), NotOurs("whose?"), StreamRemade("remade")])
+async def test_what_must_not_be_guessed_at_refuses_the_shard(
+    wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, unusable: AngariumError
+) -> None:
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.take_over", AsyncMock(side_effect=unusable))
+    names = await install(js, prefix)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.refused) == SHARDS)
+        assert set(node.refused.values()) == {str(unusable)}
+
+
+@pytest.mark.parametrize(
+    ("failure", "refused"),
+    [
+        (Unavailable("no leader"), False),
+        (ApiError(10059, "stream not found"), False),
+        (NotOurs("whose is it?"), True),
+    ],
+)
+async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
+    wire: Wire,
+    js: JetStream,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: AngariumError,
+    refused: bool,
+) -> None:
+    monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
+    names = await install(js, prefix)
+    tries = AsyncMock(side_effect=failure)
+    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: SHARD in node.owned)
+        with monkeypatch.context() as broken:
+            broken.setattr("streams.journal.snapshots.Snapshots.write", tries)
+            await until(lambda: SHARD in node.refused or tries.await_count > 2 * SHARDS)
+            assert (SHARD in node.refused) is refused
+    assert ("snapshot.delayed" in caplog.messages) is not refused
 
 
 async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(

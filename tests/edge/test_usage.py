@@ -5,15 +5,19 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
 import pytest
 
+from actors.errors import AngariumError, BadInput, Unavailable
 from angarium import __version__, package_check
 from angarium.cli import main
-from angarium.settings import Settings, flag_name
+from angarium.settings import Settings, SettingsError, flag_name
+from streams.nats.errors import ApiError, ConnectError, Disconnected, NotPermitted, ServerError, SetupError
 
 LOADED = [("click", "--help"), ("asyncio", "setup"), ("uvloop", "node")]
 """What takes a while to load, and a command that does."""
@@ -344,6 +348,38 @@ def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
     )
+
+
+def _below(error: type[AngariumError]) -> Iterator[type[AngariumError]]:
+    yield error
+    for each in error.__subclasses__():
+        yield from _below(each)
+
+
+def test_every_error_of_ours_is_told_by_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only those have to be known by name that mean wrong usage, or to which doctor knows more."""
+
+    def fails(work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+        raise error.__new__(error, "it broke")
+
+    monkeypatch.setattr("angarium.cli.inspection.run", fails)
+    told = {}
+    for error in _below(AngariumError):
+        status = main.run(["inspect", "acme.x"])
+        told[error] = status, capsys.readouterr().err.removeprefix("angarium: it broke")
+    assert {text for _, text in told.values()} == {"\n", "; angarium doctor tells what is missing\n"}
+    usage = {error for error, (status, _) in told.items() if status == main.WRONG_USAGE}
+    assert usage == set(_below(BadInput))
+    assert SettingsError in usage
+    assert {error: told[error] for error in (Disconnected, ConnectError, SetupError, ServerError)} == (
+        dict.fromkeys((Disconnected, ConnectError, SetupError, ServerError), (main.FAILED, "\n"))
+    )
+    assert "doctor" in told[ApiError][1]
+    assert "doctor" in told[Unavailable][1]
+    assert "doctor" not in told[NotPermitted][1]
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")

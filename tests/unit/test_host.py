@@ -1,10 +1,12 @@
 """The host of one shard: ownership, lease and journal around its actors, and who is in memory at all."""
 
 import asyncio
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from msgspec.structs import replace
 
+from actors.errors import NewerVersion, Unavailable
 from actors.machine import facts as f
 from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.machine.state import State
@@ -29,6 +31,31 @@ async def test_what_was_not_sent_waits_and_leaves_no_fact() -> None:
     world.within_lease = True
     await world.until_settled(2)
     assert world.sender.numbers == [1, 2]
+
+
+@in_virtual_time
+async def test_a_snapshot_that_does_not_come_just_now_is_asked_for_again() -> None:
+    world = strict()
+    loaded, failures = world.snapshots.load, [Unavailable("no leader")] * 3
+
+    async def load(receiver: str, due: float = 0.0) -> State | None:
+        if failures:
+            raise failures.pop()
+        return await loaded(receiver, due)
+
+    world.host.snapshots = Mock(load=load)
+    world.publish()
+    await world.until_settled(1)
+    assert (failures, world.refused) == ([], [])
+
+
+@in_virtual_time
+async def test_a_snapshot_that_must_not_be_guessed_at_refuses_the_shard() -> None:
+    world = strict()
+    world.host.snapshots = Mock(load=AsyncMock(side_effect=NewerVersion("upgrade this node")))
+    world.publish()
+    await world.until(lambda: bool(world.refused))
+    assert (world.refused, world.sender.made) == (["upgrade this node"], [])
 
 
 @in_virtual_time

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from actors.errors import AngariumError
 from angarium.delivery.connections.guard import Allowed, Guard, Refused, Unresolved
 from angarium.delivery.exchange.target import Target
 from angarium.delivery.exchange.transport import FailureKind, one_line
@@ -22,7 +23,7 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errn
 T = TypeVar("T")
 
 
-class NoAnswer(Exception):
+class NoAnswer(AngariumError):
     """There will be no answer: a `Failure` but for its latency."""
 
     def __init__(self, kind: FailureKind, detail: str) -> None:

@@ -12,6 +12,8 @@ from urllib.parse import quote, urlsplit
 import idna
 from msgspec import Struct
 
+from actors.errors import BadInput
+
 URL_LENGTH_MAX = 4096
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -23,7 +25,7 @@ _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\Z")
 _PATH_SAFE = "/?:@!$&'()*+,;=-._~%"
 
 
-class InvalidTarget(ValueError):
+class InvalidTarget(BadInput):
     """A URL that cannot be delivered to; the text is one sentence that names the field and the remedy."""
 
 
