@@ -15,6 +15,10 @@ from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
 from streams.nats.retry import Pauses, stream_info
 
 ALL = ">"
+SUBJECTS_MAX = 512
+"""Subjects whose last messages are asked for at a time; nats-server refuses more than 1,024 (2.15.1)."""
+ANSWER_BYTES_MAX = 32 << 20
+"""Bytes of such an answer. The server stops at some 64 MiB."""
 
 
 def replicated(info: StreamInfo) -> bool:
@@ -52,15 +56,7 @@ async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reac
     The subject may be a wildcard. A replica says so whose newest message of each is not one of these, and
     which has the stream up to `reach`. Raises `Unavailable` where none says so.
     """
-    page = await last_messages(js, stream, subject, reach)
-    if page is None:
-        return
-    newest = [each.sequence for each in page.messages if _matches(each.subject, subject)]
-    if page.pending:
-        # It stops at some 64 MiB, and what is missing is the newest.
-        raise Unavailable(f"{stream}: the last messages of {subject} are too many bytes to be read at once")
-    if page.up_to < reach:
-        raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {reach} was there")
+    newest = await (_newest_of_many if "*" in subject else _newest)(js, stream, subject, reach)
     for last in newest:
         if after < last <= reach:
             raise Unavailable(f"{stream}: the leader does not know the message at {last}")
@@ -72,10 +68,48 @@ async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reac
             raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
 
 
-async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
-    """Read the last message of each subject, from a replica that tells how far it has the stream.
+async def _newest(js: JetStream, stream: str, subject: str, reach: int) -> list[int]:
+    """The position of the newest message of one subject, from a replica that has the stream up to `reach`."""
+    page = await last_messages(js, stream, subject, reach)
+    if page is None:
+        return []
+    _ensure_reached(stream, page, reach)
+    return [each.sequence for each in page.messages if each.subject == subject]
 
-    Others may be among them. None where all up to `reach` was purged. Raises `Unavailable`.
+
+async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) -> list[int]:
+    """The same of all subjects that match, a few at a time.
+
+    The server answers for 1,024 subjects at most, and with some 64 MiB. Whoever is asked for the subjects
+    may be a leader that was deposed: if it has the stream up to `reach`, it knows all that matter.
+    """
+    subjects, info = await js.subjects_and_info(stream, pattern)
+    if info.last < reach:
+        raise Unavailable(f"{stream}: the leader ends at {info.last}, and {reach} was there")
+    newest: list[int] = []
+    count = max(1, min(SUBJECTS_MAX, ANSWER_BYTES_MAX // js.wire.max_payload))
+    for start in range(0, len(subjects), count):
+        page = await js.last_of(stream, subjects[start : start + count])
+        _ensure_reached(stream, page, reach)
+        newest += [each.sequence for each in page.messages]
+    return newest
+
+
+def _ensure_reached(stream: str, page: Page, reach: int) -> None:
+    """Raise `Unavailable` where this is not all, or of a replica that lags."""
+    if page.pending:
+        # What is missing is the newest.
+        raise Unavailable(
+            f"{stream}: the last messages of some subjects are too many bytes to be read at once"
+        )
+    if page.up_to < reach:
+        raise Unavailable(f"{stream}: a replica ends at {page.up_to}, and {reach} was there")
+
+
+async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
+    """Read the last message of a subject, from a replica that tells how far it has the stream.
+
+    Another one may be beside it. None where all up to `reach` was purged. Raises `Unavailable`.
     """
     page = await js.last_of(stream, [subject])
     if page.messages:
@@ -86,13 +120,6 @@ async def last_messages(js: JetStream, stream: str, subject: str, reach: int) ->
         await _ensure_beyond(js, stream, reach)
         return None
     return await js.last_of(stream, [subject, oldest.subject])
-
-
-def _matches(subject: str, pattern: str) -> bool:
-    tokens, wanted = subject.split("."), pattern.split(".")
-    return len(tokens) == len(wanted) and all(
-        want in ("*", token) for token, want in zip(tokens, wanted, strict=True)
-    )
 
 
 async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:

@@ -6,7 +6,7 @@ connection, and it answers "refused" and "unknown" with the same exceptions. Her
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -223,13 +223,35 @@ class JetStream:
         Raises `Unavailable`, and `ApiError` where there is no such stream.
         """
         found: dict[str, int] = {}
+        async for reply in self._subject_pages(stream, subject):
+            found |= reply.state.subjects or {}
+        return found
+
+    async def subjects_and_info(self, stream: str, subject: str) -> tuple[list[str], StreamInfo]:
+        """The subjects that match, and the state of the stream that they are of: none of them is left out.
+
+        Raises as `subjects`; `Unavailable`, too, where there are several pages of them and a purge came in
+        between, for then some that are left may stand on no page.
+        """
+        found: dict[str, int] = {}
+        infos: list[StreamInfo] = []
+        async for reply in self._subject_pages(stream, subject):
+            found |= reply.state.subjects or {}
+            infos.append(stream_info(reply))
+        if any(each.first != infos[0].first for each in infos):
+            raise Unavailable(f"{stream} was purged while its subjects were listed")
+        return list(found), infos[0]
+
+    async def _subject_pages(self, stream: str, subject: str) -> AsyncIterator[StreamReply]:
+        count = 0
         while True:
-            body = {"subjects_filter": subject, "offset": len(found)}
+            body = {"subjects_filter": subject, "offset": count}
             reply = await self._api(f"STREAM.INFO.{stream}", body, StreamReply)
-            page_of = reply.state.subjects or {}
-            found |= page_of
-            if not page_of or len(found) >= reply.total:
-                return found
+            yield reply
+            listed = len(reply.state.subjects or {})
+            count += listed
+            if not listed or count >= reply.total:
+                return
 
     async def stream_info(self, stream: str) -> StreamInfo | None:
         reply = await self._find(f"STREAM.INFO.{stream}", None, StreamReply, STREAM_NOT_FOUND)

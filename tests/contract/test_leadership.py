@@ -1,5 +1,6 @@
 """What is believed of a leader's answers, and what the server says that this rests on."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -79,6 +80,25 @@ async def test_nothing_of_many_subjects_is_proved_in_the_same_way(js: JetStream,
     await ensure_none(js, stream, names.deliveries_of(shard("acme.nobody")), 0, 3)
     with pytest.raises(Unavailable, match="does not know the message at 2"):
         await ensure_none(js, stream, all_ours, 1, 3)
+    with pytest.raises(Unavailable, match="ends at 3, and 4 was there"):
+        await ensure_none(js, stream, all_ours, 2, 4)
+
+
+async def test_so_it_is_of_more_subjects_than_the_server_answers_for_at_once(
+    js: JetStream, names: Names
+) -> None:
+    receivers = [each for each in (f"acme.x{number}" for number in range(4_600)) if shard(each) == 0][:1_100]
+    for start in range(0, len(receivers), 100):
+        some = receivers[start : start + 100]
+        await asyncio.gather(*(publish(js, names, each) for each in some))
+    stream, all_of_them = names.deliveries, names.deliveries_of(0)
+    end = len(receivers)
+    with pytest.raises(Unavailable, match="413"):
+        await js.last_of(stream, [all_of_them])
+    await js.delete(stream, end)
+    await ensure_none(js, stream, all_of_them, end - 1, end)
+    with pytest.raises(Unavailable, match=f"does not know the message at {end - 1}"):
+        await ensure_none(js, stream, all_of_them, end - 2, end)
 
 
 async def test_a_part_of_the_last_messages_proves_nothing(

@@ -10,6 +10,7 @@ from tests.sim.server.store import Headers, Store, Stored, header_block
 from tests.sim.server.timing import rfc3339
 
 Part = tuple[Headers, bytes]
+SUBJECTS_MAX = 1024
 
 
 def direct_get(stream: str, store: Store, request: bytes) -> Iterator[Part]:
@@ -61,6 +62,9 @@ def _last_of_each(stream: str, store: Store, patterns: list[str]) -> Iterator[Pa
     """The newest message of each subject in the order of the stream; the status says how far that goes."""
     subjects = {subject for pattern in patterns for subject in store.counts(pattern)}
     sequences = sorted(store.last_sequence_of(subject) for subject in subjects)
+    if len(sequences) > SUBJECTS_MAX:
+        yield status(413, "Too Many Results"), b""
+        return
     before = 0
     for left, sequence in zip(reversed(range(len(sequences))), sequences, strict=True):
         message = store.messages[sequence]
