@@ -241,26 +241,28 @@ class Host:
         shell.begin(state, self.policies.policy(receiver))
 
     async def _load(self, shell: Shell) -> None:
-        """Somebody waits for the actor. One that has no state begins where the strangers' record says."""
+        """Somebody waits for the actor."""
         state = await self._read(shell.receiver, 0.0)
-        strangers = self._strangers
-        if state is not None and not state.opened and strangers is not None and strangers is not shell:
-            await asyncio.shield(strangers.ready)
         if state is not None and not shell.loaded:
             self._begin(shell, state)
 
     async def _read(self, receiver: str, due: float) -> State | None:
-        """The state by the actor's snapshot; None where the shard has ended meanwhile."""
+        """The state by the actor's snapshot; None where the shard has ended meanwhile.
+
+        One that has none begins where the strangers' record says, which is read by then.
+        """
         while not self.stopped:
             try:
-                state = await self.snapshots.load(receiver, due)
+                state = await self.snapshots.load(receiver, due) or State(receiver=receiver)
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
             except Unusable as error:  # A snapshot that must not be guessed at.
                 self._refuse(str(error))
                 return None
-            return None if self.stopped else state or State(receiver=receiver)
+            if not state.opened and self._strangers is not None and receiver != UNKNOWN:
+                await asyncio.shield(self._strangers.ready)
+            return None if self.stopped else state
         return None
 
     async def resident(self, receiver: str) -> Shell:

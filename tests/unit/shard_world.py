@@ -351,8 +351,11 @@ class ShardWorld:
             self.policies.known[RECEIVER] = self.policies.leader[RECEIVER] = given
         self.claim(unclean=False)
 
-    def claim(self, *, unclean: bool, snapshots: bool = False) -> None:
-        """Begin an ownership with what the journal's tail tells, or with an empty tail and snapshots."""
+    def claim(self, *, unclean: bool, snapshots: bool = False, parked: Sequence[str] = ()) -> None:
+        """Begin an ownership with what the journal's tail tells, or with an empty tail and snapshots.
+
+        `parked` are listed as such, and have no snapshot.
+        """
         old, self.journal = self.journal, Journal(self)
         self.journal.folded = dict(old.folded)
         self.journal.facts, self.journal.floor = old.facts, old.floor
@@ -372,15 +375,16 @@ class ShardWorld:
         states = self.journal.folded
         if snapshots:
             self.snapshots.held = dict(states)
-        parked = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
-        self.host.begin({}, parked) if snapshots else self.host.begin(states, {})
+        listed = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
+        listed |= dict.fromkeys(parked)
+        self.host.begin({}, listed) if snapshots else self.host.begin(states, {})
         self.hand_out()
 
-    def crash(self, *, snapshots: bool = False) -> None:
+    def crash(self, *, snapshots: bool = False, parked: Sequence[str] = ()) -> None:
         """The owner is gone with its memory; the next one claims at once."""
         self.host.stop()
         self.sender.in_flight.clear()
-        self.claim(unclean=True, snapshots=snapshots)
+        self.claim(unclean=True, snapshots=snapshots, parked=parked)
 
     @property
     def shell(self) -> Shell:

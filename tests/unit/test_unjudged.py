@@ -106,6 +106,22 @@ async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -
 
 
 @in_virtual_time
+async def test_so_does_one_that_is_listed_as_parked_and_has_no_snapshot() -> None:
+    """It comes back unasked, and the record is not read yet that says where it begins."""
+    world = strict()
+    world.policies.unavailable = True
+    world.publish(3, receiver=NOBODY)
+    world.publish()
+    await world.until(lambda: world.journal.floor == 4)
+    world.policies.unavailable = False
+    world.policies.known[NOBODY] = world.policies.leader[NOBODY] = policy()
+    world.store(receiver=NOBODY)
+    world.crash(snapshots=True, parked=[NOBODY])
+    await world.until(lambda: len(world.sender.made) == 5)
+    assert world.sender.positions[1:] == [1, 2, 3, 5]
+
+
+@in_virtual_time
 async def test_what_came_before_the_record_was_read_goes_first() -> None:
     """Also where the record is parked, and the receiver is known by its snapshot alone."""
     world = strict()
