@@ -47,6 +47,8 @@ WAITING_MAX = 1024
 """How many are known by position and name; of more, it is only known how far they lie."""
 READ_AT_ONCE = 128
 READS_A_TURN = 8
+COMING_MAX = 256
+"""Known receivers that come into memory, to be told of what was found, before no more is read."""
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one can be as long as a subject."""
 PAUSE_S = 1.0
@@ -90,7 +92,7 @@ class Strangers(Shell):
     All that are not judged lie in `waiting` or, unread, beyond `read_to` and up to `seen`.
     """
 
-    __slots__ = ("_buried_at", "_door", "_turned_at", "_turning", "names", "remembered", "waiting")
+    __slots__ = ("_buried_at", "_coming", "_door", "_turned_at", "_turning", "names", "remembered", "waiting")
 
     def __init__(self, door: StrangerPorts) -> None:
         super().__init__(UNKNOWN, door)
@@ -98,6 +100,7 @@ class Strangers(Shell):
         self.names: Counter[str] = Counter()
         self.remembered: set[str] = set()
         self._door = door
+        self._coming: list[Shell] = []
         self._turning = False
         self._turned_at = float("-inf")
         self._buried_at = door.clock.now()
@@ -252,6 +255,7 @@ class Strangers(Shell):
     async def _turn(self) -> None:
         """Turns away what has come until now, or gives it to those that are known after all."""
         self._turned_at = self.host.clock.now()
+        self._let_go_of_told()
         await self._read_on()
         covered = sorted(self.waiting)
         try:
@@ -272,6 +276,8 @@ class Strangers(Shell):
         for _ in range(READS_A_TURN):
             if not self.has_unread or len(self.waiting) > WAITING_MAX - READ_AT_ONCE:
                 return
+            if len(self._coming) >= COMING_MAX:
+                return
             reach = self.seen
             found = await self.host.backlog.read_all(self.read_to, reach, READ_AT_ONCE)
             if self.host.stopped:
@@ -286,8 +292,22 @@ class Strangers(Shell):
             if receiver in self.names or not self._door.knows(receiver):
                 self._wait_for(receiver, event)
             else:
-                self._door.activate(receiver).find(event.position, event.source, "")
+                self._tell(receiver, event)
             self.read_to = event.position
+
+    def _tell(self, receiver: str, event: Event) -> None:
+        """A known receiver's event was found, which is its own already, as a rule."""
+        shell = self._door.activate(receiver)
+        shell.find(event.position, event.source, "")
+        if not shell.loaded:
+            self._coming.append(shell)
+
+    def _let_go_of_told(self) -> None:
+        """Let receivers leave memory that were told and have nothing to do."""
+        for shell in self._coming:
+            if shell.resting:
+                shell.touched_at = float("-inf")
+        self._coming = [each for each in self._coming if not each.loaded]
 
     def _turn_away(self, covered: list[int]) -> None:
         """The lowest of them, as far as nothing below is held and there is room for their burials."""

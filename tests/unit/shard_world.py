@@ -314,11 +314,12 @@ class Snapshots:
     def __init__(self) -> None:
         self.held: dict[str, State] = {}
         self.loads = 0
+        self.delay_s = 0.002
 
     async def load(self, receiver: str, due: float = 0.0) -> State | None:
         self.loads += 1
         found = self.held.get(receiver)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(self.delay_s)
         return found
 
     async def receivers(self) -> list[str]:

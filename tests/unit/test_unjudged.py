@@ -6,7 +6,7 @@ from actors.ids import UNKNOWN
 from actors.machine import facts as f
 from actors.retention import Needed
 from actors.runtime import strangers
-from actors.runtime.strangers import WAITING_MAX
+from actors.runtime.strangers import READ_AT_ONCE, WAITING_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials, record_of
@@ -314,3 +314,30 @@ async def test_nor_is_it_counted_again_where_the_receiver_has_read_it() -> None:
     await all_buried(world, 2 * WAITING_MAX)
     await world.pass_time(3)
     assert {each.reason for each in world.dead_letters.buried} == {"unknown_receiver"}
+
+
+@in_virtual_time
+async def test_no_more_known_receivers_come_into_memory_than_it_can_tell_at_once() -> None:
+    """After a takeover it finds events of all that the shard has, which are theirs already."""
+    world = ShardWorld()
+    world.policies.unavailable = True
+    flood(world, 1)
+    await world.until(lambda: world.journal.floor == 1)
+    known = [f"acme.known{number}" for number in range(2000)]
+    for name in known:
+        world.put(policy(), name)
+        world.publish(receiver=name)
+    await world.until(lambda: len(world.sender.made) == 2000)
+    await world.pass_time(3)
+    world.crash(snapshots=True)
+    world.snapshots.delay_s = 0.3
+    coming = 0
+    while world.stream.stretches * READ_AT_ONCE < 2001:
+        await world.pass_time(0.01)
+        coming = max(coming, sum(not each.loaded for each in world.host.shells.values()))
+    assert coming < 400
+    await world.pass_time(3)
+    assert set(world.host.shells) == {UNKNOWN}
+    world.policies.unavailable = False
+    await all_buried(world, 1)
+    assert len(world.sender.made) == 2000
