@@ -1,12 +1,35 @@
 """From the settings to NATS: how to reach it, what to find there, a connection while one is needed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from msgspec import Struct
 
 from angarium.settings import Settings
+from streams.installation.topology import Names
 from streams.installation.topology import Settings as Installation
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+
+T = TypeVar("T")
+
+
+class Access(Struct, frozen=True):
+    """The way to an installation, as every operation takes it: an open connection, and the settings."""
+
+    js: JetStream
+    settings: Settings
+
+    @property
+    def of(self) -> Installation:
+        """The installation."""
+        return installation(self.settings)
+
+    @property
+    def names(self) -> Names:
+        """The names of its streams, buckets and subjects."""
+        return self.of.names
 
 
 def connect_options(settings: Settings) -> ConnectOptions:
@@ -45,3 +68,9 @@ async def open_jetstream(settings: Settings) -> AsyncIterator[JetStream]:
         await js.stop()
     finally:
         await wire.close()
+
+
+async def accessed(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
+    """Do one work over a connection of its own. Raises ConnectError."""
+    async with open_jetstream(settings) as js:
+        return await work(Access(js, settings))

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import click
 
 from angarium.cli import completion, options
+from angarium.cli.perform import perform
 from angarium.terminal import output
 from angarium.terminal.progress import progress
-from angarium.terminal.run import run
 
 LIST_MAX = 100
 LETTER_MAX = (1 << 63) - 1
@@ -47,10 +47,11 @@ def dead() -> None:
 def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
     """List dead letters, the newest first: all, or those of a tenant or a receiver."""
     from angarium.cli import dead_words as words
-    from angarium.operations import dead_letters
+    from angarium.operations.dead_letters.listing import newest
 
     settings = options.settings_of(given)
-    listed = run(dead_letters.overview(settings, words.selection(receiver, given), limit, progress))
+    wanted = words.selection(receiver, given)
+    listed = perform(settings, lambda to: newest(to, wanted, limit, progress))
     rows = [words.row(letter) for letter in listed.letters]
     if as_json:
         for row in rows:
@@ -70,9 +71,9 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 def show(letter: int, as_json: bool, **given: Any) -> None:
     """Show a dead letter, by its number in the list, with its headers and its body."""
     from angarium.cli import dead_words as words
-    from angarium.operations import dead_letters
+    from angarium.operations.dead_letters.find import find
 
-    found = run(dead_letters.find(options.settings_of(given), letter))
+    found = perform(options.settings_of(given), lambda to: find(to, letter))
     if as_json:
         output.say_json(words.document(found))
         return
@@ -97,12 +98,12 @@ def redrive(
     stream of deliveries is full.
     """
     from angarium.cli import dead_words as words
-    from angarium.operations import dead_letters
+    from angarium.operations.dead_letters.redrive import redrive
 
     settings = options.settings_of(given)
     wanted = words.wanted(which, given, everything=everything, limit=limit)
-    sent = run(dead_letters.redrive(
-        settings, wanted, limit, unsure_too=unsure, progress=progress,
+    sent = perform(settings, lambda to: redrive(
+        to, wanted, limit, unsure_too=unsure, progress=progress,
         waiting=lambda *began_and_wait: output.note(words.waiting(*began_and_wait)),
     ))  # fmt: skip
     done = sent.done
@@ -132,7 +133,7 @@ def drop(
 ) -> None:
     """Drop dead letters for good. It asks before."""
     from angarium.cli import dead_words as words
-    from angarium.operations import dead_letters
+    from angarium.operations.dead_letters.drop import drop
 
     def agreed(count: int) -> bool:
         if yes:
@@ -143,7 +144,7 @@ def drop(
 
     settings = options.settings_of(given)
     wanted = words.wanted(which, given, everything=everything, limit=limit)
-    dropped = run(dead_letters.drop(settings, wanted, limit, agreed, progress))
+    dropped = perform(settings, lambda to: drop(to, wanted, limit, agreed, progress))
     if as_json:
         output.say_json({"dropped": dropped.count})
     else:

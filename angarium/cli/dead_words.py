@@ -10,7 +10,7 @@ import click
 from actors.ids import check_tenant, split_receiver
 from angarium import quantities
 from angarium.logs import instant
-from angarium.operations.dead_letters import Wanted
+from angarium.operations.dead_letters.pages import Wanted
 from angarium.terminal import output
 from streams.dead_letters import redrive as redriving
 from streams.dead_letters.bury import RESPONSE

@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from actors.status import duration_text
-from angarium.cli import completion, options
+from angarium.cli import names, options
+from angarium.cli.perform import perform
 from angarium.terminal import output
-from angarium.terminal.run import run
 
 
 @click.command("inspect", short_help="The live state of a receiver.")
-@click.argument("receiver", metavar="TENANT.NAME", shell_complete=completion.receivers)
+@names.receiver("receiver")
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
 @options.takes(*options.CONNECTION)
 def inspect(receiver: str, as_json: bool, **given: Any) -> None:
@@ -20,12 +20,9 @@ def inspect(receiver: str, as_json: bool, **given: Any) -> None:
     The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
     Where NATS does not permit that, but angarium.ctl.status, the receiver's last answer is left out.
     """
-    from actors.ids import split_receiver
-    from angarium.operations.ask import state_of
+    from angarium.operations.control.state import state
 
-    settings = options.settings_of(given)
-    split_receiver(receiver)
-    answer = run(state_of(settings, receiver))
+    answer = perform(options.settings_of(given), lambda to: state(to, receiver))
     if as_json:
         output.say_json(answer)
         return

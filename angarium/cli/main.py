@@ -77,7 +77,8 @@ def _refused(error: click.ClickException) -> int:
         return WRONG_USAGE
     text = error.format_message()
     if not isinstance(error, click.UsageError):
-        return _failed(text)
+        _failed(text)
+        return error.exit_code
     path = error.ctx.command_path if error.ctx is not None else "angarium"
     click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
     return WRONG_USAGE

@@ -15,7 +15,7 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.publish import Draft, Published
+    from angarium.operations.publish import Published, Template
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -50,36 +50,36 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
     other, and the first that is refused ends the command, so that none overtakes it.
     """
-    from angarium.operations.publish import Draft
+    from angarium.operations.publish import Template
 
     settings = options.settings_of(given)
     _check(target, event_type, event_id, lines)
     if not (content_type.isascii() and content_type.isprintable() and content_type.strip()):
         raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
-    draft = Draft(target=target, type=event_type, id=event_id or "", content_type=content_type)
+    template = Template(target=target, type=event_type, id=event_id or "", content_type=content_type)
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
-    run(_publish(settings, draft, bodies, lines=lines, as_json=as_json))
+    run(_publish(settings, template, bodies, lines=lines, as_json=as_json))
 
 
 async def _publish(
-    settings: Settings, draft: "Draft", bodies: Iterable[bytes], *, lines: bool, as_json: bool
+    settings: Settings, template: "Template", bodies: Iterable[bytes], *, lines: bool, as_json: bool
 ) -> None:
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
-    from angarium.connecting import installation, open_jetstream
-    from angarium.operations.publish import Publisher, PublishError
+    from angarium.connecting import Access, open_jetstream
+    from angarium.operations.failures import Failure
+    from angarium.operations.publish import Publisher
 
-    json_noted = draft.content_type != "application/json"
+    json_noted = template.content_type != "application/json"
     async with open_jetstream(settings) as js:
-        publisher = Publisher(js, installation(settings).names, draft)
-        for number, body in enumerate(bodies, 1):
-            try:
-                published = await publisher.publish(body)
-            except PublishError as error:
-                where = f"line {number}: " if lines else ""
-                rest = f" ({number - 1} published before it)" if lines else ""
-                raise click.ClickException(f"{where}{error}{rest}") from None
+        publisher = Publisher(Access(js, settings), template)
+        for count, body in enumerate(bodies, 1):
+            published = await publisher.publish(body)
+            if isinstance(published, Failure):
+                where = f"line {count}: " if lines else ""
+                rest = f" ({count - 1} published before it)" if lines else ""
+                raise click.ClickException(f"{where}{published.text}{rest}")
             _show(published, as_json=as_json)
-            if number == 1 and (why := await publisher.unheard()):
+            if count == 1 and (why := await publisher.unheard()):
                 output.note(f"note: {why}")
             if not json_noted and not _is_json(body):
                 json_noted = True

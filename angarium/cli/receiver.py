@@ -5,14 +5,12 @@ from typing import Any, BinaryIO
 
 import click
 
-from angarium.cli import completion, options, receiver_options
+from angarium.cli import names, options, receiver_options
+from angarium.cli.perform import perform
 from angarium.terminal import output
-from angarium.terminal.run import run
 
-_named = click.argument("name", metavar="TENANT.NAME", shell_complete=completion.receivers)
+_named = names.receiver("name")
 SECRET = "whsec_"
-ATTEMPT_S = 75.0
-"""What an attempt may take: the receiver's own time-out of at most a minute, and some time around it."""
 
 PHASES = (
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured",
@@ -72,13 +70,14 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     from msgspec import to_builtins
 
     from angarium.cli import receiver_draft
-    from angarium.operations import receivers
+    from angarium.operations.receivers.put import put
 
     settings = options.settings_of(given)
     if policy is not None and file is not None:
         raise click.UsageError("the JSON is given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
-    done = run(receivers.put(settings, name, receiver_draft.draft(text, given)))
+    new = receiver_draft.draft(text, given)
+    done = perform(settings, lambda to: put(to, name, new))
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:
@@ -96,18 +95,18 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 @options.takes(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, without secrets and values of headers."""
-    from angarium.operations import receivers
+    from angarium.operations.receivers.get import get
 
-    shown, problems, warnings = run(receivers.get(options.settings_of(given), name))
-    output.say_json(shown)
-    if problems:
-        output.note(f"not in force: {output.visible('; '.join(problems))}")
-    if warnings:
-        output.note(f"in force, but for: {output.visible('; '.join(warnings))}")
+    shown = perform(options.settings_of(given), lambda to: get(to, name))
+    output.say_json(shown.members)
+    if shown.problems:
+        output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
+    if shown.warnings:
+        output.note(f"in force, but for: {output.visible('; '.join(shown.warnings))}")
 
 
 @receiver.command("list", short_help="List the receivers, how they do and what waits.")
-@click.argument("tenant", required=False)
+@names.tenant("tenant")
 @click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these (repeatable).")
 @click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="In JSON.")
@@ -121,18 +120,19 @@ def list_receivers(
     """
     import time
 
-    from angarium.operations import receiver_list
+    from angarium.cli import receiver_table
+    from angarium.operations.receivers.listing import overview
 
-    found = run(receiver_list.overview(options.settings_of(given), tenant, phases))
+    found = perform(options.settings_of(given), lambda to: overview(to, tenant, phases))
     now = time.time()
     if as_json:
         output.say_json(found.rows)
     else:
         all_of_it = wide or not output.on_terminal()
-        headings = receiver_list.HEADINGS if all_of_it else receiver_list.NARROW
-        rows = [receiver_list.cells(row, headings, now) for row in found.rows]
-        output.say_table(headings, rows, cut=() if all_of_it else receiver_list.CUT, wide=all_of_it)
-        if not all_of_it and any(row["problem"] for row in found.rows):
+        headings = receiver_table.HEADINGS if all_of_it else receiver_table.NARROW
+        rows = [receiver_table.cells(row, headings, now) for row in found.rows]
+        output.say_table(headings, rows, cut=() if all_of_it else receiver_table.CUT, wide=all_of_it)
+        if not all_of_it and any(row.problem for row in found.rows):
             output.note("note: some of these configurations have a problem; --wide shows it")
     for note in found.notes:
         output.note(f"note: {output.visible(note)}")
@@ -144,10 +144,9 @@ def list_receivers(
 @options.takes(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
     """Remove a receiver. What it has waiting is discarded, on record; it asks before."""
-    from angarium.operations import receivers
+    from angarium.operations.receivers.remove import remove
 
-    settings = options.settings_of(given)
-    done = run(receivers.remove(settings, name, _agreement(name, yes=yes)))
+    done = perform(options.settings_of(given), lambda to: remove(to, name, _agreement(name, yes=yes)))
     if not done.removed:
         raise click.ClickException(f"{name} was not removed")
     if not done.discarded:
@@ -160,7 +159,9 @@ def rm(name: str, yes: bool, **given: Any) -> None:
 @options.takes(*options.CONNECTION)
 def pause(name: str, **given: Any) -> None:
     """Let a receiver's events wait until it is resumed. It is recorded in its configuration."""
-    _ask("pause", name, given)
+    from angarium.operations.control.pause import pause
+
+    perform(options.settings_of(given), lambda to: pause(to, name))
     output.say(f"{name} is paused")
 
 
@@ -169,7 +170,9 @@ def pause(name: str, **given: Any) -> None:
 @options.takes(*options.CONNECTION)
 def resume(name: str, **given: Any) -> None:
     """Let a receiver go on: no pause, no disablement, no backoff and no throttling any more."""
-    _ask("resume", name, given)
+    from angarium.operations.control.resume import resume
+
+    perform(options.settings_of(given), lambda to: resume(to, name))
     output.say(f"{name} goes on")
 
 
@@ -178,8 +181,10 @@ def resume(name: str, **given: Any) -> None:
 @options.takes(*options.CONNECTION)
 def skip(name: str, **given: Any) -> None:
     """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
-    skipped = _ask("skip", name, given, timeout_s=ATTEMPT_S)
-    output.say(f"number {skipped['sequence']} of {name} ({skipped['event_id']}) is a dead letter now")
+    from angarium.operations.control.skip import skip
+
+    skipped = perform(options.settings_of(given), lambda to: skip(to, name))
+    output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is a dead letter now")
 
 
 @receiver.command(short_help="Discard what waits for a receiver.")
@@ -191,12 +196,9 @@ def forget(name: str, yes: bool, **given: Any) -> None:
 
     Its numbers go on after a gap as large as what was discarded. An attempt that is under way is awaited.
     """
-    from actors.ids import split_receiver
-    from angarium.operations import ask
+    from angarium.operations.control.forget import forget
 
-    settings = options.settings_of(given)
-    split_receiver(name)
-    if not run(ask.forget(settings, name, _agreement(name, yes=yes), timeout_s=ATTEMPT_S)):
+    if not perform(options.settings_of(given), lambda to: forget(to, name, _agreement(name, yes=yes))):
         raise click.ClickException(f"{name} keeps what it has waiting")
     output.say(f"{name} has nothing waiting any more")
 
@@ -207,14 +209,16 @@ def forget(name: str, yes: bool, **given: Any) -> None:
 @options.takes(*options.CONNECTION)
 def ping(name: str, as_json: bool, **given: Any) -> None:
     """Post a ping to a receiver, paused or not, and show what it answers. Ends with 1 unless it is a 2xx."""
-    answer = _ask("ping", name, given, timeout_s=ATTEMPT_S)
-    status, error = answer.get("status"), answer.get("error")
+    from angarium.operations.control.ping import ping
+
+    pong = perform(options.settings_of(given), lambda to: ping(to, name))
     if as_json:
-        output.say_json(answer)
-    elif status is not None:
-        output.say(f"{name} answered {status} after {answer['latency_ms']:g} ms")
-    if error is not None or status is None or not 200 <= status < 300:
-        raise click.ClickException(f"{name} did not take the ping: {output.visible(error or str(status))}")
+        output.say_json(pong.answer)
+    elif pong.status is not None:
+        output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
+    if not pong.taken:
+        why = output.visible(pong.error or str(pong.status))
+        raise click.ClickException(f"{name} did not take the ping: {why}")
 
 
 def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
@@ -226,12 +230,3 @@ def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
         return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
 
     return (lambda _: True) if yes else agreed
-
-
-def _ask(verb: str, name: str, given: dict[str, Any], *, timeout_s: float = 5.0) -> dict[str, Any]:
-    from actors.ids import split_receiver
-    from angarium.operations.ask import ask_alone
-
-    settings = options.settings_of(given)
-    split_receiver(name)
-    return run(ask_alone(settings, verb, name, timeout_s=timeout_s))

@@ -7,10 +7,11 @@ import click
 
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
-from angarium.operations.receivers import Done, Draft, members_of
+from angarium.operations.receivers.put import NewConfiguration, Put
+from angarium.operations.receivers.stored import members_of
 
 
-def draft(text: bytes | None, given: dict[str, Any]) -> Draft:
+def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
     """The configuration that was asked for, as JSON or by flags. Raises click.UsageError, InvalidPolicy."""
     members: dict[str, Any] | None = _from_flags(given)
     if text is not None:
@@ -25,7 +26,7 @@ def draft(text: bytes | None, given: dict[str, Any]) -> Draft:
         raise click.UsageError("it is said more than once which secrets to sign with; say it once")
     if given["secrets"] or given["unsigned"]:
         members = (members or {}) | {"secrets": list(given["secrets"])}
-    return Draft(
+    return NewConfiguration(
         members=members,
         add_secret=given["add_secret"],
         drop_old_secrets=given["drop_old_secrets"],
@@ -66,7 +67,7 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def outcome(done: Done) -> Iterator[str]:
+def outcome(done: Put) -> Iterator[str]:
     """Says what was done, line by line."""
     yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
     if done.replaced:
@@ -79,7 +80,7 @@ def outcome(done: Done) -> Iterator[str]:
         yield _signing(done)
 
 
-def _signing(done: Done) -> str:
+def _signing(done: Put) -> str:
     match done.secrets:
         case 0:
             return "it is unsigned"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli import options
+from angarium.cli.perform import perform
 from angarium.logs import instant
 from angarium.terminal import output
-from angarium.terminal.run import run
 
 if TYPE_CHECKING:
     from angarium.operations.repair import Repaired
@@ -34,7 +34,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
     Receivers get what is left and what came since; what was delivered already may come again. Their numbers
     go on after a gap of 512 or more. It may be cut off, and run again. It needs the rights of a node.
     """
-    from angarium.operations import repair
+    from angarium.operations.repair import accept
 
     def agreed(damages: "Sequence[Damage]") -> bool:
         for damage in damages:
@@ -47,14 +47,15 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
         return click.confirm("accept it as lost?", err=True)
 
     settings = options.settings_of(given)
-    done = run(repair.accept(settings, shards_of(which, settings.shards), agreed))
+    shards = shards_of(which, settings.shards)
+    done = perform(settings, lambda to: accept(to, shards, agreed))
     if as_json:
         output.say_json([document(each) for each in done.repaired])
     else:
         for line in summary(done.repaired):
             output.say(line)
     if done.failures:
-        raise click.ClickException("; ".join(map(str, done.failures)))
+        raise click.ClickException("; ".join(each.text for each in done.failures))
 
 
 def shards_of(which: Sequence[str], count: int) -> tuple[int, ...] | None:

@@ -6,12 +6,11 @@ import click
 
 from angarium import quantities
 from angarium.cli import options
-from angarium.settings import Settings
+from angarium.cli.perform import perform
 from angarium.terminal import output
-from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.sizing import Room
+    from angarium.operations.health.sizing import Room
 
 
 @click.command(short_help="Make the streams and buckets of an installation.")
@@ -24,18 +23,18 @@ def setup(as_json: bool, **given: Any) -> None:
     The number of shards is fixed for the life of the installation.
     """
     settings = options.settings_of(given)
-    from msgspec import to_builtins
+    from angarium.operations.setup import install
 
-    made, rooms = run(_setup(settings))
+    installed = perform(settings, install)
     if as_json:
-        output.say_json({"made": made, "rooms": to_builtins(rooms)})
+        output.say_json(installed)
         return
-    say(made, rooms)
+    say(installed.made, installed.rooms)
 
 
 def say(made: list[str], rooms: "list[Room]") -> None:
     """Show what was made, the rooms as a table, and what that of the deliveries suffices for."""
-    from angarium.operations import sizing
+    from angarium.operations.health import sizing
 
     for line in made or ["everything was there already"]:
         output.say(line)
@@ -52,13 +51,3 @@ def say(made: list[str], rooms: "list[Room]") -> None:
 
 def _size(max_bytes: int) -> str:
     return "no limit" if max_bytes <= 0 else quantities.bytes_text(max_bytes)
-
-
-async def _setup(settings: Settings) -> "tuple[list[str], list[Room]]":
-    from angarium.connecting import installation, open_jetstream
-    from angarium.operations import sizing
-    from streams.installation.setup import setup as set_up
-
-    async with open_jetstream(settings) as js:
-        made = await set_up(js, installation(settings))
-        return made, await sizing.rooms(js, installation(settings))

@@ -1,4 +1,6 @@
 """Operations on an installation: put receivers, publish, ask, redrive, examine, repair.
 
-Read `receivers` first. The commands call them; none knows a terminal.
+One use case a file. Each takes an `Access` (`angarium.connecting`) and values, and returns values: what was
+done, or a `Failure`. So commands, an HTTP API or a test call them alike, and none knows a terminal. Read
+`failures` first, then `receivers/put` as an example.
 """

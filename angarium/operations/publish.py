@@ -6,13 +6,14 @@ import uuid
 
 from msgspec import Struct
 
-from actors.errors import AngariumError, InvalidPolicy
+from actors.errors import InvalidPolicy
 from actors.policy import parse
 from actors.subscriptions import Subscriptions
-from streams.installation.topology import Names
+from angarium.connecting import Access
+from angarium.operations.failures import Failed, operation
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import MESSAGE_TOO_LARGE, JetStream
+from streams.nats.jetstream import MESSAGE_TOO_LARGE
 from streams.reading import messages
 from streams.receivers import Receivers
 
@@ -22,12 +23,8 @@ LOOK_S = 1.0
 """How long it may take to find out whether anybody hears of an event."""
 
 
-class PublishError(AngariumError):
-    """An event that is not known to be stored."""
-
-
-class Draft(Struct, frozen=True, kw_only=True):
-    """A draft of the events of one run; an empty `id` means a new one each.
+class Template(Struct, frozen=True, kw_only=True):
+    """All that the events of one run have in common; an empty `id` means a new one each.
 
     `target` is a tenant, or one receiver.
     """
@@ -39,7 +36,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     @property
     def direct(self) -> bool:
-        """Tells whether it goes to one receiver."""
+        """True where it goes to one receiver."""
         return "." in self.target
 
     def headers(self) -> dict[str, str]:
@@ -66,24 +63,25 @@ class Published(Struct, frozen=True, kw_only=True):
 
 
 class Publisher:
-    """Publishes the events of one draft, in the order of the calls."""
+    """Publishes the events of one template, in the order of the calls."""
 
-    def __init__(self, js: JetStream, names: Names, draft: Draft) -> None:
-        self._js = js
-        self._names = names
-        self._draft = draft
+    def __init__(self, to: Access, template: Template) -> None:
+        self._js = to.js
+        self._names = to.names
+        self._template = template
 
+    @operation
     async def publish(self, body: bytes) -> Published:
-        """Publish one event and return when it is stored. Raises `PublishError`.
+        """Publish one event and return when it is stored. Fails as refused, not_allowed and unanswered.
 
         One that nobody answered is repeated under its id, which is harmless, since JetStream drops what it
         has.
         """
-        draft, names = self._draft, self._names
-        subject, stream = names.publish_event(draft.target, draft.type), names.events
-        if draft.direct:
-            subject, stream = names.publish_to(draft.target), names.deliveries
-        headers = draft.headers()
+        template, names = self._template, self._names
+        subject, stream = names.publish_event(template.target, template.type), names.events
+        if template.direct:
+            subject, stream = names.publish_to(template.target), names.deliveries
+        headers = template.headers()
         stored = await self._store(subject, body, headers)
         return Published(
             stream=stream, position=stored.sequence, id=headers[messages.ID], duplicate=stored.duplicate
@@ -100,21 +98,21 @@ class Publisher:
         return ""
 
     async def _unheard(self) -> str:
-        receivers, draft = Receivers(self._js, self._names), self._draft
-        if draft.direct:
-            if await receivers.get(draft.target) is not None:
+        receivers, template = Receivers(self._js, self._names), self._template
+        if template.direct:
+            if await receivers.get(template.target) is not None:
                 return ""
             return (
-                f"there is no receiver {draft.target}; its events become dead letters (unknown_receiver), "
-                f"see angarium dead list {draft.target}"
+                f"there is no receiver {template.target}; its events become dead letters (unknown_receiver), "
+                f"see angarium dead list {template.target}"
             )
         subscriptions = Subscriptions()
-        for receiver, configuration in (await receivers.all(draft.target)).items():
+        for receiver, configuration in (await receivers.all(template.target)).items():
             with contextlib.suppress(InvalidPolicy):
                 subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
-        if subscriptions.match(draft.target, draft.type):
+        if subscriptions.match(template.target, template.type):
             return ""
-        return f"no receiver of {draft.target} subscribes to {draft.type}; such events go to nobody"
+        return f"no receiver of {template.target} subscribes to {template.type}; such events go to nobody"
 
     async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
         for left in range(TRIES - 1, -1, -1):
@@ -122,14 +120,15 @@ class Publisher:
                 case Stored() as stored:
                     return stored
                 case Refused(code, text):
-                    raise PublishError(_refusal(code, text))
+                    raise Failed("refused", _refusal(code, text), str(code))
                 case Forbidden(why):
-                    raise PublishError(f"refused: {why}")
+                    raise Failed("not_allowed", f"refused: {why}")
                 case Unanswered(why):
                     if not left:
-                        raise PublishError(
+                        raise Failed(
+                            "unanswered",
                             f"nobody confirmed the event ({why}); it is stored or not: publish it again with "
-                            f"--id {headers[messages.ID]}, and see angarium doctor"
+                            f"--id {headers[messages.ID]}, and see angarium doctor",
                         )
                     await asyncio.sleep(PAUSE_S)
         raise AssertionError

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import AngariumError, Unusable
-from angarium.connecting import installation, open_jetstream
-from angarium.settings import Settings
+from actors.errors import Unusable
+from angarium.connecting import Access
+from angarium.operations.failures import Failure, failure_of, operation
 from streams.clock import SystemTime
 from streams.fleet.status import refusals, remade
 from streams.nats.errors import RepairError
@@ -20,37 +20,36 @@ class Repaired(Struct, frozen=True):
     brought_back: int
 
 
-class Outcome(Struct, frozen=True):
+class Repairs(Struct, frozen=True):
     """The shards that were repaired, and why others could not be."""
 
     repaired: list[Repaired]
-    failures: list[AngariumError]
+    failures: list[Failure]
 
 
+@operation
 async def accept(
-    settings: Settings, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
-) -> Outcome:
+    to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
+) -> Repairs:
     """Repair these shards, or all that are refused (None), if `agreed`, which is shown what they lost."""
-    of = installation(settings)
-    names, done = of.names, Outcome([], [])
-    async with open_jetstream(settings) as js:
-        if shards is None:
-            others = await remade(js, names, of.shards)
-            shards = range(of.shards) if others else tuple(await refusals(js, names, of.shards))
-        damages = [await examine(js, names, shard) for shard in shards]
-        damages = [damage for damage in damages if not damage.nothing]
-        if not damages or not agreed(damages):
-            return done
-        await check_rights(js, names)
-        may_claim = free_or_of(await dead_holders(js, names, [damage.shard for damage in damages]))
-        who = f"repair-{settings.node}"
-        for damage in damages:
-            try:
-                found, count = await accept_loss(
-                    js, names, damage.shard, who, SystemTime(), may_claim=may_claim, agreed=damage
-                )
-            except (RepairError, Unusable) as error:
-                done.failures.append(error)
-            else:
-                done.repaired.append(Repaired(found, count))
+    js, names, done = to.js, to.names, Repairs([], [])
+    if shards is None:
+        others = await remade(js, names, to.of.shards)
+        shards = range(to.of.shards) if others else tuple(await refusals(js, names, to.of.shards))
+    damages = [await examine(js, names, shard) for shard in shards]
+    damages = [damage for damage in damages if not damage.nothing]
+    if not damages or not agreed(damages):
+        return done
+    await check_rights(js, names)
+    may_claim = free_or_of(await dead_holders(js, names, [damage.shard for damage in damages]))
+    who = f"repair-{to.settings.node}"
+    for damage in damages:
+        try:
+            found, count = await accept_loss(
+                js, names, damage.shard, who, SystemTime(), may_claim=may_claim, agreed=damage
+            )
+        except (RepairError, Unusable) as error:
+            done.failures.append(failure_of(error))
+        else:
+            done.repaired.append(Repaired(found, count))
     return done

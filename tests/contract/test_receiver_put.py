@@ -1,16 +1,14 @@
 """Putting over a configuration that is there: what nobody gave up stays, what somebody else put, too."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
-from actors.errors import InvalidPolicy
-from angarium.operations import receivers
-from angarium.operations.errors import BadRequest, Conflict, NotFound
-from angarium.operations.receivers import Done, Draft
+from angarium.connecting import Access
+from angarium.operations.failures import Failure
+from angarium.operations.receivers.get import Shown, get
+from angarium.operations.receivers.put import NewConfiguration, Put, put
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -33,10 +31,17 @@ class Bench:
     def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
         self.js = js
         self.names = names
-        self.settings = Settings(prefix=prefix)
+        self.to = Access(js, Settings(prefix=prefix))
 
-    async def put(self, members: dict[str, Any] | None, **draft: Any) -> Done:
-        return await receivers.put(self.settings, NAME, Draft(members=members, **draft))
+    async def put(self, members: dict[str, Any] | None, **said: Any) -> Put:
+        done = await put(self.to, NAME, NewConfiguration(members=members, **said))
+        assert isinstance(done, Put), done
+        return done
+
+    async def refused(self, members: dict[str, Any] | None, **said: Any) -> Failure:
+        failure = await put(self.to, NAME, NewConfiguration(members=members, **said))
+        assert isinstance(failure, Failure)
+        return failure
 
     async def store(self, members: Any) -> int:
         """Straight into the bucket, as with `nats kv put`."""
@@ -50,12 +55,7 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    @asynccontextmanager
-    async def connected(_: Settings) -> AsyncIterator[JetStream]:
-        yield js
-
-    monkeypatch.setattr(receivers, "open_jetstream", connected)
+async def bench(js: JetStream, prefix: str) -> Bench:
     return Bench(js, await install(js, prefix), prefix)
 
 
@@ -67,19 +67,20 @@ async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Bench) -> Non
 
 async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
     await bench.store(FULL)
-    shown, problems, _ = await receivers.get(bench.settings, NAME)
-    assert problems == []
+    shown = await get(bench.to, NAME)
+    assert isinstance(shown, Shown)
+    assert shown.problems == []
     assert "hush" not in str(shown)
-    done = await bench.put(shown)
+    done = await bench.put(shown.members)
     assert (done.replaced, done.secrets, done.secret, done.changes) == (True, 2, None, [])
     assert await bench.stored() == FULL
 
 
 async def test_each_loss_is_named_and_refused(bench: Bench) -> None:
     before = await bench.store(FULL)
-    with pytest.raises(BadRequest) as refused:
-        await bench.put({"url": URL, "secrets": [NEW]})
-    text = str(refused.value)
+    failure = await bench.refused({"url": URL, "secrets": [NEW]})
+    assert failure.kind == "invalid"
+    text = failure.text
     for member in (
         "order: relaxed",
         "rate: 10/second",
@@ -152,16 +153,20 @@ async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: B
 
 
 async def test_secrets_alone_need_a_receiver(bench: Bench) -> None:
-    with pytest.raises(NotFound, match=f"there is no receiver {NAME} yet; give its configuration"):
-        await bench.put(None, add_secret="")
+    failure = await bench.refused(None, add_secret="")
+    assert failure.kind == "not_found"
+    assert f"there is no receiver {NAME} yet; give its configuration" in failure.text
 
 
 async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) -> None:
     await bench.store(FULL)
-    with pytest.raises(BadRequest, match=f"save what angarium receiver get {NAME} shows"):
-        await bench.put({"rate": "5/s"})
-    with pytest.raises(InvalidPolicy, match="secrets: expected `array`"):
-        await bench.put({"url": URL, "secrets": OLD})
+    partial = await bench.refused({"rate": "5/s"})
+    assert partial.kind == "invalid"
+    assert f"save what angarium receiver get {NAME} shows" in partial.text
+    wrong = await bench.refused({"url": URL, "secrets": OLD, "order": "any"})
+    assert wrong.kind == "invalid"
+    assert len(wrong.problems) == 2
+    assert any("secrets: expected `array`" in each for each in wrong.problems)
 
 
 async def test_what_nobody_can_read_has_nothing_to_lose(bench: Bench) -> None:
@@ -189,8 +194,9 @@ async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
 
     with monkeypatch.context() as patched:
         patched.setattr(Receivers, "get", get_and_be_overtaken)
-        with pytest.raises(Conflict, match="was changed by somebody else just now"):
-            await bench.put(FULL)
+        failure = await bench.refused(FULL)
+    assert failure.kind == "conflict"
+    assert "was changed by somebody else just now" in failure.text
     assert await bench.stored() == theirs
 
 

@@ -9,8 +9,8 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from angarium.operations import unwell
-from angarium.operations.finding import Finding
+from angarium.operations.health import unwell
+from angarium.operations.health.finding import Finding
 from streams.fleet.standing import Standing
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect

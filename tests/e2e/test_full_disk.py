@@ -9,10 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from angarium.connecting import Access
 from angarium.operations import publish
-from angarium.operations.publish import Draft, Publisher, PublishError
+from angarium.operations.failures import Failure
+from angarium.operations.publish import Publisher, Template
+from angarium.settings import Settings
 from streams.nats.answers import Stored
-from tests.e2e.fleet import Fleet, names
+from tests.e2e.fleet import Fleet
 from tests.e2e.nodes import needs_proc
 
 RECEIVER = "acme.billing"
@@ -43,9 +46,11 @@ async def test_what_was_acknowledged_arrives_once_there_is_room(
     with full_disk(server_pid(fleet)):
         while isinstance(await fleet.js.publish(SUBJECT, BODY), Stored):
             stored += 1
-        draft = Draft(target=RECEIVER, type="message", content_type="text/plain", id="7")
-        with pytest.raises(PublishError, match=r"it is stored or not: publish it again with --id 7"):
-            await Publisher(fleet.js, names, draft).publish(BODY)
+        template = Template(target=RECEIVER, type="message", content_type="text/plain", id="7")
+        failure = await Publisher(Access(fleet.js, Settings()), template).publish(BODY)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "unanswered"
+    assert "it is stored or not: publish it again with --id 7" in failure.text
     assert 0 < stored <= ROOM // len(BODY)
     await fleet.server.stop()
     await fleet.server.start()

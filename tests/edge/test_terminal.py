@@ -25,16 +25,18 @@ row = {
 NARROW = "output.say_table(words.NARROW, [words.narrow(row)] * 2, cut=words.CUT)"
 WIDE = "output.say_table(words.HEADINGS, [list(row.values())] * 2, wide=True)"
 RECEIVERS = """
-from angarium.operations import receiver_list
+from msgspec.structs import replace
+from angarium import quantities
+from angarium.cli.receiver_table import CUT, NARROW, cells
+from angarium.operations.receivers.listing import Seen, listed
 from angarium.terminal import output
-row = receiver_list._shown(receiver_list._Row(
+row = replace(listed(Seen(
     "acme.a-receiver-with-a-long-name",
     b'{"url": "https://hooks.receivers.example.com/a/long/path", "rate": {"limit": 10, "per": "second"}}',
-)) | {"phase": "misconfigured", "waiting": 1234567, "oldest_at": "2026-01-31T12:00:00.123Z"}
-unknown = row | {"phase": None, "waiting": None, "oldest_at": None}
-now = receiver_list.quantities.instant("2026-02-02T14:00:00Z", 0.0)
-rows = [receiver_list.cells(each, receiver_list.NARROW, now) for each in (row, unknown)]
-output.say_table(receiver_list.NARROW, rows, cut=receiver_list.CUT)
+)), phase="misconfigured", waiting=1234567, oldest_at="2026-01-31T12:00:00.123Z")
+unknown = replace(row, phase=None, waiting=None, oldest_at=None)
+now = quantities.instant("2026-02-02T14:00:00Z", 0.0)
+output.say_table(NARROW, [cells(each, NARROW, now) for each in (row, unknown)], cut=CUT)
 """
 COLOURED = """
 import click
@@ -52,7 +54,7 @@ output.say_table(("text", "|"), rows, cut=("text",))
 """
 ROOMS = """
 from angarium.cli import setup
-from angarium.operations.sizing import Room
+from angarium.operations.health.sizing import Room
 names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
 keeps = "what is to be routed, a day of what was"
 setup.say([], [Room(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])

@@ -5,9 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -338,11 +337,10 @@ def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("angarium.cli.inspection.run", broken)
+    monkeypatch.setattr("angarium.cli.inspection.perform", broken)
 
 
 @pytest.mark.usefixtures("_broken_command")
-@pytest.mark.filterwarnings("ignore:coroutine")
 def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["inspect", "acme.x"]) == main.FAILED
     assert capsys.readouterr().err == (
@@ -361,11 +359,10 @@ def test_every_error_of_ours_is_told_by_its_text(
 ) -> None:
     """Only those have to be known by name that mean wrong usage, or to which doctor knows more."""
 
-    def fails(work: Coroutine[Any, Any, None]) -> None:
-        work.close()
+    def fails(*_: object) -> None:
         raise error.__new__(error, "it broke")
 
-    monkeypatch.setattr("angarium.cli.inspection.run", fails)
+    monkeypatch.setattr("angarium.cli.inspection.perform", fails)
     told = {}
     for error in _below(AngariumError):
         status = main.run(["inspect", "acme.x"])
@@ -382,17 +379,15 @@ def test_every_error_of_ours_is_told_by_its_text(
     assert "doctor" not in told[NotPermitted][1]
 
 
-@pytest.mark.filterwarnings("ignore:coroutine")
 def test_an_argument_that_is_no_text_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("angarium.cli.inspection.run", lambda _: "\udcff".encode())
+    monkeypatch.setattr("angarium.cli.inspection.perform", lambda *_: "\udcff".encode())
     assert main.run(["inspect", "acme.x"]) == main.WRONG_USAGE
     assert capsys.readouterr().err == "angarium: an argument is no text; write it in UTF-8\n"
 
 
 @pytest.mark.usefixtures("_broken_command")
-@pytest.mark.filterwarnings("ignore:coroutine")
 def test_it_shows_where_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == main.FAILED
     logged, told = capsys.readouterr().err.splitlines()

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from angarium import logs
-from angarium.cli import main
+from angarium.cli import main, receiver
 from angarium.cli.inspection import lines
-from angarium.operations import receivers
+from angarium.operations.receivers.get import Shown, shown
 from angarium.terminal import output
+from streams.receivers import Configuration
 
 STATE: dict[str, Any] = {
     "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
@@ -118,10 +119,13 @@ def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.Captur
 def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def get(*_: object) -> tuple[dict[str, object], list[str], list[str]]:
-        return {"url": "\x1b[31m"}, ["bad\x1b[2J", "worse"], ["unknown member \u202efdp"]
-
-    monkeypatch.setattr(receivers, "get", get)
+    found = Shown(
+        members={"url": "\x1b[31m"},
+        revision=1,
+        problems=["bad\x1b[2J", "worse"],
+        warnings=["unknown member \u202efdp"],
+    )
+    monkeypatch.setattr(receiver, "perform", lambda *_: found)
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     assert main.run(["receiver", "get", "acme.billing"]) == 0
     out, err = capsys.readouterr()
@@ -143,5 +147,5 @@ def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
     ],
 )
 def test_a_configuration_with_warnings_is_in_force(members: bytes, invalid: bool, ignored: bool) -> None:
-    _, problems, warnings = receivers._shown(members)
-    assert (bool(problems), bool(warnings)) == (invalid, ignored)
+    found = shown(Configuration(members, 1))
+    assert (bool(found.problems), bool(found.warnings)) == (invalid, ignored)

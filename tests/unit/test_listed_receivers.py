@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from angarium.operations.receiver_list import _Row, _shown
+from angarium.operations.receivers.listing import Seen, listed
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ from angarium.operations.receiver_list import _Row, _shown
     ],
 )
 def test_a_password_in_a_url_is_not_listed(url: str) -> None:
-    row = _shown(_Row("acme.billing", json.dumps({"url": url}).encode()))
+    row = listed(Seen("acme.billing", json.dumps({"url": url}).encode()))
     assert "hush" not in str(row)
 
 
 def test_a_url_that_can_be_delivered_to_is_listed() -> None:
-    row = _shown(_Row("acme.billing", b'{"url": "https://example.com/hook"}'))
-    assert (row["url"], row["problem"]) == ("https://example.com/hook", None)
+    row = listed(Seen("acme.billing", b'{"url": "https://example.com/hook"}'))
+    assert (row.url, row.problem) == ("https://example.com/hook", None)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angarium.logs import HIDDEN
-from angarium.operations.errors import BadRequest
-from angarium.operations.receiver_changes import between
-from angarium.operations.receiver_masks import masked, unmasked
+from angarium.operations.failures import Failed
+from angarium.operations.receivers.changes import between
+from angarium.operations.receivers.masks import masked, unmasked
 
 URL = {"url": "https://example.com/hook"}
 
@@ -133,6 +133,6 @@ def test_a_hidden_header_is_known_in_any_case() -> None:
     ],
 )
 def test_a_mask_for_nothing_is_refused(given: dict[str, Any], stored: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(Failed) as refused:
         unmasked("acme.x", given, stored)
     assert sentence in str(refused.value)

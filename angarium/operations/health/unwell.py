@@ -18,8 +18,8 @@ from actors.errors import InvalidPolicy, Unusable
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import Phase
-from angarium.operations.finding import Finding, ill, warning, well
-from angarium.operations.receiver_list import phase_of, policy_of
+from angarium.operations.health.finding import Finding, ill, warning, well
+from angarium.operations.receivers.listing import phase_of, policy_of
 from angarium.quantities import age_text
 from streams.fleet.standing import Standing, Waiting, Worked, counted, standings, worked
 from streams.installation.topology import Settings as Installation
@@ -33,7 +33,7 @@ FAILING_S = 60.0
 THROTTLED_S = 600.0
 BEHIND_S = 600.0
 """Not the number of events: a thousand may be a second's work, or a day's."""
-TURN = 256
+PARSED_IN_A_TURN_MAX = 256
 CHECKED_MAX = 200
 """Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
 
@@ -84,8 +84,8 @@ async def receivers(js: JetStream, of: Installation) -> list[Finding]:
 async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
     findings: list[Finding] = []
     more = 0
-    for number, (name, configuration) in enumerate(configurations.items(), 1):
-        if number % TURN == 0:
+    for count, (name, configuration) in enumerate(configurations.items(), 1):
+        if count % PARSED_IN_A_TURN_MAX == 0:
             await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
         try:
             parse(configuration.raw, strict=False)

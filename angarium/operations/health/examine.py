@@ -5,8 +5,8 @@ import time
 from actors.errors import Unusable
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
-from angarium.operations import sizing, unwell
-from angarium.operations.finding import Finding, ill, warning, well
+from angarium.operations.health import sizing, unwell
+from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.settings import Settings, Unknown, unknown_variables
 from streams.fleet.status import owners, refusals, remade, seen_members, server_time
 from streams.installation.setup import check

@@ -1,4 +1,4 @@
-"""The receivers in a list: each with its configuration in short, its phase, and what waits for it.
+"""Lists receivers: each with its configuration in short, its phase, and what waits for it.
 
 Phases and figures are those of the last snapshots, which nodes write every five seconds; nobody is asked.
 """
@@ -16,32 +16,46 @@ from actors.machine.state import State
 from actors.policy import Policy, parse, rate_members
 from actors.status import Phase, held_back
 from angarium import logs, quantities
-from angarium.connecting import installation, open_jetstream
+from angarium.connecting import Access
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
-from angarium.operations.receivers import members_of
-from angarium.settings import Settings
+from angarium.operations.failures import operation
+from angarium.operations.receivers.stored import members_of
 from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
 
-HEADINGS = (
-    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
-)  # fmt: skip
-NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
-"""What 80 columns have room for."""
-CUT = ("url", "receiver")
 COUNTED_AT_ONCE = 32
-TURN = 256
+READ_IN_A_TURN_MAX = 256
 OLD_S = 15.0
 """Figures are a few seconds old at any time; from here on it is said."""
 _LOST = Policy(url="https://unknown.invalid/")
 """In the place of an older configuration that is in force, when the newest is not valid."""
 
 
-class _Row(Struct):
-    """A receiver of the list; `standing` is None where nothing but its configuration is known."""
+class Listed(Struct, frozen=True, kw_only=True):
+    """A receiver in a list; None stands for what is not known.
+
+    `signed`: it has secrets; `problem`: what of its configuration is not in force. Instants are RFC 3339.
+    """
+
+    receiver: str
+    url: str
+    order: str
+    rate: str | None
+    signed: bool
+    paused: bool
+    problem: str | None
+    phase: Phase | None
+    waiting: int | None
+    oldest_at: str | None
+    failing_since: str | None
+    disabled: str | None
+
+
+class Seen(Struct):
+    """A receiver as it was found; `standing` is None where nothing but its configuration is known."""
 
     name: str
     raw: bytes
@@ -51,39 +65,39 @@ class _Row(Struct):
 
 
 class Overview(Struct, frozen=True):
-    """A row for each receiver, and what has to be said of them all."""
+    """The receivers, and what has to be said of them all."""
 
-    rows: list[dict[str, Any]]
+    rows: list[Listed]
     notes: list[str]
 
 
-async def overview(settings: Settings, tenant: str | None, phases: Collection[str] = ()) -> Overview:
+@operation
+async def overview(to: Access, tenant: str | None, phases: Collection[str] = ()) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, in alphabetical order."""
     if tenant is not None:
         check_tenant(tenant)
-    async with open_jetstream(settings) as js:
-        names = installation(settings).names
-        found = await Receivers(js, names).all(tenant or "*")
-        try:
-            shards = await worked(js, names, await shard_count(js, names))
-            known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
-            rows = await _rows(found, known, shards, phases)
-            await _count(js, names, rows, shards)
-        except AngariumError as error:
-            unknown = [_shown(_Row(name, each.raw)) for name, each in found.items()]
-            return Overview(unknown, [f"phases and figures cannot be read: {error}"])
-    return Overview([_shown(row) for row in rows], _old(shards))
+    js, names = to.js, to.names
+    found = await Receivers(js, names).all(tenant or "*")
+    try:
+        shards = await worked(js, names, await shard_count(js, names))
+        known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
+        rows = await _rows(found, known, shards, phases)
+        await _count(js, names, rows, shards)
+    except AngariumError as error:
+        unknown = [listed(Seen(name, each.raw)) for name, each in found.items()]
+        return Overview(unknown, [f"phases and figures cannot be read: {error}"])
+    return Overview([listed(row) for row in rows], _old(shards))
 
 
 async def _rows(
     found: dict[str, Configuration], known: dict[str, Standing], shards: list[Worked], phases: Collection[str]
-) -> list[_Row]:
+) -> list[Seen]:
     """Rows by the snapshots, of those in one of the phases."""
     now, rows = time.time(), []
-    for number, (name, configuration) in enumerate(found.items(), 1):
-        if number % TURN == 0:
+    for count, (name, configuration) in enumerate(found.items(), 1):
+        if count % READ_IN_A_TURN_MAX == 0:
             await asyncio.sleep(0)  # Else the server takes us for dead before the last one is read.
-        row = _Row(name, configuration.raw)
+        row = Seen(name, configuration.raw)
         standing = known.get(name) or _without_snapshot(name, len(shards))
         if standing.state is not None and standing.shard < len(shards):
             row.standing = standing
@@ -100,7 +114,7 @@ def _without_snapshot(name: str, shards: int) -> Standing:
     return Standing(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
-async def _count(js: JetStream, names: Names, rows: list[_Row], shards: list[Worked]) -> None:
+async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked]) -> None:
     """Count in the stream what waits for those of whom the snapshot does not tell."""
     left = iter([row for row in rows if row.waiting is None and row.standing is not None])
 
@@ -138,8 +152,8 @@ def _old(shards: list[Worked]) -> list[str]:
     return [f"no node works on {old} of {len(shards)} shards; phases there are up to {age} old"]
 
 
-def _shown(row: _Row) -> dict[str, Any]:
-    """The row as JSON has it; None stands for what is not known."""
+def listed(row: Seen) -> Listed:
+    """The row of a receiver; of a configuration that nobody can read, what is left."""
     waits, state = row.waiting, row.standing and row.standing.state
     problems: list[str] = []
     members: dict[str, Any] = {}
@@ -149,27 +163,20 @@ def _shown(row: _Row) -> dict[str, Any]:
     except InvalidPolicy as error:
         problems = error.problems
     rate = members.get("rate")
-    return {
-        "receiver": row.name,
-        "url": _place(members.get("url", "")),
-        "order": members.get("order", "strict"),
-        "rate": None if rate is None else _rate(rate),
-        "signed": bool(members.get("secrets")),
-        "paused": members.get("paused", False),
-        "problem": "; ".join(problems) or None,
-        "phase": row.phase,
-        "waiting": waits.count if waits else None,
-        "oldest_at": _instant(waits.oldest_at) if waits else None,
-        "failing_since": _instant(state.failing_since) if state else None,
-        "disabled": (state.disabled or None) if state else None,
-    }
-
-
-def cells(row: dict[str, Any], headings: Collection[str], now: float) -> list[Any]:
-    """The row for people: the oldest event by its age."""
-    oldest_at = row["oldest_at"]
-    age = None if oldest_at is None else quantities.age_text(now - quantities.instant(oldest_at, now))
-    return [(row | {"oldest": age})[heading] for heading in headings]
+    return Listed(
+        receiver=row.name,
+        url=_place(members.get("url", "")),
+        order=members.get("order", "strict"),
+        rate=None if rate is None else _rate(rate),
+        signed=bool(members.get("secrets")),
+        paused=members.get("paused", False),
+        problem="; ".join(problems) or None,
+        phase=row.phase,
+        waiting=waits.count if waits else None,
+        oldest_at=_instant(waits.oldest_at) if waits else None,
+        failing_since=_instant(state.failing_since) if state else None,
+        disabled=(state.disabled or None) if state else None,
+    )
 
 
 def _instant(at: float | None) -> str | None:

@@ -1,0 +1,47 @@
+"""Runs an operation for a command: over a connection of its own, until it is done or the command fails."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from angarium.settings import Settings
+from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.connecting import Access
+    from angarium.operations.failures import Failure
+
+T = TypeVar("T")
+
+
+class NotDone(click.ClickException):
+    """An operation that was not done; the text is the sentence why."""
+
+
+class WrongRequest(NotDone):
+    """An operation that can be done, if it is asked in another way."""
+
+    exit_code = 2
+
+
+def perform(settings: Settings, operation: "Callable[[Access], Awaitable[T | Failure]]") -> T:
+    """Run an operation that is soon over; returns what it did. Raises NotDone."""
+    from angarium.connecting import accessed
+
+    return done(run(accessed(settings, operation)))
+
+
+def done(outcome: "T | Failure") -> T:
+    """The result of an operation, if it was done. Raises NotDone."""
+    from angarium.operations.failures import Failure
+
+    if not isinstance(outcome, Failure):
+        return outcome
+    match outcome.kind:
+        case "invalid":
+            raise WrongRequest(outcome.text)
+        case "unavailable":
+            raise NotDone(f"{outcome.text}; angarium doctor tells what is missing")
+        case _:
+            raise NotDone(outcome.text)

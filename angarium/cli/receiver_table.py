@@ -1,0 +1,24 @@
+"""The table of `angarium receiver list`: all columns, or those that 80 columns have room for."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from angarium import quantities
+from angarium.operations.receivers.listing import Listed
+
+HEADINGS = (
+    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
+)  # fmt: skip
+NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
+CUT = ("url", "receiver")
+
+
+def cells(row: Listed, headings: Collection[str], now: float) -> list[Any]:
+    """The row for people: the oldest event by its age."""
+    age = None
+    if row.oldest_at is not None:
+        age = quantities.age_text(now - quantities.instant(row.oldest_at, now))
+    members = msgspec.structs.asdict(row) | {"oldest": age}
+    return [members[heading] for heading in headings]

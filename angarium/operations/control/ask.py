@@ -1,0 +1,85 @@
+"""Asks the owner of a receiver: control requests, with the patience that a hand-over needs."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from actors.ids import split_receiver
+from angarium.connecting import Access
+from angarium.operations.failures import Failed
+from streams.nats.errors import NotPermitted, Unavailable
+
+PASSING = "unavailable"
+"""The code of an answer that will be another one in a moment, such as while a shard changes hands."""
+UNKNOWN = "unknown_receiver"
+PAUSE_S = 0.25
+ANSWER_S = 5.0
+"""Time for an answer that needs no attempt."""
+ATTEMPT_S = 75.0
+"""Time for what waits for an attempt: the receiver's own time-out of at most a minute, and some around it."""
+
+
+async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+    """Asks the owner; returns its answer without `ok`. Asks again while the shard moves to another node.
+
+    Raises `Failed`: unanswered where no node answers, refused where the owner says no, and not_allowed.
+    """
+    subject = to.names.control(verb, *split_receiver(receiver))
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        left_s = deadline - asyncio.get_running_loop().time()
+        answer = await _ask_once(to, subject, receiver, left_s)
+        if answer.pop("ok"):
+            return answer
+        error = answer["error"]
+        if error["code"] != PASSING or left_s <= PAUSE_S:
+            raise Failed("refused", error["message"], error["code"])
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -> dict[str, Any]:
+    try:
+        message = await to.js.request(subject, b"", timeout_s)
+    except NotPermitted as error:
+        raise Failed("not_allowed", str(error)) from None
+    except Unavailable:
+        raise Failed(
+            "unanswered",
+            f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
+            "or see angarium doctor",
+        ) from None
+    answer: dict[str, Any] = msgspec.json.decode(message.data)
+    return answer
+
+
+class Backlog(Struct, frozen=True):
+    """The number of events that wait for a receiver; where no node could be asked, the most that may."""
+
+    count: int
+    certain: bool
+
+    def __str__(self) -> str:
+        return f"{'' if self.certain else 'up to '}{self.count} event{'s' * (self.count != 1)}"
+
+
+async def backlog(to: Access, receiver: str) -> Backlog:
+    """The owner's count of what waits, or else what is stored."""
+    try:
+        return Backlog((await ask(to, "inspect", receiver))["backlog"], certain=True)
+    except Failed:
+        stored = await to.js.subjects(to.names.deliveries, to.names.deliveries_to(receiver))
+        return Backlog(sum(stored.values()), certain=False)
+
+
+async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_S) -> bool:
+    """Return once the owner has discarded what waited, on record. False where it has not said so in time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+        try:
+            await ask(to, "inspect", receiver, timeout_s=left_s)
+        except Failed as failed:
+            return failed.code == UNKNOWN
+        await asyncio.sleep(PAUSE_S)
+    return False

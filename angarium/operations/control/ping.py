@@ -1,0 +1,29 @@
+"""Posts a ping to a receiver, paused or not."""
+
+import msgspec
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.control.ask import ATTEMPT_S, ask
+from angarium.operations.failures import operation
+
+
+class Pong(Struct, frozen=True, kw_only=True):
+    """The receiver's answer, or the error that there was instead; `answer` is what the node said, whole."""
+
+    status: int | None = None
+    error: str | None = None
+    latency_ms: float
+    answer: dict[str, object]
+
+    @property
+    def taken(self) -> bool:
+        """True where the receiver answered 2xx."""
+        return self.error is None and self.status is not None and 200 <= self.status < 300
+
+
+@operation
+async def ping(to: Access, receiver: str) -> Pong:
+    """Post it, at the cost of a token of the receiver's rate."""
+    answer = await ask(to, "ping", receiver, timeout_s=ATTEMPT_S)
+    return msgspec.convert(answer | {"answer": answer}, Pong)

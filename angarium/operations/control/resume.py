@@ -1,0 +1,11 @@
+"""Lets a receiver go on after a pause, a 410, too many failures, a throttle."""
+
+from angarium.connecting import Access
+from angarium.operations.control.ask import ask
+from angarium.operations.failures import operation
+
+
+@operation
+async def resume(to: Access, receiver: str) -> None:
+    """End its pause, its disablement, its backoff and its throttling."""
+    await ask(to, "resume", receiver)

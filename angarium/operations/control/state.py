@@ -1,0 +1,24 @@
+"""Shows the live state of a receiver, from the node that owns it."""
+
+from typing import Any
+
+from angarium.connecting import Access
+from angarium.operations.control.ask import ask
+from angarium.operations.failures import Failed, operation
+
+StateDocument = dict[str, Any]
+"""The answer to `inspect` (docs/wire.md). Nodes of other versions may have members more or less."""
+
+
+@operation
+async def state(to: Access, receiver: str) -> StateDocument:
+    """The live state; without what the receiver answered, where NATS permits our user no more."""
+    try:
+        return await ask(to, "inspect", receiver)
+    except Failed as refused:
+        if refused.kind != "not_allowed":
+            raise
+        try:
+            return await ask(to, "status", receiver)
+        except Failed as too:
+            raise (refused if too.kind == "not_allowed" else too) from None

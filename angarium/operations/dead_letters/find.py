@@ -1,0 +1,14 @@
+"""Finds one dead letter by its number."""
+
+from angarium.connecting import Access
+from angarium.operations.failures import Failed, operation
+from streams.dead_letters.letters import DeadLetters, Letter
+
+
+@operation
+async def find(to: Access, sequence: int) -> Letter:
+    """Look it up. Fails as not_found."""
+    letter = await DeadLetters(to.js, to.names).letter(sequence)
+    if letter is None:
+        raise Failed("not_found", f"there is no letter {sequence}; angarium dead list shows all")
+    return letter

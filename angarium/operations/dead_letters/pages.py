@@ -1,0 +1,46 @@
+"""Which dead letters an operation is about, and how it tells how far it is."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
+
+PAGE = 256
+
+Wanted = Selection | tuple[int, ...]
+"""What to look for, or the letters themselves, by their sequences."""
+Tell = Callable[[int, int], None]
+"""Hears how much is done, and of how much in all."""
+Progress = Callable[[str], AbstractContextManager[Tell]]
+"""Opens the progress of a work, such as `reading`, for as long as that takes."""
+
+
+@contextmanager
+def unseen(what: str) -> Iterator[Tell]:
+    """The progress that nobody watches."""
+    yield lambda *_: None
+
+
+async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
+    """The letters that there are of those wanted; `tell` hears how many were looked at, of how many."""
+    if isinstance(wanted, Selection):
+        async for page in told(letters.pages(wanted, await letters.end()), tell):
+            yield page
+        return
+    for start in range(0, len(wanted), PAGE):
+        yield await letters.letters(wanted[start : start + PAGE])
+        tell(min(start + PAGE, len(wanted)), len(wanted))
+
+
+async def told(found: AsyncIterator[Page], tell: Tell) -> AsyncIterator[list[Letter]]:
+    """The letters of each page; `tell` hears how many were looked at, of how many."""
+    seen = 0
+    async for page in found:
+        yield page.letters
+        seen += page.seen
+        tell(seen, seen + page.unseen)
+
+
+def missing(wanted: Wanted, seen: Collection[int]) -> list[int]:
+    """The letters that were named and are not there."""
+    return [] if isinstance(wanted, Selection) else [each for each in wanted if each not in seen]

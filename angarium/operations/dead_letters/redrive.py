@@ -1,0 +1,54 @@
+"""Sends dead letters to their receivers again."""
+
+import uuid
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.dead_letters.pages import PAGE, Progress, Wanted, missing, pages, unseen
+from angarium.operations.failures import operation
+from streams.clock import SystemTime
+from streams.dead_letters.letters import DeadLetters
+from streams.dead_letters.redrive import Redrive, Redriven
+from streams.dead_letters.redrive_lock import Turn
+
+
+class Sent(Struct, frozen=True):
+    """The fate of the letters that were sent, and those that were named and are not there."""
+
+    done: Redriven
+    missing: list[int]
+
+
+@operation
+async def redrive(
+    to: Access,
+    wanted: Wanted,
+    limit: int | None = None,
+    *,
+    unsure_too: bool = False,
+    progress: Progress = unseen,
+    waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
+) -> Sent:
+    """Send them again, at most `limit`. Fails as a conflict where another redrive is under way.
+
+    `waiting` hears when a redrive began that did not end in order, and how long its end is waited for.
+    """
+    seen: set[int] = set()
+    turn = Turn(to.js, to.names, uuid.uuid4().hex, SystemTime())
+    await turn.take(lambda plan, wait_s: waiting(plan.at, wait_s))
+    work = Redrive(to.js, to.names, turn, unsure_too=unsure_too)
+    await work.begin()
+    seen.update(work.done.finished)
+    with progress("redriving") as tell:
+        async for page in pages(DeadLetters(to.js, to.names), wanted, tell):
+            seen.update(letter.sequence for letter in page)
+            while page and work.done.redriven != limit and not work.done.stopped:
+                room = PAGE if limit is None else limit - work.done.redriven
+                await work.send(page[:room])
+                page = page[room:]
+            if work.done.redriven == limit or work.done.stopped:
+                break
+    await work.end()
+    return Sent(work.done, missing(wanted, seen))

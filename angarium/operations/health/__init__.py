@@ -1,0 +1,4 @@
+"""The health of an installation: what `angarium doctor` looks at, and the room that it has.
+
+Read `examine` first.
+"""

@@ -1,0 +1,4 @@
+"""The configurations of receivers: put, show, list, remove.
+
+Read `put` first.
+"""

@@ -1,0 +1,41 @@
+"""Configurations as they lie in the bucket: read, and confirmed when they were written."""
+
+from typing import Any
+
+import msgspec
+
+from actors.errors import InvalidPolicy
+from angarium.operations.failures import Failed
+from streams.nats import answers
+from streams.receivers import WRONG_LAST_SEQUENCE
+
+
+def members_of(text: bytes) -> dict[str, Any]:
+    """The members of a configuration given as JSON. Raises InvalidPolicy."""
+    try:
+        members = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
+    if not isinstance(members, dict):
+        raise InvalidPolicy(["configuration: must be a JSON object"])
+    return members
+
+
+def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
+    """The answer to a conditional write, if it says that it is stored. Raises `Failed`."""
+    match answer:
+        case answers.Stored():
+            return answer
+        case answers.Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+            raise Failed(
+                "conflict", f"{name} was changed by somebody else just now; look at it, then try again"
+            )
+        case answers.Refused(code, text):
+            raise Failed("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
+        case answers.Unanswered(why):
+            raise Failed("unanswered", f"nobody confirmed it ({why}); look with angarium receiver get {name}")
+
+
+def not_found(name: str) -> Failed:
+    """The failure that there is no such receiver."""
+    return Failed("not_found", f"there is no receiver {name}; angarium receiver list shows all")

@@ -1,0 +1,111 @@
+"""Operations, called as an HTTP API would: no terminal, and each expected failure is a value of its kind."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from angarium.connecting import Access
+from angarium.operations.control import ask
+from angarium.operations.control.forget import forget
+from angarium.operations.control.pause import pause
+from angarium.operations.control.ping import ping
+from angarium.operations.control.resume import resume
+from angarium.operations.control.skip import skip
+from angarium.operations.control.state import state
+from angarium.operations.dead_letters.drop import drop
+from angarium.operations.dead_letters.find import find
+from angarium.operations.dead_letters.listing import Newest, newest
+from angarium.operations.dead_letters.redrive import Sent, redrive
+from angarium.operations.failures import Failure, Kind
+from angarium.operations.publish import Published, Publisher, Template
+from angarium.operations.receivers.get import Shown, get
+from angarium.operations.receivers.listing import Overview, overview
+from angarium.operations.receivers.put import NewConfiguration, Put, put
+from angarium.operations.receivers.remove import Removed, remove
+from angarium.settings import Settings
+from streams.dead_letters.letters import Selection
+from streams.nats.connection import ConnectOptions, connect
+from streams.nats.jetstream import JetStream
+from tests.contract.installation import install
+
+NAME = "acme.billing"
+URL = "https://example.com/hook"
+
+
+@pytest.fixture
+async def to(nats_url: str, prefix: str) -> AsyncIterator[Access]:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    await install(js, prefix)
+    yield Access(js, Settings(prefix=prefix, shards=4))
+    await js.stop()
+    await wire.close()
+
+
+def failed(outcome: object, kind: Kind) -> Failure:
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.kind == kind, outcome
+    return outcome
+
+
+async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
+    new = NewConfiguration(members={"url": URL})
+    assert isinstance(await put(to, NAME, new), Put)
+    shown = await get(to, NAME)
+    assert isinstance(shown, Shown)
+    assert shown.members["url"] == URL
+    listed = await overview(to, "acme")
+    assert isinstance(listed, Overview)
+    assert [each.receiver for each in listed.rows] == [NAME]
+    assert await remove(to, NAME) == Removed(removed=True, discarded=True)
+    failed(await get(to, NAME), "not_found")
+    failed(await remove(to, NAME), "not_found")
+
+
+async def test_what_is_wrong_is_named_member_by_member(to: Access) -> None:
+    wrong = NewConfiguration(members={"url": URL, "order": "any", "concurrency": 0})
+    failure = failed(await put(to, NAME, wrong), "invalid")
+    assert sorted(each.partition(":")[0] for each in failure.problems) == ["concurrency", "order"]
+    for name in ("billing", "acme._events", "a b.c"):
+        failed(await put(to, name, NewConfiguration(members={"url": URL})), "invalid")
+        failed(await state(to, name), "invalid")
+    failed(await overview(to, "no tenant"), "invalid")
+
+
+async def test_without_a_node_nobody_answers(to: Access) -> None:
+    for control in (state, pause, resume, skip, forget, ping):
+        failed(await control(to, NAME), "unanswered")
+
+
+async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
+    await put(to, NAME, NewConfiguration(members={"url": URL}))
+    published = await Publisher(to, Template(target=NAME, type="t", content_type="text/plain")).publish(b"x")
+    assert isinstance(published, Published)
+    asked: list[str] = []
+
+    def no(waiting: ask.Backlog) -> bool:
+        asked.append(str(waiting))
+        return False
+
+    assert await forget(to, NAME, no) is False
+    assert await remove(to, NAME, no) == Removed(removed=False)
+    assert asked == ["up to 1 event"] * 2
+
+
+async def test_dead_letters_that_are_not_there(to: Access) -> None:
+    failed(await find(to, 7), "not_found")
+    everything = Selection(receivers="*.*")
+    assert await newest(to, everything, 10) == Newest([], more=False)
+    sent = await redrive(to, (7,))
+    assert isinstance(sent, Sent)
+    assert sent.missing == [7]
+    dropped = await drop(to, (7,))
+    assert not isinstance(dropped, Failure)
+    assert (dropped.count, dropped.missing) == (0, [7])
+
+
+async def test_without_streams_nothing_is_known(to: Access) -> None:
+    nowhere = Access(to.js, Settings(prefix="nowhere"))
+    for outcome in (await get(nowhere, NAME), await newest(nowhere, Selection(receivers="*.*"), 1)):
+        failed(outcome, "unavailable")
