@@ -13,11 +13,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from actors.machine.bucket import next_token_at, refill, take
+from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, OutcomeFact
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered
+from actors.machine.owed.next_step import next_step
+from actors.machine.owed.rules import NEVER, Rule, hold
+from actors.machine.owed.steps import Rest, WaitUntil
 from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
@@ -102,20 +105,21 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
 
 
 def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
-    """Names what keeps a receiver from its events; None where nothing does."""
+    """Name what keeps a receiver from its events, as the machine does; None where nothing does.
+
+    One that fails for long is offline, whether it is being tried or waits for that.
+    """
     if policy is None:
         return "misconfigured"
-    if state.disabled:
-        return "disabled"
-    if policy.paused or state.paused:
-        return "paused"
+    held = hold(state, policy, now)
+    rule = held.rule if held else None
+    if rule is Rule.DISABLED or rule is Rule.PAUSED:
+        return "disabled" if rule is Rule.DISABLED else "paused"
     if state.failing_since is not None and now - state.failing_since >= policy.offline.after_s:
         return "offline"
-    if state.throttled_until > now:
-        return "throttled"
-    if _held_until(state, policy) > now:
-        return "backing_off"
-    return None
+    if rule is None:
+        return None
+    return "throttled" if rule is Rule.THROTTLED else "backing_off"
 
 
 # ---- why nothing moves
@@ -169,21 +173,23 @@ def _held_words(
 
 
 def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> str:
-    """Says what an event waits for while nothing holds its receiver back."""
+    """Say what an event waits for while nothing holds its receiver back, by the machine's next step."""
     if count := len(view.in_flight):
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
-    if not view.may_start:
-        return "it waits for NATS to confirm what was recorded"
-    due = min((each.next_at for each in state.open), default=0.0)
-    if due > now and view.head is None and not state.parked:
-        return f"all that waits was tried, and is tried again from {_moment(due, now)} on"
-    bucket, limit = view.bucket or state.bucket, state.limit
-    if bucket is not None and limit is not None and policy is not None and policy.rate is not None:
-        filled = refill(bucket, limit, now, bucket.epoch, view.set_aside)
-        if take(filled) is None:
+    match next_step(state, policy, view, now):
+        case WaitUntil(at, Rule.RETRYING):
+            return f"all that waits was tried, and is tried again from {_moment(at, now)} on"
+        case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = f"{policy.rate.limit:g} a {policy.rate.per}"
-            return f"out of tokens until {_moment(next_token_at(filled, limit), now)}, at {rate}"
-    return "the next attempt is due"
+            return f"out of tokens until {_moment(at, now)}, at {rate}"
+        case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
+            return "it waits for NATS to confirm what was recorded"
+        case Rest(Rule.BURIALS_FULL):
+            return "it waits until NATS has stored its dead letters"
+        case Rest(Rule.REMOVAL):
+            return "it waits for NATS to say whether the receiver was removed"
+        case _:
+            return "the next attempt is due"
 
 
 def _no_success(state: State, now: float) -> str:
@@ -258,17 +264,9 @@ def _head(head: Head, now: float) -> dict[str, object]:
 
 
 def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
-    """When the receiver will be tried again by itself; None: at once, or never."""
-    if policy is None or policy.paused or state.paused or state.disabled:
-        return None
-    at = max(state.throttled_until, _held_until(state, policy))
-    return at if at > now else None
-
-
-def _held_until(state: State, policy: Policy) -> float:
-    """When backoff ends: of the receiver as a whole or, in strict order, of the event that all await."""
-    alone = policy.order == "relaxed" or not state.open
-    return max(state.backoff_until, 0.0 if alone else state.open[0].next_at)
+    """The time at which the receiver is tried again by itself; None: at once, or never."""
+    held = None if policy is None else hold(state, policy, now)
+    return held.until if held and held.until < NEVER else None
 
 
 def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:

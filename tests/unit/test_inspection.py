@@ -11,12 +11,13 @@ import pytest
 from actors import status
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, Delivered, Throttled
+from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
+from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.view import View
 from actors.machine.state import Open, State
-from actors.policy import Policy, Rate
+from actors.policy import Policy, Rate, Retry
 from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, why
 from tests.unit.shard_world import in_virtual_time, strict
 
@@ -79,6 +80,7 @@ TIMEOUT = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="tim
 OURS = AttemptFailed(receiver="a.b", events=(), at=NOW, attempt=1, error="overload: full", ours=True)
 THROTTLED = Throttled(receiver="a.b", events=(), at=NOW, attempt=1, status=429, until=NOW + 42)
 EMPTY = Bucket(0.0, NOW, 1)
+BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +91,17 @@ EMPTY = Bucket(0.0, NOW, 1)
         ({}, POLICY, View(head=HEAD), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
         ({}, POLICY, View(head=HEAD, may_start=False), "it waits for NATS to confirm what was recorded"),
+        ({}, POLICY, View(head=HEAD, unconfirmed=True), "it waits for NATS to confirm what was recorded"),
         (
-            {"limit": Limit(0.5, 4), "bucket": EMPTY}, POLICY, View(head=HEAD),
+            {"burials": BURIALS}, Policy(url="https://a.example", retry=Retry(max_age_s=5)),
+            View(head=HEAD, burying=True), "it waits until NATS has stored its dead letters",
+        ),
+        (
+            {}, POLICY, View(head=HEAD, removal=7, asking=True),
+            "it waits for NATS to say whether the receiver was removed",
+        ),
+        (
+            {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=EMPTY),
             "out of tokens until 22:13:23 UTC (in 3 s), at 30 a minute",
         ),
         (
@@ -159,7 +170,7 @@ EMPTY = Bucket(0.0, NOW, 1)
 def test_it_says_in_words_why_nothing_moves(
     members: dict[str, Any], policy: Policy | None, view: View, expected: str
 ) -> None:
-    state = State(receiver="a.b", **members)
+    state = State(receiver="a.b", opened=True, **members)
     problems = () if policy else ("url: must be there",)
     assert why(state, policy, view, NOW, backlog=3, problems=problems) == expected
     held = expected.startswith(("backing", "throttled", "offline", "paused", "disabled", "misconfigured"))

@@ -14,6 +14,7 @@ from actors.machine.bucket import Bucket, Limit
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.owed import steps as s
+from actors.machine.owed.rules import Rule
 from actors.machine.state import TOMBSTONE_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
@@ -97,9 +98,9 @@ def test_a_time_that_was_named_holds_whatever_else_comes_back() -> None:
     assert actor.state.throttled_until == NOW + 60
     actor.ends(None, answer(429, retry_after="5"), at=NOW + 2)
     assert actor.state.throttled_until == NOW + 60
-    assert actor.step(NOW + 3) == s.Rest()
-    assert actor.step(NOW + 3, head=event(6)) == s.Park()
-    assert actor.step(NOW + 58, head=event(6)) == s.WaitUntil(NOW + 60)
+    assert actor.step(NOW + 3) == s.Rest(Rule.RESTING)
+    assert actor.step(NOW + 3, head=event(6)) == s.Park(Rule.THROTTLED)
+    assert actor.step(NOW + 58, head=event(6)) == s.WaitUntil(NOW + 60, Rule.THROTTLED)
 
 
 def test_410_disables_and_the_events_wait_this_one_first() -> None:
@@ -109,7 +110,7 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="gone")
     assert actor.state.disabled == "gone"
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
-    assert actor.step(NOW + 9) == s.WaitUntil(NOW + 172800)
+    assert actor.step(NOW + 9) == s.WaitUntil(NOW + 172800, Rule.DISABLED)
     actor.do(c.ResumeReceiver(), at=NOW + 9)
     assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
 

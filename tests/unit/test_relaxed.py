@@ -15,6 +15,7 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.outcome import Outcome
 from actors.machine.owed import steps as s
+from actors.machine.owed.rules import Rule
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy
@@ -48,7 +49,7 @@ def test_up_to_concurrency_are_in_flight() -> None:
         step = actor.step(head=event(position), in_flight=range(1, position))
         assert step == s.Post(event(position), position, 1, free=True, accepted=True)
         actor.do(c.AcceptEvent(event(position)))
-    assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest()
+    assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(2), answer(200))
     assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(event(4), 4, 1, free=True, accepted=True)
     assert actor.state.settled_sequence == 0
@@ -91,7 +92,7 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
 def test_at_most_256_are_open() -> None:
     actor = with_open(wide(concurrency=256), *[NOW + 60] * 256)
     head = event(999)
-    assert actor.step(head=head) == s.WaitUntil(NOW + 60)
+    assert actor.step(head=head) == s.WaitUntil(NOW + 60, Rule.RETRYING)
     actor.ends(event(7), answer(200))
     assert actor.step(head=head) == s.Post(head, 257, 1, free=True, accepted=True)
 
@@ -103,7 +104,7 @@ def test_what_is_due_goes_before_what_is_new_and_what_waits_holds_nobody_back() 
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
     assert actor.step(head=event(9), held=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
-    assert actor.step(held=held) == s.WaitUntil(NOW + 1)
+    assert actor.step(held=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
     assert actor.step(NOW + 1, head=event(9), held=held) == s.Post(event(2), 2, 2, free=True)
     assert actor.step(NOW + 30, held=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
     assert actor.step(NOW + 60, held={}, in_flight=(2, 3)) == s.Fetch(1)
@@ -127,7 +128,7 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
         actor.state.open[0], replace(actor.state.open[1], stored_at=NOW + 59),
     ))  # fmt: skip
     held = {position: event(position) for position in (1, 2)}
-    assert actor.step(NOW + 59, held=held) == s.WaitUntil(NOW + 60)
+    assert actor.step(NOW + 59, held=held) == s.WaitUntil(NOW + 60, Rule.RETRYING)
     assert actor.step(NOW + 60, held=held) == given_up("expired", event(1))
 
 
@@ -152,9 +153,12 @@ def test_after_five_failures_in_a_row_the_receiver_is_left_alone_and_comes_back_
         actor.ends(event(position), answer(500))
     until = actor.state.backoff_until
     assert NOW < until <= NOW + 2
-    assert actor.step(held={6: event(6)}, head=event(99)) in (s.WaitUntil(until), s.Park())
+    assert actor.step(held={6: event(6)}, head=event(99)) in (
+        s.WaitUntil(until, Rule.BACKING_OFF),
+        s.Park(Rule.BACKING_OFF),
+    )
     assert isinstance(actor.step(until, held=held), s.Post)
-    assert actor.step(until, held=held, in_flight=(6,)) == s.Rest()
+    assert actor.step(until, held=held, in_flight=(6,)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(6), answer(200), at=until)
     assert (actor.state.backoff_until, actor.state.consecutive_failures) == (0.0, 0)
     assert isinstance(actor.step(until, held=held, in_flight=(7,)), s.Post)
@@ -209,9 +213,9 @@ def test_strict_again_it_ends_what_is_open_one_by_one_in_order() -> None:
     actor = with_open(wide(), NOW + 5, NOW, NOW)
     held = {position: event(position) for position in (1, 2, 3)}
     actor.policy = policy()
-    assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == s.Rest()
+    assert actor.step(head=event(9), held=held, adopted=False, in_flight=(2,)) == s.Rest(Rule.ADOPTION)
     assert actor.step(head=event(9), held=held, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=event(9), held=held) == s.Park()
+    assert actor.step(head=event(9), held=held) == s.Park(Rule.BACKING_OFF)
     for position in (1, 2, 3):
         step = actor.step(NOW + 5, head=event(9), held=held)
         assert step == s.Post(event(position), position, 2, free=True)

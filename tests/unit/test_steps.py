@@ -12,6 +12,7 @@ from actors.machine.numbering import with_number
 from actors.machine.owed import steps as s
 from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.next_step import PARK_AFTER_S
+from actors.machine.owed.rules import Rule
 from actors.policy import Policy, Rate
 from tests.unit.machine import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
@@ -37,7 +38,7 @@ def failed(given: Policy | None = None, *, next_at: float = 0.0) -> Actor:
 
 
 def test_nothing_is_owed_where_nothing_waits() -> None:
-    assert Actor().step() == s.Rest()
+    assert Actor().step() == s.Rest(Rule.RESTING)
 
 
 def test_the_head_is_posted_under_the_next_number() -> None:
@@ -48,14 +49,14 @@ def test_the_head_is_posted_under_the_next_number() -> None:
 
 
 def test_strict_order_has_one_attempt_in_flight() -> None:
-    assert Actor().step(head=event(9), in_flight=(5,)) == s.Rest()
+    assert Actor().step(head=event(9), in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
 
 
 def test_an_event_that_failed_comes_before_the_next_one() -> None:
     """Its body may be lost from memory; then it is fetched before anything else starts."""
     actor = failed(next_at=NOW + 1)
     for head in (EVENT, event(9), None):
-        assert actor.step(head=head) == s.WaitUntil(NOW + 1)
+        assert actor.step(head=head) == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)
     assert actor.step(NOW + 1, head=EVENT) == s.Post(EVENT, 1, 2, free=True)
     assert actor.step(NOW + 1, head=event(9)) == s.Fetch(5)
     assert actor.step(NOW + 1) == s.Fetch(5)
@@ -63,12 +64,12 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
 
 def test_what_is_to_be_confirmed_first_holds_everything_up() -> None:
     """The shell says `unconfirmed` for every fact but a few: only after a 2xx may the next event hurry on."""
-    assert Actor().step(head=event(9), unconfirmed=True) == s.Rest()
+    assert Actor().step(head=event(9), unconfirmed=True) == s.Rest(Rule.UNCONFIRMED)
 
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
-    assert actor.step(head=EVENT, may_start=False) == s.Rest()
+    assert actor.step(head=EVENT, may_start=False) == s.Rest(Rule.UNREADY)
     assert actor.step(NOW + 60, head=EVENT, may_start=False) == given_up("expired", EVENT)
 
 
@@ -93,7 +94,7 @@ def test_without_a_token_it_waits_for_one() -> None:
 
 def test_a_token_that_is_long_in_coming_parks_who_holds_messages() -> None:
     actor, empty = Actor(policy(rate=Rate(limit=0.2, burst=1))), Bucket(0.0, NOW, 1)
-    assert actor.step(head=EVENT, bucket=empty, holding=True) == s.Park()
+    assert actor.step(head=EVENT, bucket=empty, holding=True) == s.Park(Rule.TOKEN)
     assert isinstance(actor.step(head=EVENT, bucket=empty), s.WaitUntil)
 
 
@@ -107,7 +108,7 @@ def test_a_slow_attempt_is_recorded_before_it_is_made() -> None:
 
 def test_an_event_expires_while_it_waits_for_a_token() -> None:
     actor = Actor(policy(rate=HOURLY.rate, retry=retrying(max_age_s=60).retry))
-    assert actor.step(head=EVENT, bucket=Bucket(0.0, NOW, 1)) == s.WaitUntil(NOW + 60)
+    assert actor.step(head=EVENT, bucket=Bucket(0.0, NOW, 1)) == s.WaitUntil(NOW + 60, Rule.TOKEN)
 
 
 # ---- held back
@@ -115,7 +116,10 @@ def test_an_event_expires_while_it_waits_for_a_token() -> None:
 
 @pytest.mark.parametrize("holding", [True, False])
 def test_who_is_held_back_for_long_drops_what_it_has_in_memory(holding: bool) -> None:
-    for wait_s, step in ((PARK_AFTER_S, s.WaitUntil(NOW + PARK_AFTER_S)), (PARK_AFTER_S + 0.1, s.Park())):
+    for wait_s, step in (
+        (PARK_AFTER_S, s.WaitUntil(NOW + PARK_AFTER_S, Rule.THROTTLED)),
+        (PARK_AFTER_S + 0.1, s.Park(Rule.THROTTLED)),
+    ):
         actor = changed(Actor(), throttled_until=NOW + wait_s)
         assert actor.step(head=EVENT, holding=holding) == step
 
@@ -123,24 +127,27 @@ def test_who_is_held_back_for_long_drops_what_it_has_in_memory(holding: bool) ->
 @pytest.mark.parametrize("held", [{"disabled": "gone"}, {"disabled": "failing"}, {"paused": True}])
 def test_a_paused_or_disabled_receiver_gets_nothing(held: dict[str, Any]) -> None:
     actor = changed(Actor(PAUSED if "paused" in held else None), **held)
-    assert actor.step(head=EVENT) == s.Park()
+    rule = Rule.PAUSED if "paused" in held else Rule.DISABLED
+    assert actor.step(head=EVENT) == s.Park(rule)
     changed(actor, parked=True, waiting_since=NOW)
-    assert actor.step(seen=5) == s.WaitUntil(NOW + MAX_AGE_S)
-    assert changed(actor, waiting_since=None).step(seen=5) == s.Rest()
+    assert actor.step(seen=5) == s.WaitUntil(NOW + MAX_AGE_S, rule)
+    assert changed(actor, waiting_since=None).step(seen=5) == s.Rest(rule)
 
 
 def test_a_pause_holds_from_the_moment_that_it_is_known() -> None:
     actor = Actor()
     actor.policy = PAUSED
     assert actor.step(head=EVENT, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=EVENT) == s.Park()
+    assert actor.step(head=EVENT) == s.Park(Rule.PAUSED)
 
 
 def test_backoff_and_throttling_both_have_to_end() -> None:
     actor = changed(failed(next_at=NOW + 1), throttled_until=NOW + 2)
-    assert actor.step() == s.WaitUntil(NOW + 2)
+    assert actor.step() == s.WaitUntil(NOW + 2, Rule.THROTTLED)
     changed(actor, throttled_until=NOW + 0.5)
-    assert actor.step() == s.WaitUntil(NOW + 1)
+    assert actor.step() == s.WaitUntil(NOW + 1, Rule.THROTTLED)
+    changed(actor, throttled_until=NOW)
+    assert actor.step() == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)
 
 
 # ---- giving up
@@ -180,7 +187,7 @@ def test_dead_letters_wait_for_those_before_them() -> None:
     burials = tuple(f.Burial(position=n, reason="expired") for n in range(BURIALS_MAX))
     changed(actor, burials=burials)
     late = event(99)
-    assert actor.step(NOW + 60, head=late, burying=True) == s.Rest()
+    assert actor.step(NOW + 60, head=late, burying=True) == s.Rest(Rule.BURIALS_FULL)
     changed(actor, burials=burials[1:])
     assert actor.step(NOW + 60, head=late, burying=True) == given_up("expired", late)
 
@@ -191,7 +198,7 @@ def test_a_burial_is_owed_once_the_dead_letter_is_confirmed_also_without_a_confi
     (burial,) = actor.state.burials
     for given in (policy(), None):
         actor.policy = given
-        assert actor.step(unconfirmed=True) in (s.Rest(), s.Ask())
+        assert actor.step(unconfirmed=True) in (s.Rest(Rule.UNCONFIRMED), s.Ask())
         assert actor.step() == s.Bury((burial,))
         assert not isinstance(actor.step(burying=True), s.Bury)
 
@@ -209,13 +216,13 @@ def test_it_unparks_only_when_all_that_was_seen_is_settled() -> None:
     actor = changed(Actor(), parked=True)
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     assert actor.step(read_to=12, seen=9, head=event(12)) == c.UnparkReceiver()
-    assert actor.step(read_to=9, seen=9, in_flight=(5,)) == s.Rest()
+    assert actor.step(read_to=9, seen=9, in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
     assert changed(failed(), parked=True).step(read_to=9, seen=9) == s.Fetch(5)
 
 
 def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
     actor = changed(Actor(), parked=True, waiting_since=NOW, throttled_until=NOW + 60)
-    assert actor.step(seen=9) == s.WaitUntil(NOW + 60)
+    assert actor.step(seen=9) == s.WaitUntil(NOW + 60, Rule.THROTTLED)
 
 
 # ---- configuration
@@ -224,11 +231,11 @@ def test_nothing_is_read_while_the_receiver_is_held_back() -> None:
 def test_a_configuration_is_taken_up_before_anything_starts_but_never_during_an_attempt() -> None:
     actor = Actor()
     assert actor.step(head=EVENT, adopted=False) == c.Adopt(0, 1)
-    assert actor.step(head=EVENT, adopted=False, in_flight=(5,)) == s.Rest()
+    assert actor.step(head=EVENT, adopted=False, in_flight=(5,)) == s.Rest(Rule.ADOPTION)
     actor.policy = policy(dedup_window=16)
     assert actor.step() == c.Adopt(0, 1)
     actor.adopt(actor.policy, above=9)
-    assert actor.step() == s.Rest()
+    assert actor.step() == s.Rest(Rule.RESTING)
 
 
 def test_a_receiver_that_is_put_is_opened_first() -> None:
@@ -238,9 +245,9 @@ def test_a_receiver_that_is_put_is_opened_first() -> None:
 def test_without_a_configuration_the_leader_is_asked_about_what_waits() -> None:
     actor = Actor(opened=False)
     actor.policy = None
-    assert actor.step() == s.Rest()
+    assert actor.step() == s.Rest(Rule.UNCONFIGURED)
     assert actor.step(head=EVENT) == s.Ask()
-    assert actor.step(head=EVENT, asking=True) == s.Rest()
+    assert actor.step(head=EVENT, asking=True) == s.Rest(Rule.UNCONFIGURED)
     assert actor.step(head=EVENT, absent_to=4) == s.Ask()
     assert actor.step(head=EVENT, absent_to=5) == c.RefuseEvent(EVENT, "unknown_receiver")
     broken = event(5, malformed="no such name")
@@ -253,14 +260,14 @@ def test_what_waits_in_the_stream_for_an_unknown_receiver_is_read_to_be_refused(
     assert actor.step(read_to=5, seen=9) == s.Read(5)
     assert actor.step(read_to=9, seen=9) == c.UnparkReceiver()
     changed(actor, burials=tuple(f.Burial(position=n, reason="x") for n in range(BURIALS_MAX)))
-    assert actor.step(head=EVENT, absent_to=5, burying=True) == s.Rest()
+    assert actor.step(head=EVENT, absent_to=5, burying=True) == s.Rest(Rule.UNCONFIGURED)
 
 
 def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
     actor = Actor()
     actor.policy = None
     assert actor.step(head=EVENT) == s.Ask()
-    assert actor.step(head=EVENT, in_flight=(5,)) == s.Rest()
+    assert actor.step(head=EVENT, in_flight=(5,)) == s.Rest(Rule.UNCONFIGURED)
     assert actor.step(head=EVENT, absent_to=5) == s.Ask()
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, number, with_number
+from actors.machine.owed.rules import NEVER
 from actors.machine.owed.view import View
 from actors.machine.state import Open, State
 from actors.policy import Policy
@@ -19,7 +20,6 @@ BURIALS_MAX = 128
 TRIM_AT_ONCE = 64
 TRIM_EVERY_S = 1.0
 """A receiver at its `backlog_max` gives up one event for each that comes: it does so in heaps."""
-NEVER = float("inf")
 AT_ONCE = 0.0
 
 

@@ -8,19 +8,29 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.numbering import is_repeat
 from actors.machine.owed import steps as s
-from actors.machine.owed.expiry import BURIALS_MAX, NEVER, given_up_at, hopeless, next_to_go
+from actors.machine.owed.expiry import BURIALS_MAX, given_up_at, hopeless, next_to_go
+from actors.machine.owed.rules import NEVER, Rule, hold
 from actors.machine.owed.view import View
 from actors.machine.owed.without_policy import step_without_policy
 from actors.machine.state import Open, State, as_numbered, open_entry
 from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
+"""How long a receiver may be held back before its waiting events leave memory."""
 OPEN_MAX = 256
-_UNBOUND = c.GiveUpEvents | s.Read
+"""Events of a receiver in relaxed order that may have a number and not be settled."""
+_NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.Read
+_REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+    s.Rest,
+    (
+        Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
+        Rule.UNREADY,
+    ),
+)  # fmt: skip
 
 
 def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
-    """The one thing that is owed now."""
+    """The one thing that is owed now, by the first `Rule` that holds."""
     if state.burials and not view.burying and not view.unconfirmed:
         return s.Bury(state.burials)
     if policy is None:
@@ -31,13 +41,13 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal > state.removal:
-        return s.Rest() if view.in_flight or view.asking else s.Ask()
+        return _REMOVED if view.in_flight or view.asking else s.Ask()
     if not view.adopted or _window_differs(state, policy):
-        return s.Rest() if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
+        return _ADOPTING if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
     if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
         return s.Count(view.read_to)
     if len(view.in_flight) >= _width(state, policy):
-        return s.Rest()
+        return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
         return c.DropRepeat(head)
@@ -48,7 +58,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
         step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
-    return s.Rest() if view.unconfirmed and not isinstance(step, _UNBOUND) else step
+    return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEEDS_NO_CONFIRMATION) else step
 
 
 def _width(state: State, policy: Policy) -> int:
@@ -59,7 +69,7 @@ def _width(state: State, policy: Policy) -> int:
 
 
 def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
-    """Whose turn it may be in relaxed order: open events, and None for the next that has no number.
+    """Events whose turn it may be in relaxed order: open ones, and None for the next that has no number.
 
     The open event that is due first stands for all, with the oldest, which expires first.
     """
@@ -75,11 +85,12 @@ def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | Non
 
 def _first(steps: Iterator[s.Step]) -> s.Step:
     """The first step that is owed now, else the first that will be."""
-    waiting: s.Step = s.Rest()
+    waiting: s.Step = _RESTING
     for step in steps:
         match step:
             case s.Rest():
-                continue
+                if waiting is _RESTING:
+                    waiting = step
             case s.WaitUntil(at):
                 if not isinstance(waiting, s.WaitUntil) or at < waiting.at:
                     waiting = step
@@ -99,7 +110,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
     """The step that is owed to an open event, or to the next one that has no number."""
     event = view.held.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.read_to < view.seen):
-        return s.Rest()
+        return _RESTING
     ends_at, reason = given_up_at(state, policy, view, entry, event)
     if now >= ends_at:
         return _give_up(state, policy, view, now, entry, reason)
@@ -107,20 +118,23 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
     if policy.paused or state.disabled:
         ready_at = NEVER
     if now < ready_at:
-        # Whoever is held back drops what it has read, too; whoever only lacks a token will need it soon. In
-        # relaxed order an event that waits holds nobody back.
+        # A receiver that is held back drops what it has read, too; one that only lacks a token needs it soon.
+        # In relaxed order an event that waits holds no other back.
         alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
         drops = not alone and (view.holding or event is not None)
-        return _wait(now, min(ready_at, ends_at), drops=drops)
+        held = hold(state, policy, now)
+        return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
     if event is None:
         return s.Fetch(entry.position) if entry else s.Read(view.read_to)
     if not view.may_start:
-        return s.Rest()
+        return _UNREADY
     free = state.limit is None or view.granted == event.position
     if not free and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
-            return _wait(now, min(next_token_at(filled, state.limit), ends_at), drops=view.holding)
+            return _wait(
+                now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.holding
+            )
         if state.limit.slow:
             return c.StartAttempt(event)
     if entry is None:
@@ -132,15 +146,15 @@ def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open |
     if entry is None and view.head is None:
         return s.Read(view.read_to)
     if len(state.burials) >= BURIALS_MAX:
-        return s.Rest()
+        return _BURIALS_FULL
     events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)
     return c.GiveUpEvents(events, reason)
 
 
-def _wait(now: float, until: float, *, drops: bool) -> s.Step:
+def _wait(now: float, until: float, rule: Rule, *, drops: bool) -> s.Step:
     if drops and until - now > PARK_AFTER_S:
-        return s.Park()
-    return s.Rest() if until == NEVER else s.WaitUntil(until)
+        return s.Park(rule)
+    return s.Rest(rule) if until == NEVER else s.WaitUntil(until, rule)
 
 
 def _window_differs(state: State, policy: Policy) -> bool:

@@ -13,6 +13,7 @@ from actors.machine.commands import (
 )
 from actors.machine.event import Event
 from actors.machine.facts import Burial
+from actors.machine.owed.rules import Rule
 
 
 class Post(Struct, frozen=True, gc=False):
@@ -57,17 +58,22 @@ class Ask(Struct, frozen=True):
 
 
 class Park(Struct, frozen=True):
-    """Drop the waiting events from memory: their turn is far off."""
+    """Drop the waiting events from memory: by `rule`, their turn is far off."""
+
+    rule: Rule
 
 
 class WaitUntil(Struct, frozen=True, gc=False):
-    """Nothing is owed before `at`."""
+    """Nothing is owed before `at`, by `rule`."""
 
     at: float
+    rule: Rule
 
 
 class Rest(Struct, frozen=True, gc=False):
-    """Nothing is owed until something happens."""
+    """Nothing is owed until something happens, by `rule`."""
+
+    rule: Rule
 
 
 Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver

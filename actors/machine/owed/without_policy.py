@@ -8,9 +8,12 @@ from actors.machine import commands as c
 from actors.machine.numbering import is_repeat, with_number
 from actors.machine.owed import steps as s
 from actors.machine.owed.expiry import BURIALS_MAX
+from actors.machine.owed.rules import Rule
 from actors.machine.owed.view import View
 from actors.machine.state import State, as_numbered
 from actors.policy import AGE_MAX_S
+
+_REST = s.Rest(Rule.UNCONFIGURED)
 
 
 def step_without_policy(state: State, view: View, now: float) -> s.Step:
@@ -21,7 +24,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
     if view.cutoff and not view.in_flight and _waits_up_to(view.cutoff.to, state, view):
         return _give_up_oldest(state, view, view.cutoff.reason)
     if view.in_flight or view.asking:
-        return s.Rest()
+        return _REST
     if view.invalid:
         return _step_while_invalid(state, view, now)
     if state.opened:
@@ -29,12 +32,12 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
     head = view.head
     if head is None:
         if not state.parked:
-            return s.Rest()
+            return _REST
         return c.UnparkReceiver() if view.read_to >= view.seen else s.Read(view.read_to)
     if head.position > view.absent_to and not head.malformed:
         return s.Ask()
     reason = "malformed" if head.malformed else "unknown_receiver"
-    return s.Rest() if len(state.burials) >= BURIALS_MAX else c.RefuseEvent(head, reason)
+    return _REST if len(state.burials) >= BURIALS_MAX else c.RefuseEvent(head, reason)
 
 
 def _waits_up_to(position: int, state: State, view: View) -> bool:
@@ -51,14 +54,19 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
     entry, head = state.open[0] if state.open else None, view.head
     if entry is None and head is None:
         if not state.parked:
-            return s.Rest()
+            return _REST
         if view.read_to >= view.seen:
             return c.UnparkReceiver()
     stored_at = entry.stored_at if entry else head.stored_at if head else state.waiting_since
     if stored_at is None:
-        return s.Rest()
-    if now < stored_at + AGE_MAX_S:
-        return s.Park() if view.holding or head else s.WaitUntil(stored_at + AGE_MAX_S)
+        return _REST
+    expires_at = stored_at + AGE_MAX_S
+    if now < expires_at:
+        return (
+            s.Park(Rule.UNCONFIGURED)
+            if view.holding or head
+            else s.WaitUntil(stored_at + AGE_MAX_S, Rule.UNCONFIGURED)
+        )
     return _give_up_oldest(state, view, "expired")
 
 
@@ -66,7 +74,7 @@ def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
     """One that was never opened gives no numbers: its events go as those of nobody do."""
     head = view.head
     if len(state.burials) >= BURIALS_MAX:
-        return s.Rest()
+        return _REST
     if state.open:
         return c.GiveUpEvents((as_numbered(state.open[0]),), reason)
     if head is None:
