@@ -151,13 +151,14 @@ class Host:
         for _, waiter in self._waiters:
             waiter.cancel()
 
-    def go_on(self, epoch: int) -> None:
+    def go_on(self, epoch: int, within_lease: Callable[[], bool]) -> None:
         """Another claim of this node follows without a gap: what is in memory stays true, the clock too.
 
         So does what the first claim says of the owners before it: nobody has owned the shard since, and what
         this memory has posted it knows by itself.
         """
         self.epoch = epoch
+        self._within_lease = within_lease
         self.claimed_at = self.clock.now()
 
     async def drain(self, timeout_s: float) -> None:
@@ -278,7 +279,7 @@ class Host:
         # What came before it for the same name goes first.
         if strangers is not None and receiver in strangers.names:
             strangers.take(receiver, event, reply)
-        elif self.knows(receiver):
+        elif (shell is not None and shell.state.opened) or self.knows(receiver):
             (shell or self.activate(receiver)).arrive(event, reply)
         else:
             record = self.activate(UNKNOWN)

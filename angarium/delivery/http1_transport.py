@@ -55,33 +55,26 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        connection = self._kept(request)
-        try:
-            if connection is None:
-                connection = await self._open(request, deadline, fresh=False)
-            outcome = await self._exchange(connection, request, wire, started_at)
-            if connection.unanswered and connection.rested:
-                connection = await self._open(request, deadline, fresh=True)
-                outcome = await self._exchange(connection, request, wire, started_at)
-        except NoAnswer as why:
-            if why.kind is FailureKind.TIMEOUT:
-                self._slow_lane.learn(request.target, slow=True)
-            return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
-        return outcome
-
-    async def _exchange(
-        self, connection: Connection, request: Request, wire: bytes, started_at: float
-    ) -> Response | Failure:
-        until = started_at + request.timeout_s
-        begun_at = self._loop.time()
-        try:
-            outcome = await connection.start(wire, request.may_start, started_at, until)
-        except BaseException:
-            connection.abort()
-            raise
-        slow = self._loop.time() - begun_at >= SLOW_S or _timed_out(outcome)
-        self._slow_lane.learn(request.target, slow=slow)
-        return outcome
+        connection, fresh = self._kept(request), False
+        while True:
+            try:
+                if connection is None:
+                    connection = await self._open(request, deadline, fresh=fresh)
+            except NoAnswer as why:
+                if why.kind is FailureKind.TIMEOUT:
+                    self._slow_lane.learn(request.target, slow=True)
+                return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
+            begun_at = self._loop.time()
+            try:
+                outcome = await connection.start(wire, request.may_start, started_at, deadline)
+            except BaseException:
+                connection.abort()
+                raise
+            slow = self._loop.time() - begun_at >= SLOW_S or _timed_out(outcome)
+            self._slow_lane.learn(request.target, slow=slow)
+            if not (connection.unanswered and connection.rested):
+                return outcome
+            connection, fresh = None, True
 
     def _kept(self, request: Request) -> Connection | None:
         """A connection kept for this receiver, to an address that is allowed now."""

@@ -90,9 +90,9 @@ class HttpSender:
 
     def _headers(self, attempt: Attempt, prepared: _Prepared) -> tuple[Header, ...]:
         event, secrets = attempt.event, prepared.secrets
-        timestamp = int(self._clock())
+        event_id, timestamp = event.id.encode(), int(self._clock())
         headers = [
-            (b"webhook-id", event.id.encode()),
+            (b"webhook-id", event_id),
             (b"webhook-timestamp", b"%d" % timestamp),
             (b"angarium-event", event.type.encode()),
             (b"angarium-attempt", b"%d" % attempt.number),
@@ -100,11 +100,11 @@ class HttpSender:
             (b"traceparent", self._traceparent(event)),
         ]
         if secrets:
-            headers.append((b"webhook-signature", sign(secrets, event.id, timestamp, event.body)))
+            headers.append((b"webhook-signature", sign(secrets, event_id, timestamp, event.body)))
         if attempt.sequence is not None:
             headers.append((b"angarium-sequence", b"%d" % attempt.sequence))
             if secrets:
-                headers.append((b"angarium-signature", sign(secrets, event.id, attempt.sequence, event.body)))
+                headers.append((b"angarium-signature", sign(secrets, event_id, attempt.sequence, event.body)))
         if event.again:
             headers.append((b"angarium-again", event.again.encode()))
         if event.tracestate:

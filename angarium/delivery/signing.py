@@ -65,7 +65,11 @@ def parse_secret(text: str, field: str) -> Secret:
     return Secret(key)
 
 
-def sign(secrets: Sequence[Secret], event_id: str, number: int, body: bytes) -> bytes:
+def sign(secrets: Sequence[Secret], event_id: bytes, number: int, body: bytes) -> bytes:
     """One signature a secret, in their order, joined by blanks: the value of a signature header."""
-    content = b"%b.%d.%b" % (event_id.encode("ascii"), number, body)
-    return b" ".join([secret.sign(content) for secret in secrets])
+    content = b"%b.%d.%b" % (event_id, number, body)
+    match secrets:
+        case [only]:
+            return only.sign(content)
+        case _:
+            return b" ".join([secret.sign(content) for secret in secrets])

@@ -45,7 +45,7 @@ def _signature_problems(
         return [f"{name}: no usable {number_name}"]
     if not given:
         return [f"{name} is missing"]
-    expected = [sign([secret], event_id, signed_number, body) for secret in secrets]
+    expected = [sign([secret], event_id.encode(), signed_number, body) for secret in secrets]
     signatures = [each.encode("latin-1") for each in given.split()]
     if any(hmac.compare_digest(one, other) for one in expected for other in signatures):
         return []

@@ -71,10 +71,10 @@ class OwnershipClock:
 
     def __init__(self, claimed: Claim, time: Timekeeper) -> None:
         self._offset = claimed.at - claimed.boottime
-        self._time = time
+        self._boottime = time.boottime
 
     def now(self) -> float:
-        return self._time.boottime() + self._offset
+        return self._boottime() + self._offset
 
 
 class Shard:
@@ -125,7 +125,7 @@ class Shard:
             snapshots=self._snapshots,
             policies=around.receivers,
             tally=around.tallies.actors,
-            within_lease=self._within_lease,
+            within_lease=lease.valid,
             ack=self._ack,
             hold=self._hold,
             saturated=around.saturated,
@@ -174,9 +174,6 @@ class Shard:
         )
         self.host.arrive(receiver, event, reply)
 
-    def _within_lease(self) -> bool:
-        return self._lease.valid()
-
     def _ack(self, replies: list[str]) -> None:
         self._inbox.ack(replies)
 
@@ -196,9 +193,10 @@ class Shard:
 
     def _known(self) -> Mark:
         """The highest delivery that is known by other ways than the inbox."""
-        if self._inbox.compared:
-            # What is read beside the inbox after the server restarted may be of a new tail already.
-            self._marks = self._marks.raised(Marks(deliveries=self._backlog.mark))
+        read = self._backlog.mark
+        # What is read beside the inbox after the server restarted may be of a new tail already.
+        if read.position > self._marks.deliveries.position and self._inbox.compared:
+            self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
 
     def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
@@ -248,7 +246,7 @@ class Shard:
             return False
         self._marks = self.marks().raised(claimed.marks)
         self._snapshots = host.snapshots = Snapshots(around.js, around.names, claimed, around.loads)
-        host.go_on(claimed.epoch)
+        host.go_on(claimed.epoch, lease.valid)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
         await self._router.start()

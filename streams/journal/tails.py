@@ -56,7 +56,14 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarts: tuple[Restart, ...] = ()
 
     def raised(self, other: "Marks") -> "Marks":
-        """The higher of both, stream by stream."""
+        """The higher of both, stream by stream; itself, as mostly, where the other one has nothing higher."""
+        rose = (
+            other.deliveries.position > self.deliveries.position
+            or other.events.position > self.events.position
+            or (other.restarts and not self.restarts)
+        )
+        if not rose:
+            return self
         return Marks(
             deliveries=higher(self.deliveries, other.deliveries),
             events=higher(self.events, other.events),

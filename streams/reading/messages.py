@@ -100,13 +100,14 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
         source=int(source) if source and not again else 0,
         content_type=content_type,
         traceparent=traceparent,
-        tracestate=tracestate if _TRACESTATE.match(tracestate) else "",
+        tracestate=tracestate if tracestate and _TRACESTATE.match(tracestate) else "",
         malformed=malformed,
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def type_problem(event_type: str) -> str:
-    """Why no producer may publish an event of that type, or nothing."""
+    """Why no producer may publish an event of that type, or nothing. There are few types, hence the cache."""
     if event_type.startswith(_OUR_TYPES):
         return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
     try:

@@ -160,7 +160,8 @@ class Puller:
         self._last = number
         self._retry_s = 0.0
         self._asked -= 1
-        self._want()
+        if self._asked * 2 <= self._batch:
+            self._want()
         self._on_message(message)
 
     def _on_status(self, headers: dict[str, str]) -> None:

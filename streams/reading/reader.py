@@ -81,8 +81,11 @@ class Reader:
         """The highest message that was ever handed on, or known before."""
         if self._newest:
             position, stored_at = place(self._newest)
-            self._seen, self._newest = higher(self._seen, Mark(position=position, stored_at=stored_at)), ""
-        return higher(self._known(), self._seen)
+            self._newest = ""
+            if position > self._seen.position:
+                self._seen = Mark(position=position, stored_at=stored_at)
+        known, seen = self._known(), self._seen
+        return seen if seen.position > known.position else known
 
     async def start(self) -> None:
         """Begin. The first message comes after the first RESET, which waits for the server and the lease."""
@@ -185,8 +188,8 @@ class Reader:
             return str(error)
 
     def _take(self, message: Message) -> None:
-        if self._gapped.is_set():
-            return
+        if not self.compared:
+            return  # It came after a gap.
         try:
             position = self._on_message(message)
         except Exception as error:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from angarium.delivery.signing import InvalidSecret, parse_secret, sign
 
 TEXT = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+ID = b"msg_p5jXN8AQM9LWM0D4loKWxJek"
 BODY = b'{"test": 2432232314}'
 SIGNED = b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
@@ -50,8 +50,8 @@ def test_a_signature_is_hmac_sha256_over_id_number_and_body(
 ) -> None:
     expected = hmac.digest(key, f"{event_id}.{number}.".encode() + body, hashlib.sha256)
     secret = parse_secret(written(key), "secrets[0]")
-    assert sign([secret], event_id, number, body) == b"v1," + base64.b64encode(expected)
-    assert sign([secret], event_id, number, body) == sign([secret], event_id, number, body)
+    assert sign([secret], event_id.encode(), number, body) == b"v1," + base64.b64encode(expected)
+    assert sign([secret], event_id.encode(), number, body) == sign([secret], event_id.encode(), number, body)
 
 
 @given(st.lists(keys, min_size=1, max_size=3, unique=True), ids, st.dictionaries(st.text(), st.integers()))
@@ -64,7 +64,7 @@ def test_the_published_libraries_verify_it_with_any_of_the_secrets(
     headers = {
         "webhook-id": event_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": sign(secrets, event_id, timestamp, body).decode(),
+        "webhook-signature": sign(secrets, event_id.encode(), timestamp, body).decode(),
     }
     for key in signing:
         standardwebhooks.Webhook(written(key)).verify(body, headers)

@@ -16,7 +16,6 @@ own receiver that came to rest.
 import asyncio
 import ssl
 from collections import deque
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -41,7 +40,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 
-class Key(NamedTuple):
+class Key(Struct, frozen=True, gc=False):
     """Under what a connection is kept."""
 
     receiver: str
@@ -50,9 +49,14 @@ class Key(NamedTuple):
     port: int
     address: str
 
+    @property
+    def place(self) -> "Place":
+        """The key without its receiver."""
+        return self.scheme, self.host, self.port, self.address
+
 
 Place = tuple[str, str, int, str]
-"""A key without its receiver: where the connections of one host count together."""
+"""Where the connections of one host count together."""
 
 
 class _Room(Bound[Connection]):
@@ -84,20 +88,15 @@ class _Host(_Room):
 class _Group:
     """The connections of one receiver there; the owner that they report to."""
 
-    __slots__ = ("host", "idle", "key", "open_count", "pool")
+    __slots__ = ("expire_soon", "host", "idle", "key", "open_count", "pool", "write_soon")
 
     def __init__(self, pool: "Pool", key: Key, host: _Host) -> None:
         self.pool = pool
+        self.write_soon, self.expire_soon = pool.write_soon, pool.expire_soon
         self.key = key
         self.host = host
         self.open_count = 0
         self.idle: dict[Connection, None] = {}
-
-    def write_soon(self, connection: Connection) -> None:
-        self.pool.write_soon(connection)
-
-    def expire_soon(self, connection: Connection, exchange: Exchange) -> None:
-        self.pool.expire_soon(connection, exchange)
 
     def rest(self, connection: Connection) -> None:
         self.pool.rest(self, connection)
@@ -270,7 +269,7 @@ class Pool:
         connection.abort()
 
     def _host(self, key: Key) -> _Host:
-        place = key[1:]
+        place = key.place
         host = self._hosts.get(place)
         if host is None:
             host = self._hosts[place] = _Host(place, self._limits.per_host_max)

@@ -149,7 +149,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._exchange is None or self._wire:
             self._end_early()
-        elif self._fed(data):
+            return
+        try:
+            over = self._answer.feed(data)
+        except Exception as defect:
+            if self._answer.headed:
+                raise  # The status decides all the same; the event loop logs this.
+            self._settle(defect)  # It is raised in the attempt, which is where a defect of ours is told.
+            self.abort()
+            return
+        if over:
             self._conclude()
 
     def eof_received(self) -> None:
@@ -160,16 +169,6 @@ class Connection(asyncio.Protocol):
         self._end(one_line(f"the connection broke: {error}") if error else "the connection was closed")
         self._answer.release()
         self._owner.closed(self)
-
-    def _fed(self, data: bytes) -> bool:
-        try:
-            return self._answer.feed(data)
-        except Exception as defect:
-            if self._answer.headed:
-                raise  # The status decides all the same; the event loop logs this.
-            self._settle(defect)  # It is raised in the attempt, which is where a defect of ours is told.
-            self.abort()
-            return False
 
     def _conclude(self) -> None:
         answer = self._answer
