@@ -312,7 +312,9 @@ class Strangers(Shell):
     def _turn_away(self, covered: list[int]) -> None:
         """The lowest of them, as far as nothing below is held and there is room for their burials."""
         now = self.host.clock.now()
-        stuck = bool(self.state.burials) and now - self._buried_at > LEFT_BEHIND_S
+        if not self.state.burials:
+            self._buried_at = now  # Nothing was owed until now.
+        stuck = now - self._buried_at > LEFT_BEHIND_S
         far = self.host.bindings.received - self._door.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
@@ -375,6 +377,5 @@ class Strangers(Shell):
             self.host.spawn(self._bury(due))
 
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
-        self._buried_at = max(self._buried_at, self.host.clock.now())
         await super()._bury(burials)
         self._buried_at = self.host.clock.now()
