@@ -12,6 +12,7 @@ import nats.errors
 from nats.js import JetStreamContext
 
 from streams.nats.errors import Unavailable
+from streams.nats.headers import MESSAGE_ID
 
 
 class Producer:
@@ -22,7 +23,7 @@ class Producer:
 
     async def publish(self, subject: str, body: bytes, *, event_id: str) -> int:
         """Publish an event and return the sequence under which it is stored. Raises Unavailable."""
-        headers = {"Nats-Msg-Id": event_id}
+        headers = {MESSAGE_ID: event_id}
         try:
             return (await self._js.publish(subject, body, headers=headers)).seq
         except nats.errors.Error as error:

@@ -22,21 +22,17 @@ from actors.ports import Absent, Invalid, Removal
 from actors.subscriptions import Subscriptions
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
+from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.follow import Follower
+from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, REMOVED, ROLLUP
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import receiver_problem
 
 log = logging.getLogger(__name__)
 
-OPERATION = "KV-Operation"
-MARKER = "Nats-Marker-Reason"
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-REMOVED = "Angarium-Removed"
-"""With a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""
-ROLLUP = {"Nats-Rollup": "sub"}
+NEWEST_ONLY = {ROLLUP: "sub"}
 """Drops the older values of the key: what is known to be valid needs none, and they may hold old secrets."""
-WRONG_LAST_SEQUENCE = 10071
 
 
 class Configuration(Struct, frozen=True):
@@ -178,7 +174,7 @@ class Receivers:
     async def delete(self, receiver: str) -> Answer:
         """Remove the configuration. Raises InvalidName."""
         split_receiver(receiver)
-        return await self._js.publish(self._prefix + receiver, b"", ROLLUP | {OPERATION: "PURGE"})
+        return await self._js.publish(self._prefix + receiver, b"", NEWEST_ONLY | {KV_OPERATION: "PURGE"})
 
     async def keys(self) -> list[str]:
         """All receivers that there are, in alphabetical order. Raises `Unavailable`."""
@@ -237,7 +233,7 @@ class Receivers:
             expected = revision
             if revision is None or (revision == 0 and last is not None and _is_removal(last)):
                 expected = last.sequence if last else 0
-            headers = ROLLUP | {EXPECTED: str(expected)}
+            headers = NEWEST_ONLY | {EXPECTED: str(expected)}
             if removal is not None:
                 headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
             answer = await self._js.publish(self._prefix + receiver, raw, headers)
@@ -350,4 +346,4 @@ def _removal_told(message: StoredMessage) -> Removal | None:
 
 def _is_removal(message: StoredMessage) -> bool:
     """A deletion or purge of the key, or the marker that the server leaves where a value expired."""
-    return message.headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in message.headers
+    return message.headers.get(KV_OPERATION) in ("DEL", "PURGE") or MARKER_REASON in message.headers

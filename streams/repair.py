@@ -30,7 +30,7 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Claim, Lost, Owner, claim, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
-from streams.journal.fence import EXPECTED, Appended, append
+from streams.journal.fence import Appended, append
 from streams.journal.history import History, last_same, read_history
 from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
@@ -51,8 +51,10 @@ from streams.journal.tails import (
     refuse,
 )
 from streams.nats.answers import Forbidden, StreamInfo
+from streams.nats.codes import CONSUMER_NOT_FOUND
 from streams.nats.errors import ApiError, NotPermitted, RepairError
-from streams.nats.jetstream import CONSUMER_NOT_FOUND, JetStream
+from streams.nats.headers import EXPECTED
+from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info, until_answered
 from streams.receivers import Receivers

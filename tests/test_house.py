@@ -102,6 +102,8 @@ BUILT_IN_ERRORS = frozenset(
     for name, each in vars(builtins).items()
     if isinstance(each, type) and issubclass(each, BaseException)
 )
+HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
+ERROR_CODES = range(10_001, 10_300)
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -312,6 +314,18 @@ def errors_have_one_root(module: Module) -> Iterator[str]:
                     yield f"{name} is no AngariumError"
 
 
+def wire_names_stand_once(module: Module) -> Iterator[str]:
+    """Names of headers in `streams.nats.headers`, error codes of JetStream in `streams.nats.codes`."""
+    if module.path[0] not in OURS or module.name in ("streams.nats.headers", "streams.nats.codes"):
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Constant(value=str(text)) if HEADER_NAME.match(text):
+                yield f"line {node.lineno} spells the header {text}"
+            case ast.Constant(value=int(code)) if code in ERROR_CODES and module.path[0] == "streams":
+                yield f"line {node.lineno} spells the error code {code}"
+
+
 def annotations_are_real(module: Module) -> Iterator[str]:
     """msgspec resolves the fields of a Struct at run time."""
     if ("__future__", "annotations") in imports(module):
@@ -333,6 +347,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     nothing_is_swallowed,
     nothing_is_left_for_later,
     errors_have_one_root,
+    wire_names_stand_once,
     annotations_are_real,
 )
 
@@ -401,6 +416,9 @@ BREACHES = [
     (nothing_is_left_for_later, "streams.reading.pull", "x = 1  # TODO later"),
     (errors_have_one_root, "streams.nats.errors", "class Lost(Exception): ..."),
     (errors_have_one_root, "angarium.delivery.target", "class Invalid(ValueError): ..."),
+    (wire_names_stand_once, "streams.producer", "headers = {'Nats-Msg-Id': 'a'}"),
+    (wire_names_stand_once, "angarium.bench.deliver", "headers['Angarium-Type'] = 'a'"),
+    (wire_names_stand_once, "streams.journal.fence", "lost = code == 10071"),
     (annotations_are_real, "actors.machine.state", "from __future__ import annotations"),
 ]
 
@@ -461,6 +479,7 @@ ALLOWED = [
         "try:\n    f()\nexcept Exception:\n    log.exception('f')",
     ),
     (nothing_is_left_for_later, "streams.reading.pull", "x = 'TODO'"),
+    (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
     (errors_have_one_root, "angarium.delivery.answer", "class _Stop(Exception): ..."),
 ]
 

@@ -21,6 +21,7 @@ from angarium.bench.sink import Report
 from angarium.bench.usage import Usage, usage
 from angarium.node.child import LocalNode
 from streams.installation.topology import Names
+from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
 LOOK_S = 0.05
 STALLED_S = 30.0
@@ -199,7 +200,7 @@ class Bench:
         """Publish events for so many deliveries, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
-            headers = {"Nats-Msg-Id": f"bench-{number}", "Angarium-Type": TYPE}
+            headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: TYPE}
             stored(await self._js.publish(self._subject(number), body(self._plan.size), headers))
 
         first, count = self._published, deliveries // self._plan.fan

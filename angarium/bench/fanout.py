@@ -24,9 +24,9 @@ from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
+from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
 from streams.nats.wire import Message
-from streams.reading.messages import SOURCE
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.lanes import SENDERS
 
@@ -285,7 +285,7 @@ class Bench:
         """Each receiver must have each event once, in the order of the stream."""
         sources: defaultdict[str, list[int]] = defaultdict(list)
         async for message in self._stored(tenant):
-            sources[message.subject].append(int(message.headers[SOURCE]))
+            sources[message.subject].append(int(message.headers[EVENT_SOURCE]))
         each = [Judgement.of(found) for found in sources.values()]
         wanted = self._plan.events * self._plan.receivers
         return Judgement(

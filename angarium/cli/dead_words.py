@@ -13,10 +13,10 @@ from angarium.logs import instant
 from angarium.operations.dead_letters.pages import Wanted
 from angarium.terminal import output
 from streams.dead_letters import redrive as redriving
-from streams.dead_letters.bury import RESPONSE
 from streams.dead_letters.letters import REASONS, Letter, Selection
 from streams.dead_letters.malformed import NAME as MALFORMED_EVENTS
 from streams.dead_letters.redrive import Redriven
+from streams.nats.headers import DEAD_RESPONSE
 
 DIGITS_MAX = 18
 """Of a letter's number."""
@@ -121,7 +121,7 @@ def lines(letter: Letter) -> Iterator[str]:
     yield f"letter {letter.sequence}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
     width = max(map(len, letter.headers), default=0)
     for name, value in letter.headers.items():
-        text = letter.response if name == RESPONSE else value
+        text = letter.response if name == DEAD_RESPONSE else value
         yield f"  {output.visible(name):{width}}  {output.visible(text)}"
     yield ""
     if letter.body_gone:

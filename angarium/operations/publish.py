@@ -12,9 +12,9 @@ from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.failures import Failed, operation
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
+from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import MESSAGE_TOO_LARGE
-from streams.reading import messages
+from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID
 from streams.receivers import Receivers
 
 TRIES = 5
@@ -46,11 +46,11 @@ class Template(Struct, frozen=True, kw_only=True):
         """
         event_id = self.id or str(uuid.uuid4())
         headers = {
-            messages.ID: event_id,
-            messages.MESSAGE_ID: f"{self.target}:{event_id}",
-            messages.CONTENT_TYPE: self.content_type,
+            EVENT_ID: event_id,
+            MESSAGE_ID: f"{self.target}:{event_id}",
+            CONTENT_TYPE: self.content_type,
         }
-        return headers | {messages.TYPE: self.type} if self.direct else headers
+        return headers | {EVENT_TYPE: self.type} if self.direct else headers
 
 
 class Published(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class Publisher:
         headers = template.headers()
         stored = await self._store(subject, body, headers)
         return Published(
-            stream=stream, position=stored.sequence, id=headers[messages.ID], duplicate=stored.duplicate
+            stream=stream, position=stored.sequence, id=headers[EVENT_ID], duplicate=stored.duplicate
         )
 
     async def unheard(self) -> str:
@@ -128,7 +128,7 @@ class Publisher:
                         raise Failed(
                             "unanswered",
                             f"nobody confirmed the event ({why}); it is stored or not: publish it again with "
-                            f"--id {headers[messages.ID]}, and see angarium doctor",
+                            f"--id {headers[EVENT_ID]}, and see angarium doctor",
                         )
                     await asyncio.sleep(PAUSE_S)
         raise AssertionError

@@ -20,26 +20,29 @@ from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError, Unavailable
+from streams.nats.headers import (
+    DEAD_ATTEMPTS,
+    DEAD_BODY,
+    DEAD_LETTER,
+    DEAD_PROBLEM,
+    DEAD_REASON,
+    DEAD_RESPONSE,
+    DEAD_SEQUENCE,
+    DEAD_STATUS,
+    EVENT_ID,
+    MESSAGE_ID,
+)
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.reading import messages
 
 log = logging.getLogger(__name__)
 
-REASON = "Angarium-Reason"
-SEQUENCE = "Angarium-Sequence"
-ATTEMPTS = "Angarium-Attempts"
-STATUS = "Angarium-Status"
-RESPONSE = "Angarium-Response"
-"""The beginning of the last attempt's answer, percent-encoded; absent where the node that had it is gone."""
 RESPONSE_MAX = 1024
-"""Of that header, in characters."""
-PROBLEM = "Angarium-Problem"
-"""Of a malformed event: what is wrong with it, in a sentence."""
-BODY = "Angarium-Body"
+"""Characters of the header that has the beginning of the last answer."""
 BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
-_OURS = frozenset(each.lower() for each in (REASON, SEQUENCE, ATTEMPTS, STATUS, RESPONSE, PROBLEM, BODY))
+_OURS = frozenset(map(str.lower, DEAD_LETTER))
 
 PAGE_BYTES_MAX = 1 << 20
 COMPANY = 16
@@ -153,15 +156,15 @@ def _headers(
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
     ours = {
-        messages.ID: event.id if event else None,
-        messages.MESSAGE_ID: f"{receiver}:{number}",
-        REASON: burial.reason,
-        SEQUENCE: burial.sequence,
-        ATTEMPTS: burial.attempts,
-        STATUS: burial.status,
-        RESPONSE: encoded(answer_text) or None,
-        PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
-        BODY: None if event else BODY_GONE,
+        EVENT_ID: event.id if event else None,
+        MESSAGE_ID: f"{receiver}:{number}",
+        DEAD_REASON: burial.reason,
+        DEAD_SEQUENCE: burial.sequence,
+        DEAD_ATTEMPTS: burial.attempts,
+        DEAD_STATUS: burial.status,
+        DEAD_RESPONSE: encoded(answer_text) or None,
+        DEAD_PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
+        DEAD_BODY: None if event else BODY_GONE,
     }
     headers = (passed_on(message.headers) if message else {}) | ours
     return {name: str(value) for name, value in headers.items() if value is not None}

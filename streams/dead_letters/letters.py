@@ -14,6 +14,17 @@ from msgspec import Struct
 from streams.dead_letters import bury
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
+from streams.nats.headers import (
+    DEAD_ATTEMPTS,
+    DEAD_BODY,
+    DEAD_PROBLEM,
+    DEAD_REASON,
+    DEAD_RESPONSE,
+    DEAD_SEQUENCE,
+    DEAD_STATUS,
+    EVENT_ID,
+    EVENT_TYPE,
+)
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
 from streams.reading import messages
@@ -38,44 +49,44 @@ class Letter(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        return self.headers.get(bury.REASON, "")
+        return self.headers.get(DEAD_REASON, "")
 
     @property
     def number(self) -> int | None:
         """The receiver's own number of the event; None where it never got one."""
-        return _count(self.headers.get(bury.SEQUENCE))
+        return _count(self.headers.get(DEAD_SEQUENCE))
 
     @property
     def attempts(self) -> int | None:
-        return _count(self.headers.get(bury.ATTEMPTS))
+        return _count(self.headers.get(DEAD_ATTEMPTS))
 
     @property
     def status(self) -> int | None:
         """The last answer of the receiver; None where it gave none."""
-        return _count(self.headers.get(bury.STATUS))
+        return _count(self.headers.get(DEAD_STATUS))
 
     @property
     def response(self) -> str:
         """The beginning of the answer to the last attempt; nothing where it is not known."""
-        return unquote(self.headers.get(bury.RESPONSE, ""), errors="replace")
+        return unquote(self.headers.get(DEAD_RESPONSE, ""), errors="replace")
 
     @property
     def event_id(self) -> str:
-        return self.headers.get(messages.ID, "")
+        return self.headers.get(EVENT_ID, "")
 
     @property
     def type(self) -> str:
-        return self.headers.get(messages.TYPE, messages.TYPE_DEFAULT)
+        return self.headers.get(EVENT_TYPE, messages.TYPE_DEFAULT)
 
     @property
     def problem(self) -> str:
         """Says what is wrong with a malformed event, in a sentence; empty for any other."""
-        return self.headers.get(bury.PROBLEM, "")
+        return self.headers.get(DEAD_PROBLEM, "")
 
     @property
     def body_gone(self) -> bool:
         """Tells whether only the headers could be kept."""
-        return self.headers.get(bury.BODY) == bury.BODY_GONE
+        return self.headers.get(DEAD_BODY) == bury.BODY_GONE
 
 
 class Selection(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,21 @@ it.
 """
 
 from actors.machine.event import Event
-from streams.dead_letters.bury import ATTEMPTS, BODY, BODY_GONE, PROBLEM, REASON, passed_on
+from streams.dead_letters.bury import BODY_GONE, passed_on
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.errors import ApiError, Unavailable
+from streams.nats.headers import (
+    DEAD_ATTEMPTS,
+    DEAD_BODY,
+    DEAD_PROBLEM,
+    DEAD_REASON,
+    EVENT_ID,
+    EVENT_TYPE,
+    MESSAGE_ID,
+)
 from streams.nats.jetstream import JetStream
-from streams.reading import messages
 
 NAME = "_events"
 """In the place of the receiver's name, which does not begin with `_`."""
@@ -28,14 +36,14 @@ async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Even
         message = await message_at(js, names.events, event.position)
     except (Unavailable, ApiError) as error:
         return str(error)
-    headers = passed_on(message.headers) if message else {BODY: BODY_GONE}
+    headers = passed_on(message.headers) if message else {DEAD_BODY: BODY_GONE}
     headers |= {
-        messages.ID: event.id,
-        messages.MESSAGE_ID: f"{receiver}:e{event.position}",
-        messages.TYPE: event.type,
-        REASON: "malformed",
-        ATTEMPTS: "0",
-        PROBLEM: event.malformed,
+        EVENT_ID: event.id,
+        MESSAGE_ID: f"{receiver}:e{event.position}",
+        EVENT_TYPE: event.type,
+        DEAD_REASON: "malformed",
+        DEAD_ATTEMPTS: "0",
+        DEAD_PROBLEM: event.malformed,
     }
     match await js.publish(names.dead(receiver), message.data if message else b"", headers):
         case Stored():

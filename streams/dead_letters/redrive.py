@@ -27,12 +27,20 @@ from msgspec import Struct, field
 from streams.dead_letters.letters import AT_ONCE, DeadLetters, Letter
 from streams.dead_letters.redrive_lock import Turn
 from streams.installation.topology import Names
-from streams.journal.fence import IN_FLIGHT
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
+from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import MESSAGE_TOO_LARGE, STREAM_NOT_FOUND, JetStream
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import PATIENCE_S, Pauses, patiently
-from streams.reading import messages
 
 GONE = "gone"
 MALFORMED = "malformed"
@@ -40,7 +48,7 @@ TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
 
-_KEPT = (messages.ID, messages.TYPE, messages.CONTENT_TYPE, messages.TRACEPARENT, messages.TRACESTATE)
+_KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
 def mark(letter: Letter) -> str:
@@ -49,7 +57,7 @@ def mark(letter: Letter) -> str:
     A letter's message id ends in the event's number, or its position where it has none: the same for a letter
     that was buried twice.
     """
-    number = letter.headers.get(messages.MESSAGE_ID, "").rpartition(":")[2]
+    number = letter.headers.get(MESSAGE_ID, "").rpartition(":")[2]
     return f"dead-{number or letter.sequence}"
 
 
@@ -62,13 +70,13 @@ def message_id(letter: Letter, nonce: str) -> str:
 def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
     """The headers under which it is sent again."""
     kept = {name: letter.headers[name] for name in _KEPT if name in letter.headers}
-    return kept | {messages.AGAIN: mark(letter), messages.MESSAGE_ID: message_id(letter, nonce)}
+    return kept | {EVENT_AGAIN: mark(letter), MESSAGE_ID: message_id(letter, nonce)}
 
 
 def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
     """Tells whether a message of the deliveries is the letter, sent again."""
     ours = headers_again(letter, nonce)
-    named = (messages.ID, messages.AGAIN, messages.MESSAGE_ID)
+    named = (EVENT_ID, EVENT_AGAIN, MESSAGE_ID)
     return (
         message.subject.endswith(f".{letter.receiver}")
         and all(message.headers.get(name) == ours.get(name) for name in named)
@@ -240,7 +248,7 @@ class Redrive:
                 message = await patiently(self._js.next_message, stream, subject, after + 1)
                 page = [] if message is None else [message]
             for each in page:
-                same = by_id.get(each.headers.get(messages.MESSAGE_ID, ""), ())
+                same = by_id.get(each.headers.get(MESSAGE_ID, ""), ())
                 found |= {letter.sequence for letter in same if is_copy(each, letter, nonce)}
             after = page[-1].sequence if page else end
         return found

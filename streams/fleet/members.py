@@ -22,6 +22,7 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError, Unavailable
+from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses, until_answered
 from streams.nats.wire import Message, Subscription
@@ -140,7 +141,7 @@ class Members:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self._js.publish(self._names.node(self.node), b"", {"KV-Operation": "DEL", **self._expiry()})
+        await self._js.publish(self._names.node(self.node), b"", KV_DELETED | self._expiry())
 
     # ---- who owns, and who may
 
@@ -232,7 +233,7 @@ class Members:
 
     def _expiry(self) -> dict[str, str]:
         """A key nobody renews goes away by itself; the server takes whole seconds."""
-        return {"Nats-TTL": f"{math.ceil(self._ttl_s)}s"}
+        return {TTL: f"{math.ceil(self._ttl_s)}s"}
 
     # ---- looking at the others
 
@@ -272,7 +273,7 @@ class Members:
             if message.data:
                 present[node] = None
                 self._note(node, message)
-            elif "KV-Operation" in message.headers:
+            elif KV_OPERATION in message.headers:
                 self._seen.pop(node, None)
             message = await self._next(message.sequence + 1)
         self._give_time(present)

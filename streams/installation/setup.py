@@ -13,6 +13,7 @@ from msgspec import Struct
 from streams.installation.requirements import SHARDS, Problem, consumer_problems, stream_problems
 from streams.installation.topology import STAMP_VERSION, Settings, consumers, streams
 from streams.nats.answers import ConsumerInfo, StreamInfo
+from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
 from streams.nats.errors import ApiError, NotPermitted, SetupError, Unavailable
 from streams.nats.jetstream import JetStream
 
@@ -20,9 +21,9 @@ OLDEST_SERVER = (2, 14)
 """The first that resets consumers, on which every takeover rests."""
 
 REMEDIES = {
-    10047: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or nats-server a "
-    "larger disk or max_file_store",
-    10049: "nats-server's log says why; its disk may be full or read-only",
+    STORAGE_EXCEEDED: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or "
+    "nats-server a larger disk or max_file_store",
+    STORE_FAILED: "nats-server's log says why; its disk may be full or read-only",
 }
 
 

@@ -11,20 +11,12 @@ import logging
 from msgspec import Struct
 
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.codes import IN_FLIGHT, WRONG_LAST_SEQUENCE
+from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses, until_answered
 
 log = logging.getLogger(__name__)
-
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
-MESSAGE_ID = "Nats-Msg-Id"
-
-WRONG_LAST_SEQUENCE = 10071
-"""The expectation does not hold: the only refusal that may mean that somebody else writes here."""
-
-IN_FLIGHT = frozenset({10158, 10164})
-"""The same message id, or another expectation on the same subject, is under way on a cluster's leader."""
 
 
 class Appended(Struct, frozen=True):

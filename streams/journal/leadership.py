@@ -8,10 +8,11 @@ deposed acknowledges nothing.
 
 import asyncio
 
-from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
+from streams.nats.codes import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, stream_info
 
 ALL = ">"

@@ -19,12 +19,13 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint as Checkpoint
 from streams.journal.checkpoint import encode_checkpoint
 from streams.journal.claim import Claim, holds
-from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.journal.leadership import is_last
 from streams.journal.parked import ParkedList
 from streams.journal.turns import Turns
 from streams.nats.answers import Put, Refused, Stored, Unanswered
+from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError, Unavailable
+from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
 from streams.versions import read_versioned
@@ -33,7 +34,6 @@ VERSION = 1
 BATCH = 256
 """Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
 PATIENCE_S = 5.0
-DELETED = {"KV-Operation": "DEL"}
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class Snapshots:
         return Put(subject, msgspec.json.encode(Snapshot(as_of=as_of, state=state)))
 
     def _delete(self, receiver: str) -> Put:
-        return Put(self._names.actor(self._claim.shard, receiver), b"", DELETED)
+        return Put(self._names.actor(self._claim.shard, receiver), b"", KV_DELETED)
 
     def _parts(self, parked: ParkedList, as_of: int) -> Iterator[Put]:
         for number in sorted(parked.changed):

@@ -18,10 +18,11 @@ import msgspec
 from msgspec import Struct, field
 
 from streams.installation.topology import Names
-from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.nats.answers import Refused, Stored
+from streams.nats.codes import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError, StreamRemade
-from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, until_answered
 from streams.versions import read_versioned
 
@@ -226,7 +227,7 @@ async def refuse(js: JetStream, names: Names, shard: int, epoch: int, loss: Loss
 
 async def lift(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
     """End the refusal, unless `_owner` is another one's by now; False then."""
-    return await _put(js, names, shard, epoch, b"", {"KV-Operation": "DEL"})
+    return await _put(js, names, shard, epoch, b"", KV_DELETED)
 
 
 async def _put(

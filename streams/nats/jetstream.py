@@ -23,7 +23,9 @@ from streams.nats.answers import (
     StreamInfo,
     Unanswered,
 )
+from streams.nats.codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
 from streams.nats.errors import ApiError, Disconnected, NotPermitted, Unavailable
+from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
 from streams.nats.protocol import (
     ConsumerReply,
     MessageReply,
@@ -43,11 +45,6 @@ from streams.nats.wire import Message, Wire
 
 BATCH_MAX = 1000
 """The most messages of an atomic batch (ADR-50)."""
-
-CONSUMER_NOT_FOUND = 10014
-MESSAGE_NOT_FOUND = 10037
-MESSAGE_TOO_LARGE = 10054
-STREAM_NOT_FOUND = 10059
 
 API_TIMEOUT_S = 5.0
 
@@ -144,7 +141,7 @@ class JetStream:
                     await asyncio.sleep(0)
         except Disconnected as error:
             return Unanswered(str(error))
-        last = _in_batch(puts[-1], batch, len(puts)) | {"Nats-Batch-Commit": "1"}
+        last = _in_batch(puts[-1], batch, len(puts)) | {BATCH_COMMIT: "1"}
         answer = await self._replies.ask(puts[-1].subject, puts[-1].data, last, timeout_s)
         return answer if isinstance(answer, Unanswered) else publish_answer(answer)
 
@@ -347,4 +344,4 @@ def _size(data: bytes, headers: dict[str, str] | None) -> int:
 
 
 def _in_batch(put: Put, batch: str, number: int) -> dict[str, str]:
-    return {**(put.headers or {}), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+    return {**(put.headers or {}), BATCH_ID: batch, BATCH_SEQUENCE: str(number)}

@@ -21,18 +21,18 @@ from streams.nats.answers import (
     StreamInfo,
     Unanswered,
 )
-from streams.nats.wire import Message
-
-# The server puts these on every message of a direct get. On a stored message they could only be a
-# producer's claim, so they are no headers of it, whichever way it was read.
-_ADDED = (
-    "Nats-Stream",
-    "Nats-Subject",
-    "Nats-Sequence",
-    "Nats-Time-Stamp",
-    "Nats-Num-Pending",
-    "Nats-Last-Sequence",
+from streams.nats.headers import (
+    DESCRIPTION,
+    DIRECT_GET,
+    LAST_SEQUENCE,
+    NUM_PENDING,
+    SEQUENCE,
+    STATUS,
+    SUBJECT,
+    TIME_STAMP,
+    UP_TO_SEQUENCE,
 )
+from streams.nats.wire import Message
 
 _WHOLE = len("2006-01-02T15:04:05")
 
@@ -181,10 +181,14 @@ def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
 
 
 def stored_message(raw: RawMessage) -> StoredMessage:
-    """A message that the leader was asked for by `STREAM.MSG.GET`."""
+    """A message that the leader was asked for by `STREAM.MSG.GET`.
+
+    Headers that the server puts on messages of a direct get could only be a producer's claim. So they are
+    none of the message's, whichever way it was read.
+    """
     _, _, lines = raw.hdrs.partition(b"\r\n")  # The first is NATS/1.0.
     headers = parse_headers(lines)
-    for name in _ADDED:
+    for name in DIRECT_GET:
         headers.pop(name, None)
     return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
 
@@ -194,7 +198,7 @@ def is_page_part(message: Message) -> bool:
 
     `Status` cannot tell, since a producer may have stored a header of this name.
     """
-    return message.headers is not None and "Nats-Time-Stamp" in message.headers
+    return message.headers is not None and TIME_STAMP in message.headers
 
 
 def page(parts: list[Message]) -> Page | Unanswered:
@@ -203,7 +207,7 @@ def page(parts: list[Message]) -> Page | Unanswered:
     Each message names the one before it, so that a hole would not pass as a gap in the sequences.
     """
     end = parts.pop().headers or {}
-    status = end.get("Status")
+    status = end.get(STATUS)
     if status == "404":
         return Page([], 0)
     if status != "204":
@@ -212,18 +216,18 @@ def page(parts: list[Message]) -> Page | Unanswered:
     before = "0"
     for part in parts:
         headers = part.headers or {}
-        if headers["Nats-Last-Sequence"] != before:
+        if headers[LAST_SEQUENCE] != before:
             return Unanswered("direct get: a message of the page was lost on the way")
-        before = headers["Nats-Sequence"]
+        before = headers[SEQUENCE]
         messages.append(_page_message(part.data, headers))
-    if end.get("Nats-Last-Sequence") != before:
+    if end.get(LAST_SEQUENCE) != before:
         return Unanswered("direct get: the end of the page was lost on the way")
-    return Page(messages, int(end.get("Nats-Num-Pending", "0")), int(end.get("Nats-UpTo-Sequence", "0")))
+    return Page(messages, int(end.get(NUM_PENDING, "0")), int(end.get(UP_TO_SEQUENCE, "0")))
 
 
 def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
-    subject, sequence, time = headers["Nats-Subject"], headers["Nats-Sequence"], headers["Nats-Time-Stamp"]
-    for name in _ADDED:
+    subject, sequence, time = headers[SUBJECT], headers[SEQUENCE], headers[TIME_STAMP]
+    for name in DIRECT_GET:
         headers.pop(name, None)
     return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
 
@@ -234,9 +238,9 @@ def parse_block(raw: bytes) -> dict[str, str]:
     headers = parse_headers(lines)
     status, _, description = first.removeprefix(b"NATS/1.0 ").partition(b" ")
     if status.isdigit() and first.startswith(b"NATS/1.0 "):
-        headers["Status"] = status.decode()
+        headers[STATUS] = status.decode()
         if description:
-            headers["Description"] = description.decode("utf-8", "replace").strip()
+            headers[DESCRIPTION] = description.decode("utf-8", "replace").strip()
     return headers
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from streams.nats.answers import Forbidden, Unanswered
 from streams.nats.errors import Disconnected
+from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
 
 SWEEP_S = 0.1
@@ -65,7 +66,7 @@ class Replies:
         if isinstance(answer, Unanswered):
             return answer
         message = answer[0]
-        if message.headers is not None and not message.data and message.headers.get("Status") == "503":
+        if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
             return Unanswered(f"nobody answers on {subject}")
         return message
 

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from streams.nats.answers import StreamInfo
+from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError, NotPermitted, Unavailable
-from streams.nats.jetstream import STREAM_NOT_FOUND, JetStream
+from streams.nats.jetstream import JetStream
 
 FIRST_S = 0.05
 LONGEST_S = 1.0

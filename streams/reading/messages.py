@@ -16,15 +16,16 @@ from actors.errors import InvalidName
 from actors.ids import check_type, event_id, split_receiver
 from actors.machine.event import Event
 from streams.nats.answers import StoredMessage
-
-ID = "Angarium-Id"
-MESSAGE_ID = "Nats-Msg-Id"
-TYPE = "Angarium-Type"
-SOURCE = "Angarium-Source"
-AGAIN = "Angarium-Again"
-CONTENT_TYPE = "Content-Type"
-TRACEPARENT = "traceparent"
-TRACESTATE = "tracestate"
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_SOURCE,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
 
 TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"
@@ -69,29 +70,29 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
             position=position, id=event_id(None, position, stored_at), stored_at=stored_at, body=body
         )
     get = headers.get
-    event_type = get(TYPE) or TYPE_DEFAULT
+    event_type = get(EVENT_TYPE) or TYPE_DEFAULT
     content_type = get(CONTENT_TYPE) or CONTENT_TYPE_DEFAULT
-    again = get(AGAIN) or ""
-    source = get(SOURCE) or ""
+    again = get(EVENT_AGAIN) or ""
+    source = get(EVENT_SOURCE) or ""
     malformed = ""
     if event_type != TYPE_DEFAULT and (problem := type_problem(event_type)):
-        event_type, malformed = TYPE_DEFAULT, f"{TYPE}: {problem}"
+        event_type, malformed = TYPE_DEFAULT, f"{EVENT_TYPE}: {problem}"
     if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
         content_type, malformed = (
             CONTENT_TYPE_DEFAULT,
             f"{CONTENT_TYPE}: at most 256 printable ASCII characters",
         )
     if again and not _AGAIN.match(again):
-        again, malformed = "", f"{AGAIN}: set by replays and redrives only; leave it out"
+        again, malformed = "", f"{EVENT_AGAIN}: set by replays and redrives only; leave it out"
     if source and not _SOURCE.match(source):
-        source, malformed = "", f"{SOURCE}: set by the router only; leave it out"
+        source, malformed = "", f"{EVENT_SOURCE}: set by the router only; leave it out"
     traceparent = get(TRACEPARENT) or ""
     if traceparent and not _TRACEPARENT.match(traceparent):
         traceparent = ""
     tracestate = traceparent and (get(TRACESTATE) or "")
     return Event(
         position=position,
-        id=event_id(get(ID) or get(MESSAGE_ID) or None, position, stored_at),
+        id=event_id(get(EVENT_ID) or get(MESSAGE_ID) or None, position, stored_at),
         stored_at=stored_at,
         body=body,
         type=event_type,

@@ -14,6 +14,7 @@ import msgspec
 
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import Unavailable
+from streams.nats.headers import STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading.delivered import delivered
@@ -75,7 +76,7 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
                     left -= 1
                     yield message
                 elif message.subject == answers:  # Else it tells late that an earlier batch is complete.
-                    if (message.headers or {}).get("Status") in NOTHING_MORE:
+                    if (message.headers or {}).get(STATUS) in NOTHING_MORE:
                         return
                     left = 0
 

@@ -26,6 +26,7 @@ import msgspec
 
 from actors.runtime.coalescing import next_beat
 from streams.nats.errors import Disconnected
+from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_MESSAGES, PIN_ID, STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
 from streams.reading.delivered import consumer_sequence
@@ -151,7 +152,7 @@ class Puller:
         if number != self._last + 1:
             self._gap(f"consumer sequence {number} after {self._last}")
             return
-        pin = message.headers.get("Nats-Pin-Id", "") if message.headers else ""
+        pin = message.headers.get(PIN_ID, "") if message.headers else ""
         if pin and pin != self._pin:  # A block of headers that is no block at all swallows it.
             if self._pin:
                 self._gap("the pin changed")
@@ -165,10 +166,10 @@ class Puller:
         self._on_message(message)
 
     def _on_status(self, headers: dict[str, str]) -> None:
-        status, text = headers.get("Status", ""), headers.get("Description", "")
+        status, text = headers.get(STATUS, ""), headers.get(DESCRIPTION, "")
         match status:
             case "100":
-                delivered = int(headers.get("Nats-Last-Consumer", "0"))
+                delivered = int(headers.get(LAST_CONSUMER, "0"))
                 if delivered > self._last:
                     self._gap(f"the server has handed out {delivered}, we have {self._last}")
                 self._retry_s = 0.0
@@ -185,7 +186,7 @@ class Puller:
 
     def _ended(self, headers: dict[str, str]) -> None:
         """A request ended, with so many messages of it not handed out; without a word on that, all did."""
-        self._asked = max(0, self._asked - int(headers.get("Nats-Pending-Messages", self._asked)))
+        self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
         self._want()
 
     def _back_off(self) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 from streams.defects import on_defect
 from streams.installation.topology import GROUP
 from streams.journal.tails import NONE, Loss, Mark, higher, lost
+from streams.nats.codes import CONSUMER_NOT_FOUND
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import CONSUMER_NOT_FOUND, JetStream
+from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.nats.wire import Message
 from streams.reading.acks import Acks

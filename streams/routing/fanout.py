@@ -11,9 +11,19 @@ from msgspec.structs import replace
 from actors.errors import InvalidName
 from actors.ids import check_tenant, event_id
 from actors.machine.event import Event
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_SOURCE,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
 from streams.reading import messages
 
-_MEANT_FOR_ONE = frozenset({messages.TYPE, messages.SOURCE})
+_MEANT_FOR_ONE = frozenset({EVENT_TYPE, EVENT_SOURCE})
 """Headers that mean something in the deliveries stream only."""
 
 
@@ -23,9 +33,9 @@ def published_event(
     """The event in the message at `position`, whose subject ends in `address`: `<tenant>.<type>`."""
     tenant, _, event_type = address.partition(".")
     given = {name: value for name, value in (headers or {}).items() if name not in _MEANT_FOR_ONE}
-    if not (given.get(messages.ID) or given.get(messages.MESSAGE_ID)):
+    if not (given.get(EVENT_ID) or given.get(MESSAGE_ID)):
         # Direct sends lie in another stream, at positions of their own, before the same dedup window.
-        given[messages.ID] = event_id(None, f"e{position}", stored_at)
+        given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
     event = messages.event_of(position, stored_at, given, body)
     problem = _tenant_problem(tenant) or messages.type_problem(event_type) or event.malformed
     return replace(event, type=event_type, malformed=problem)
@@ -36,17 +46,17 @@ def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
 
     `source`: where that is not its position (`streams.journal.tails.Marks.source`).
     """
-    headers = {messages.ID: event.id, messages.TYPE: event.type}
+    headers = {EVENT_ID: event.id, EVENT_TYPE: event.type}
     if event.again:
-        headers[messages.AGAIN] = event.again
+        headers[EVENT_AGAIN] = event.again
     else:
-        headers[messages.SOURCE] = str(event.position if source is None else source)
+        headers[EVENT_SOURCE] = str(event.position if source is None else source)
     if event.content_type != messages.CONTENT_TYPE_DEFAULT:
-        headers[messages.CONTENT_TYPE] = event.content_type
+        headers[CONTENT_TYPE] = event.content_type
     if event.traceparent:
-        headers[messages.TRACEPARENT] = event.traceparent
+        headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
-        headers[messages.TRACESTATE] = event.tracestate
+        headers[TRACESTATE] = event.tracestate
     return headers
 
 

@@ -12,10 +12,10 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim, Lost, Owner, Predecessor, claim, let_go, release
 from streams.journal.envelope import Flush, decode_flush, encode_flush
-from streams.journal.fence import EXPECTED
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
 from streams.nats.errors import StreamRemade
+from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, ack_lost, after, misbehaving, refused, request_lost

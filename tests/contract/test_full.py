@@ -11,12 +11,11 @@ from actors.ports import Attempt
 from angarium.node.app import member
 from angarium.settings import Settings
 from streams.clock import SystemTime
-from streams.dead_letters.bury import REASON
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
+from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.reading.messages import ID
 from tests.contract.installation import SHARDS, install
 from tests.contract.waiting import until
 
@@ -72,7 +71,7 @@ async def publish(js: JetStream, names: Names, receiver: str, id_: str) -> int:
     """Publish until it is accepted, as a producer does who is refused; returns how often that was."""
     refused = 0
     while True:
-        match await js.publish(names.publish_to(receiver), b"x" * 2000, {ID: id_}):
+        match await js.publish(names.publish_to(receiver), b"x" * 2000, {EVENT_ID: id_}):
             case Stored():
                 return refused
             case Refused(code=code):
@@ -83,8 +82,8 @@ async def publish(js: JetStream, names: Names, receiver: str, id_: str) -> int:
 
 async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
     messages = (await js.read(stream, subject, 1, batch=EVENTS)).messages
-    assert all(each.headers.get(REASON, "evicted") == "evicted" for each in messages)
-    return [each.headers[ID] for each in messages]
+    assert all(each.headers.get(DEAD_REASON, "evicted") == "evicted" for each in messages)
+    return [each.headers[EVENT_ID] for each in messages]
 
 
 async def test_who_takes_nothing_gives_way_on_record(wire: Wire, js: JetStream, names: Names) -> None:

@@ -10,10 +10,10 @@ from actors.machine.facts import Repeated
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, Owner
 from streams.journal.envelope import Flush, decode_flush, encode_flush
-from streams.journal.fence import EXPECTED, MESSAGE_ID
 from streams.journal.journal import FACTS_ENOUGH, Journal
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import Unavailable
+from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import (

@@ -11,10 +11,11 @@ from actors.machine.state import Counters, State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Owner
-from streams.journal.fence import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from streams.journal.snapshots import BATCH, Snapshot, Snapshots
 from streams.nats.answers import Answer, Put, Refused, Unanswered
+from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotOurs, Unavailable
+from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
 from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving

@@ -20,6 +20,16 @@ from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_SOURCE,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
 from streams.reading import messages
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -37,8 +47,8 @@ NEVER = {
     "trailer", "transfer-encoding", "upgrade", "expect",
 }  # fmt: skip
 PUBLISHED = (
-    messages.ID, messages.MESSAGE_ID, messages.TYPE, messages.SOURCE, messages.AGAIN, messages.CONTENT_TYPE,
-    messages.TRACEPARENT, messages.TRACESTATE, "X-Private", "Authorization", "Host",
+    EVENT_ID, MESSAGE_ID, EVENT_TYPE, EVENT_SOURCE, EVENT_AGAIN, CONTENT_TYPE,
+    TRACEPARENT, TRACESTATE, "X-Private", "Authorization", "Host",
 )  # fmt: skip
 
 tokens = st.text("abcXYZ019_-.:=; \t\r\n\0\x7f\x80é\u2028\ud800", max_size=24)

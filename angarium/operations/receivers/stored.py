@@ -7,7 +7,7 @@ import msgspec
 from actors.errors import InvalidPolicy
 from angarium.operations.failures import Failed
 from streams.nats import answers
-from streams.receivers import WRONG_LAST_SEQUENCE
+from streams.nats.codes import WRONG_LAST_SEQUENCE
 
 
 def members_of(text: bytes) -> dict[str, Any]:

@@ -1,0 +1,14 @@
+"""Error codes of the JetStream API (`err_code`) that decide what is done next; all others are only shown."""
+
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+STORAGE_EXCEEDED = 10047
+STORE_FAILED = 10049
+MESSAGE_TOO_LARGE = 10054
+STREAM_NOT_FOUND = 10059
+
+WRONG_LAST_SEQUENCE = 10071
+"""The expectation does not hold: the only refusal that may mean that somebody else writes here."""
+
+IN_FLIGHT = frozenset({10158, 10164})
+"""The same message id, or another expectation on the same subject, is under way on a cluster's leader."""

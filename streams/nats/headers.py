@@ -1,0 +1,75 @@
+"""Names of headers as they stand on the wire: those of NATS and JetStream, and Angarium's own.
+
+Angarium's are public (`docs/` tells of each) and stored, so none of them ever changes.
+"""
+
+# ---- NATS (ADR-4), and the inline statuses that `streams.nats.protocol.parse_block` makes headers of
+
+STATUS = "Status"
+DESCRIPTION = "Description"
+
+# ---- JetStream: with a publish
+
+MESSAGE_ID = "Nats-Msg-Id"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""The subject of which `EXPECTED` speaks, where that is another one than the message's own."""
+TTL = "Nats-TTL"
+ROLLUP = "Nats-Rollup"
+BATCH_ID = "Nats-Batch-Id"
+BATCH_SEQUENCE = "Nats-Batch-Sequence"
+BATCH_COMMIT = "Nats-Batch-Commit"
+
+# ---- JetStream: on a message of a direct get (ADR-31)
+
+STREAM = "Nats-Stream"
+SUBJECT = "Nats-Subject"
+SEQUENCE = "Nats-Sequence"
+TIME_STAMP = "Nats-Time-Stamp"
+NUM_PENDING = "Nats-Num-Pending"
+LAST_SEQUENCE = "Nats-Last-Sequence"
+DIRECT_GET = (STREAM, SUBJECT, SEQUENCE, TIME_STAMP, NUM_PENDING, LAST_SEQUENCE)
+"""All that the server puts on such a message."""
+UP_TO_SEQUENCE = "Nats-UpTo-Sequence"
+
+# ---- JetStream: on what a consumer hands out (ADR-37, ADR-42)
+
+PIN_ID = "Nats-Pin-Id"
+LAST_CONSUMER = "Nats-Last-Consumer"
+PENDING_MESSAGES = "Nats-Pending-Messages"
+
+# ---- buckets (ADR-8, ADR-43)
+
+KV_OPERATION = "KV-Operation"
+MARKER_REASON = "Nats-Marker-Reason"
+KV_DELETED = {KV_OPERATION: "DEL"}
+
+# ---- Angarium: an event, and its copies
+
+EVENT_ID = "Angarium-Id"
+EVENT_TYPE = "Angarium-Type"
+EVENT_SOURCE = "Angarium-Source"
+EVENT_AGAIN = "Angarium-Again"
+CONTENT_TYPE = "Content-Type"
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+
+# ---- Angarium: a dead letter
+
+DEAD_REASON = "Angarium-Reason"
+DEAD_SEQUENCE = "Angarium-Sequence"
+DEAD_ATTEMPTS = "Angarium-Attempts"
+DEAD_STATUS = "Angarium-Status"
+DEAD_RESPONSE = "Angarium-Response"
+"""The beginning of the last attempt's answer, percent-encoded; absent where the node that had it is gone."""
+DEAD_PROBLEM = "Angarium-Problem"
+"""What is wrong with a malformed event, in a sentence."""
+DEAD_BODY = "Angarium-Body"
+DEAD_LETTER = (
+    DEAD_REASON, DEAD_SEQUENCE, DEAD_ATTEMPTS, DEAD_STATUS, DEAD_RESPONSE, DEAD_PROBLEM, DEAD_BODY,
+)  # fmt: skip
+
+# ---- Angarium: a configuration
+
+REMOVED = "Angarium-Removed"
+"""With a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""
