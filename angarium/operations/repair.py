@@ -31,7 +31,16 @@ class Repairs(Struct, frozen=True):
 async def accept(
     to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
-    """Repair these shards, or all that are refused (None), if `agreed`, which is shown what they lost."""
+    """Repair these shards, or all that are refused (None), if `agreed`, which is shown what they lost.
+
+    It asks as nodes do, who ask again whatever the answer is; but here somebody waits.
+    """
+    return await to.js.unless_forbidden(_accept(to, shards, agreed))
+
+
+async def _accept(
+    to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
+) -> Repairs:
     js, names, done = to.js, to.names, Repairs([], [])
     if shards is None:
         others = await remade(js, names, to.of.shards)

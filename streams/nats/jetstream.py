@@ -6,7 +6,7 @@ connection, and it answers "refused" and "unknown" with the same exceptions. Her
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -52,6 +52,7 @@ SETTLES_S = 5.0
 """How long after a new connection something may still fail because of the one that was lost."""
 
 R = TypeVar("R", bound=Reply)
+T = TypeVar("T")
 
 TURN = 32
 """Messages of a batch that are sent before others have a turn; they take half a millisecond."""
@@ -83,6 +84,29 @@ class JetStream:
     def remove_listener(self, listener: Callable[[bool], None]) -> None:
         """The wire's own listeners stay for ever, which does for us but not for those who come and go."""
         self._listeners.remove(listener)
+
+    async def unless_forbidden(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do a command's work, and raise `NotPermitted` as soon as NATS forbids any question of it.
+
+        A node asks again: somebody may permit it while the node waits. Somebody waits for a command.
+        """
+        task, forbidden = asyncio.ensure_future(work), list[Forbidden]()
+
+        def end(answer: Forbidden) -> None:
+            forbidden.append(answer)
+            task.cancel()
+
+        self._replies.on_forbidden = end
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._replies.on_forbidden = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if forbidden and task.cancelled():
+            raise NotPermitted(forbidden[0].why)
+        return task.result()
 
     @property
     def unsettled(self) -> bool:

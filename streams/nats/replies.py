@@ -34,6 +34,8 @@ class _Question:
 
 
 class Replies:
+    """The questions of one `JetStream`. `on_forbidden` hears what our user may not ask."""
+
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._questions: dict[str, _Question] = {}
@@ -41,6 +43,7 @@ class Replies:
         self._prefix = ""
         self._subscription: Subscription | None = None
         self._deaf: Forbidden | None = None
+        self.on_forbidden: Callable[[Forbidden], None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -123,12 +126,17 @@ class Replies:
         """An answer to what may not be asked never comes; nor does any where the inbox may not be heard."""
         if subject == f"{self._prefix}*".lower():
             self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
-            self._end_each(list(self._questions), self._deaf)
+            self._forbid(list(self._questions), self._deaf)
             return
         asked = [token for token, each in self._questions.items() if each.subject.lower() == subject]
         if asked:
             told = Forbidden(_forbidden("publish", self._questions[asked[0]].subject))
-            self._end_each(asked, told)
+            self._forbid(asked, told)
+
+    def _forbid(self, tokens: list[str], answer: Forbidden) -> None:
+        self._end_each(tokens, answer)
+        if self.on_forbidden is not None:
+            self.on_forbidden(answer)
 
     def _end_each(self, tokens: list[str], answer: Unanswered) -> None:
         for token in tokens:

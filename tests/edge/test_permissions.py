@@ -63,6 +63,7 @@ def terminal(address: str, tmp_path: Path) -> Terminal:
         (["receiver", "forget", "acme.x"], "publish to $JS.API.STREAM.INFO.ANGARIUM_DELIVERIES"),
         (["inspect", "acme.x"], "publish to angarium.ctl.inspect.acme.x"),
         (["dead", "list"], "publish to $JS.API.STREAM.MSG.GET.ANGARIUM_DEAD"),
+        (["repair", "--accept-loss", "0"], "publish to $JS.API.STREAM.MSG.GET.KV_angarium_actors"),
     ],
 )
 def test_a_command_says_what_is_not_permitted(
