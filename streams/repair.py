@@ -28,7 +28,7 @@ from streams.fleet.lease import MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.claim import Claim, Lost, Owner, claim, read_owner, release
+from streams.journal.claim import Claim, Lost, Owner, claim, holds, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
 from streams.journal.history import History, last_same, read_history
@@ -295,13 +295,18 @@ class _Repair:
 
     async def _route_from(self, position: int) -> None:
         """Sets the consumer of the events back: it remembers the stream that was. Its readers are gone."""
-        consumer = self._names.route_consumer(self._claim.shard)
         try:
-            await until_answered(lambda: self._js.consumer_reset(self._names.events, consumer, position))
+            await until_answered(lambda: self._reset(position))
         except ApiError as error:
             # A stream that was made anew has none yet, and what makes one begins at the beginning.
             if error.code != CONSUMER_NOT_FOUND:
                 raise
+
+    async def _reset(self, position: int) -> None:
+        """No fence guards a consumer, so each try looks whether the shard is still ours."""
+        self._hold(await holds(self._js, self._names, self._claim))
+        consumer = self._names.route_consumer(self._claim.shard)
+        await self._js.consumer_reset(self._names.events, consumer, position)
 
     async def _record(self, facts: Sequence[Fact], after: _After) -> None:
         """All facts; only with the last of them all else is as it holds from now on.

@@ -1,0 +1,68 @@
+"""A repair that another process overtook: it changes nothing of the shard any more."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from streams import repair
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import Lost, Owner, claim, release
+from streams.journal.recovery import recover
+from streams.journal.snapshots import Snapshots
+from streams.journal.tails import Mark, Marks
+from streams.nats.errors import RepairError
+from streams.nats.jetstream import JetStream
+from streams.repair import accept_loss, examine, free_or_of
+from tests.contract.installation import install
+from tests.contract.shards import SHARD, Clocks, anybody, own
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+async def lose_events(js: JetStream, names: Names) -> None:
+    """The shard has routed events that are not there any more."""
+    claimed = await own(js, names, "a")
+    await release(js, names, claimed, "a")
+    again = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
+    assert not isinstance(again, Lost)
+    marks = Marks(events=Mark(position=9, stored_at=1.5))
+    await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks))
+    await js.purge(names.journal, again.sequence + 1)
+    await release(js, names, again, "a")
+
+
+async def test_the_consumer_of_the_events_is_its_new_owners(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No journal guards it: set back to where an earlier loss ended, it would leave events out."""
+    await lose_events(js, names)
+    resets: list[int | None] = []
+    reset = js.consumer_reset
+
+    async def recover_slowly(*args: Any, **members: Any) -> Any:
+        recovered = await recover(*args, **members)
+        owner = msgspec.json.encode(Owner(node="b", at=0.0))
+        await js.publish(names.owner(SHARD), owner)
+        return recovered
+
+    async def note(stream: str, consumer: str, sequence: int | None = None) -> int:
+        resets.append(sequence)
+        return await reset(stream, consumer, sequence)
+
+    monkeypatch.setattr(js, "consumer_reset", note)
+    agreed = await examine(js, names, SHARD)
+    with monkeypatch.context() as overtaken:
+        overtaken.setattr(repair, "recover", recover_slowly)
+        with pytest.raises(RepairError, match="was overtaken: another process claimed it"):
+            await accept_loss(
+                js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(frozenset()), agreed=agreed
+            )
+    assert resets == []
+    may_claim = free_or_of(frozenset({"b"}))
+    await accept_loss(js, names, SHARD, "repair", Clocks(), may_claim=may_claim, agreed=agreed)
+    assert resets == [1]
