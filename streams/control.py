@@ -13,9 +13,10 @@ from msgspec import Struct, field
 
 from actors.errors import InvalidName
 from actors.ids import split_receiver
+from streams.hearing import Hearing
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
-from streams.nats.wire import Message, Subscription, Wire
+from streams.nats.wire import Message, Wire
 
 log = logging.getLogger(__name__)
 
@@ -78,17 +79,16 @@ class Control:
         self._desk = desk
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
-        self._subscription: Subscription | None = None
+        self._hearing = Hearing(wire, [(self.subject, self._on_message)])
 
     async def start(self) -> None:
         """From now on requests are answered."""
         self._loop = asyncio.get_running_loop()
-        self._subscription = await self._wire.subscribe(self.subject, self._on_message)
+        await self._hearing.start()
 
     async def stop(self) -> None:
         """Hear nothing more, and give up what is under way: who asked gets no answer and may ask again."""
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
+        await self._hearing.stop()
         for task in self._under_way:
             task.cancel()
         if self._under_way:

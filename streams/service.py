@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct, field
 
 from streams.control import Tally
+from streams.hearing import Hearing
 from streams.nats.inboxes import Inboxes
-from streams.nats.wire import Message, Subscription, Wire
+from streams.nats.wire import Message, Wire
 
 ANSWERS_MAX = 16
 """Answers under way at a time; more questions get none. Nodes are listed seldom, and whoever lists them asks
@@ -55,22 +56,26 @@ class Service:
         self._tally = tally
         self._data = data
         self._inboxes = inboxes or Inboxes()
-        self._subscriptions: list[Subscription] = []
+        self._hearing = Hearing(wire, self._endpoints())
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
         """From now on the node is listed."""
-        name, instance = self._identity.name, self._identity.id
-        for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats)):
-            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}", f"$SRV.{verb}.{name}.{instance}"):
-                self._subscriptions.append(await self._wire.subscribe(subject, self._answering(answer)))
+        await self._hearing.start()
 
     async def stop(self) -> None:
         """The node is not listed any more."""
-        for subscription in self._subscriptions:
-            await subscription.unsubscribe()
+        await self._hearing.stop()
         if self._under_way:
             await asyncio.wait(self._under_way)
+
+    def _endpoints(self) -> list[tuple[str, Callable[[Message], None]]]:
+        name, instance = self._identity.name, self._identity.id
+        return [
+            (subject, self._answering(answer))
+            for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}", f"$SRV.{verb}.{name}.{instance}")
+        ]
 
     def _answering(self, answer: Callable[[], dict[str, Any]]) -> Callable[[Message], None]:
         def on_message(message: Message) -> None:

@@ -39,7 +39,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "streams": (
         "nats",
-        "clock defects versions",
+        "clock defects hearing versions",
         "installation",
         "journal",
         "reading",

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
+from streams import hearing
 from streams.control import BODY_BYTES_MAX, Control, Denied, Done, Request
 from streams.installation.topology import Names
 from streams.nats.errors import Unavailable
@@ -100,6 +101,22 @@ async def test_what_is_not_done_is_denied_in_words(
     assert "whsec_" not in json.dumps(answer)
     assert (control.tally.requests, control.tally.errors) == (1, 1)
     assert control.tally.last_error.startswith(f"{code}: ")
+
+
+async def test_too_many_bytes_are_left_to_the_server_for_a_while(
+    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the connection is cut off that the node lives by."""
+    monkeypatch.setattr(hearing, "BYTES_MAX", 1000)
+    monkeypatch.setattr(hearing, "DEAF_S", 0.5)
+    subject = names.control("inspect", "acme", "billing")
+    for _ in range(5):
+        await wire.publish(subject, bytes(600), wire.new_inbox())
+    with pytest.raises(Unavailable):
+        await js.request(subject, b"", timeout_s=0.2)
+    assert len(desk.requests) == 1
+    await until(lambda: control._hearing._deaf is not None and control._hearing._deaf.done())
+    assert (await ask(js, subject))["ok"]
 
 
 async def test_more_than_can_be_under_way_is_denied(

@@ -1,0 +1,71 @@
+"""Subscriptions to what anybody may send: where that is too many bytes, nothing is heard for a while.
+
+A node reads all of its messages from one connection. Bodies of 900 kB on the subjects of the control requests
+came faster than it reads them. So nats-server cut the connection off as that of a slow consumer, heartbeats
+and all: seven times in 5 s, at 300 bodies a second.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from streams.nats.wire import Message, Subscription, Wire
+
+BYTES_MAX = 4 << 20
+"""Bytes of bodies that are heard within `PERIOD_S`. Requests have none, as a rule."""
+PERIOD_S = 1.0
+DEAF_S = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Hearing:
+    """Hears what comes on `subjects`, whatever the handler does with it; see above."""
+
+    def __init__(self, wire: Wire, subjects: Sequence[tuple[str, Callable[[Message], None]]]) -> None:
+        self._wire = wire
+        self._subjects = subjects
+        self._subscriptions: list[Subscription] = []
+        self._began_at = 0.0
+        self._bytes = 0
+        self._deaf: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """From now on messages are handed on."""
+        self._loop = asyncio.get_running_loop()
+        for subject, handler in self._subjects:
+            self._subscriptions.append(await self._wire.subscribe(subject, self._bounded(handler)))
+
+    async def stop(self) -> None:
+        """Hear nothing more."""
+        if self._deaf is not None:
+            self._deaf.cancel()
+            await asyncio.wait({self._deaf})
+        await self._unsubscribe()
+
+    async def _unsubscribe(self) -> None:
+        while self._subscriptions:
+            await self._subscriptions.pop().unsubscribe()
+
+    def _bounded(self, handler: Callable[[Message], None]) -> Callable[[Message], None]:
+        def on_message(message: Message) -> None:
+            if self._deaf is not None and not self._deaf.done():
+                return
+            now = self._loop.time()
+            if now - self._began_at >= PERIOD_S:
+                self._began_at, self._bytes = now, 0
+            self._bytes += len(message.data)
+            if self._bytes <= BYTES_MAX:
+                handler(message)
+            else:
+                log.warning("requests.unheard", extra={"subject": message.subject, "for_s": DEAF_S})
+                self._deaf = self._loop.create_task(self._rest())
+
+        return on_message
+
+    async def _rest(self) -> None:
+        """Let the server keep for itself what comes meanwhile."""
+        await self._unsubscribe()
+        await asyncio.sleep(DEAF_S)
+        self._bytes = 0
+        await self.start()
