@@ -65,6 +65,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "facts",
         "commands state",
         "decide evolve",
+        "invariants",
         "owed",
     ),
     "angarium.operations": (

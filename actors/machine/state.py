@@ -9,6 +9,10 @@ from actors.machine.bucket import Bucket, Limit, next_token_at
 from actors.machine.facts import Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
 
+OPEN_MAX = 256
+"""Events that may have a number and not be settled (relaxed order; strict order opens one at a time)."""
+BURIALS_MAX = 128
+"""Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
 TOMBSTONE_S = 8 * 86400.0
 """The age of the deliveries, and a day."""
 

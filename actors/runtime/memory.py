@@ -10,8 +10,7 @@ from actors.machine import commands as c
 from actors.machine.bucket import GRANT_S, Bucket, give_back, refill, take
 from actors.machine.event import Event
 from actors.machine.owed import steps as s
-from actors.machine.owed.next_step import OPEN_MAX
-from actors.machine.state import State, open_entry
+from actors.machine.state import OPEN_MAX, State, open_entry
 from actors.ports import Batch
 from actors.runtime.backlog_read import sift
 from actors.runtime.home import ShardPorts

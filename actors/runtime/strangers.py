@@ -33,9 +33,8 @@ from actors.ids import UNKNOWN
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Fact
-from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.view import Cutoff
-from actors.machine.state import State
+from actors.machine.state import BURIALS_MAX, State
 from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
 from actors.runtime.home import ShardPorts

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from actors.ids import UNKNOWN
 from actors.machine.bucket import CLOCK_SKEW_S
-from actors.machine.evolve import evolve
 from actors.machine.facts import Claimed, Fact
+from actors.machine.invariants import evolve_checked
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, check_created, decode_checkpoint
@@ -226,7 +226,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str
     as_of = {receiver: 0 if snapshot is None else snapshot.as_of for receiver, snapshot in loaded.items()}
     for sequence, fact in _facts(tail):
         if sequence > as_of[fact.receiver]:
-            states[fact.receiver] = evolve(states[fact.receiver], fact)
+            states[fact.receiver] = evolve_checked(states[fact.receiver], fact)
     return states
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.errors import NewerVersion
+from actors.errors import NewerVersion, Unusable
 from actors.ids import UNKNOWN
 from actors.machine.evolve import evolve
 from actors.machine.facts import Delivered, Fact, Parked, Unparked
@@ -392,3 +392,12 @@ class TestStreamsThatAreNotWhatTheyWere:
         await shard.record(delivered(1, 1, source=6))
         recovery = await taken_over(js, names)
         assert recovery.states[RECEIVER].frontier.source == 6
+
+
+async def test_a_journal_with_a_fact_that_breaks_a_rule_is_refused(
+    js: JetStream, names: Names, shard: Shard
+) -> None:
+    await events(js, names, 6)
+    await shard.record(delivered(5, 1), delivered(6, 1))
+    with pytest.raises(Unusable, match="acme.billing: its fact `delivered` breaks a rule"):
+        await take_over(js, names)

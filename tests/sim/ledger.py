@@ -12,8 +12,7 @@ from actors.machine import facts as f
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
-from actors.machine.owed.next_step import OPEN_MAX
-from actors.machine.state import State
+from actors.machine.state import OPEN_MAX, State
 from streams.journal.envelope import Flush
 
 Fail = Callable[[str], None]

@@ -20,9 +20,9 @@ from actors.machine.facts import Claimed
 from actors.machine.numbering import is_repeat
 from actors.machine.owed import next_step as owed
 from actors.machine.owed import steps as s
-from actors.machine.owed.next_step import OPEN_MAX, next_step
+from actors.machine.owed.next_step import next_step
 from actors.machine.owed.view import View
-from actors.machine.state import Open, State
+from actors.machine.state import OPEN_MAX, Open, State
 from actors.policy import Policy
 from actors.runtime import shell
 from actors.runtime.host import Host

@@ -14,9 +14,8 @@ from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, number, with_number
 from actors.machine.outcome import Answered
-from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.view import View
-from actors.machine.state import Open, State
+from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
 from actors.status import Head, Phase, duration_text, inspect, known_head, phase, read_head, why
 from tests.unit.shard_world import in_virtual_time, strict

@@ -16,12 +16,11 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
 from actors.machine.owed import steps as s
-from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.next_step import next_step
 from actors.machine.owed.rules import Rule
 from actors.machine.owed.view import View
 from actors.machine.owed.without_policy import step_without_policy
-from actors.machine.state import Open, State
+from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
 from actors.status import held_back
 from tests.unit.machine import NOW, URL

@@ -10,9 +10,9 @@ from actors.machine import facts as f
 from actors.machine.bucket import Bucket
 from actors.machine.numbering import with_number
 from actors.machine.owed import steps as s
-from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.next_step import PARK_AFTER_S
 from actors.machine.owed.rules import Rule
+from actors.machine.state import BURIALS_MAX
 from actors.policy import Policy, Rate
 from tests.unit.machine import NOW, URL, Actor, answer, event, given_up, policy, retrying
 

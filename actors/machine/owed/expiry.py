@@ -12,11 +12,9 @@ from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, number, with_number
 from actors.machine.owed.rules import NEVER
 from actors.machine.owed.view import View
-from actors.machine.state import Open, State
+from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy
 
-BURIALS_MAX = 128
-"""Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
 TRIM_AT_ONCE = 64
 TRIM_EVERY_S = 1.0
 """A receiver at its `backlog_max` gives up one event for each that comes: it does so in heaps."""

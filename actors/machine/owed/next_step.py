@@ -8,17 +8,15 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.numbering import is_repeat
 from actors.machine.owed import steps as s
-from actors.machine.owed.expiry import BURIALS_MAX, given_up_at, hopeless, next_to_go
+from actors.machine.owed.expiry import given_up_at, hopeless, next_to_go
 from actors.machine.owed.rules import NEVER, Rule, hold
 from actors.machine.owed.view import View
 from actors.machine.owed.without_policy import step_without_policy
-from actors.machine.state import Open, State, as_numbered, open_entry
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered, open_entry
 from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
 """How long a receiver may be held back before its waiting events leave memory."""
-OPEN_MAX = 256
-"""Events of a receiver in relaxed order that may have a number and not be settled."""
 _NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.Read
 _REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,

@@ -7,10 +7,9 @@ as long as those of the most patient receiver may, and are given up before they 
 from actors.machine import commands as c
 from actors.machine.numbering import is_repeat, with_number
 from actors.machine.owed import steps as s
-from actors.machine.owed.expiry import BURIALS_MAX
 from actors.machine.owed.rules import Rule
 from actors.machine.owed.view import View
-from actors.machine.state import State, as_numbered
+from actors.machine.state import BURIALS_MAX, State, as_numbered
 from actors.policy import AGE_MAX_S
 
 _REST = s.Rest(Rule.UNCONFIGURED)

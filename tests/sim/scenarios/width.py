@@ -1,6 +1,6 @@
 """Relaxed order: how wide a receiver goes, whatever happens to some of its events."""
 
-from actors.machine.owed.next_step import OPEN_MAX
+from actors.machine.state import OPEN_MAX
 from tests.sim.receivers import POISON, Manner
 from tests.sim.stage import old, staged
 

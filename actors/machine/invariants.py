@@ -1,0 +1,120 @@
+"""Invariants: what has to be true of every fact, whatever decided it. They are asked before it is recorded.
+
+A fact that breaks one is a defect of ours. Written down it would be folded by every later owner, and numbers
+would repeat or be lost, so the shard stops instead; and a journal that holds such a fact is not run.
+
+Each rule compares the states before and after one fact, in a bounded number of steps. No rule knows the
+configuration: a receiver that became strict may have many open events. A bound that is exceeded already is no
+breach, so that a smaller bound in another version refuses no journal.
+"""
+
+from enum import Enum
+
+from actors.errors import Unusable
+from actors.machine import facts as f
+from actors.machine.evolve import evolve
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
+
+_NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.DeadLettered, f.Started)
+_SETTLING = (f.Delivered, f.DeadLettered)
+# Sums of fractions do not come out even.
+_EPSILON = 1e-6
+
+
+class Breach(Enum):
+    """A rule that is broken; the value says how."""
+
+    STRANGER = "it speaks of another receiver"
+    FRONTIER = "the frontier falls: events that had their turn would have it again"
+    NUMBER = "it names a number that is neither the next one nor given already"
+    SETTLED = "an event that is settled is taken for an open one"
+    BEYOND = "an open event lies beyond the frontier"
+    OPEN = f"more than {OPEN_MAX} events are open"
+    BURIALS = f"more than {BURIALS_MAX} dead letters are owed"
+    TOKENS = "the bucket holds fewer tokens than none, or more than its burst"
+
+
+class InvariantBroken(Unusable):
+    """A fact that breaks a rule. The text names receiver, fact and rule, and nothing of any event."""
+
+    def __init__(self, fact: f.Fact, breach: Breach) -> None:
+        tag = fact.__struct_config__.tag
+        super().__init__(
+            f"{fact.receiver}: its fact `{tag}` breaks a rule that always holds ({breach.value}). This is a "
+            f"defect of Angarium: see `invariant broken` in docs/operating.md"
+        )
+        self.breach = breach
+
+
+def evolve_checked(state: State, fact: f.Fact) -> State:
+    """The state after `fact`. Raises `InvariantBroken`."""
+    after = evolve(state, fact)
+    breach = check(state, fact, after)
+    if breach is not None:
+        raise InvariantBroken(fact, breach)
+    return after
+
+
+def check(before: State, fact: f.Fact, after: State) -> Breach | None:
+    """The rule that `fact` breaks, if it breaks one, between the states `before` and `after` it."""
+    if fact.receiver != before.receiver:
+        return Breach.STRANGER
+    old, new = before.frontier, after.frontier
+    if new is not old:
+        if new.sequence < old.sequence:
+            return Breach.FRONTIER
+        # A repair reads again what came after the loss, and nothing else goes back.
+        fell = new.position < old.position or new.source < old.source
+        if fell and not isinstance(fact, f.Repaired):
+            return Breach.FRONTIER
+    if isinstance(fact, _NUMBERING) and (breach := _check_numbers(before, fact, after)):
+        return breach
+    if after.open is not before.open and (breach := _check_open(before, after)):
+        return breach
+    if after.burials is not before.burials and _owes_too_many(before, fact, after):
+        return Breach.BURIALS
+    bucket, limit = after.bucket, after.limit
+    if bucket is None or bucket is before.bucket:
+        return None
+    overflows = limit is not None and bucket.tokens > limit.burst + _EPSILON
+    return Breach.TOKENS if bucket.tokens < 0 or overflows else None
+
+
+def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
+    """Tells whether more dead letters are owed than may be; an operator who skips an event may go beyond."""
+    skipped = isinstance(fact, f.DeadLettered) and fact.reason == "skipped"
+    return BURIALS_MAX < len(after.burials) > len(before.burials) and not skipped
+
+
+def _check_numbers(
+    before: State,
+    fact: f.Delivered | f.AttemptFailed | f.Throttled | f.Accepted | f.DeadLettered | f.Started,
+    after: State,
+) -> Breach | None:
+    """Each event is the next in order under the next number, or it is open."""
+    last = before.frontier.sequence
+    position, sequence, new = before.frontier.position, last, 0
+    for each in fact.events:
+        if each.position > position:
+            position, sequence, new = each.position, sequence + 1, new + 1
+            if each.sequence != sequence:
+                return Breach.NUMBER
+        elif each.sequence > last:
+            return Breach.NUMBER
+    known = len(fact.events) - new
+    if not known and new == 1 and not (before.open or after.open):
+        return None  # The most frequent case: the next event is delivered at once.
+    opened = -known if isinstance(fact, _SETTLING) else new
+    return None if len(after.open) == len(before.open) + opened else Breach.SETTLED
+
+
+def _check_open(before: State, after: State) -> Breach | None:
+    """Open events lie up to the frontier, above all that is settled, and are not too many."""
+    opened, frontier = after.open, after.frontier
+    if not opened:
+        return None
+    if opened[-1].sequence > frontier.sequence or opened[-1].position > frontier.position:
+        return Breach.BEYOND
+    if opened[0].sequence <= before.settled_sequence:
+        return Breach.SETTLED
+    return Breach.OPEN if OPEN_MAX < len(opened) > len(before.open) else None
