@@ -23,6 +23,7 @@ class ShardPorts(Protocol):
     policies: Policies
     tally: Tally
     tell: Callable[[News], None]
+    refuse: Callable[[str], None]
     epoch: int
     claimed_at: float
     claim_position: int

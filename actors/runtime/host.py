@@ -113,7 +113,7 @@ class Host:
         self.in_flight = 0
         self._strangers: Strangers | None = None
         self._within_lease = within_lease
-        self._refuse = refuse
+        self.refuse = refuse
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._landed = asyncio.Event()
@@ -259,7 +259,7 @@ class Host:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
             except Unusable as error:  # A snapshot that must not be guessed at.
-                self._refuse(str(error))
+                self.refuse(str(error))
                 return None
             if not state.opened and self._strangers is not None and receiver != UNKNOWN:
                 await asyncio.shield(self._strangers.ready)

@@ -15,8 +15,8 @@ from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
-from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, Fact
+from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
 from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import PARK_AFTER_S, next_step
@@ -139,7 +139,11 @@ class Shell(Memory):
             self._record(fact)
 
     def _record(self, fact: Fact) -> None:
-        self.state = evolve(self.state, fact)
+        try:
+            self.state = evolve_checked(self.state, fact)
+        except InvariantBroken as broken:  # Nothing of it may be recorded, nor what would follow begin.
+            self.host.refuse(str(broken))
+            raise
         self.host.tally.decided(fact)
         hurried = not isinstance(fact, NEEDS_NO_CONFIRMATION)
         index = self.host.recorder.add(fact, self.state, hurried)

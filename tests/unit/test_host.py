@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from actors.errors import NewerVersion, Unavailable
+from actors.machine import decide
 from actors.machine import facts as f
+from actors.machine.numbering import with_number
 from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.policy import Rate
@@ -56,6 +58,24 @@ async def test_a_snapshot_that_must_not_be_guessed_at_refuses_the_shard() -> Non
     world.publish()
     await world.until(lambda: bool(world.refused))
     assert (world.refused, world.sender.made) == (["upgrade this node"], [])
+
+
+@in_virtual_time
+async def test_a_fact_that_breaks_a_rule_refuses_the_shard_and_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever decided it: here, a defect that gives a number twice."""
+    world = strict()
+    world.publish()
+    await world.until_settled(1)
+    monkeypatch.setattr(decide, "numbered", lambda state, given: with_number(given, 1))
+    recorded = list(world.journal.facts)
+    world.publish()
+    await world.until(lambda: bool(world.refused))
+    (why,) = world.refused
+    assert "acme.billing: its fact `delivered` breaks a rule that always holds" in why
+    assert world.journal.facts == recorded
+    assert world.state.frontier.sequence == 1
 
 
 @in_virtual_time
