@@ -22,7 +22,7 @@ from actors.machine.owed import next_step as owed
 from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import next_step
 from actors.machine.owed.view import View
-from actors.machine.state import OPEN_MAX, Open, State
+from actors.machine.state import OPEN_MAX, Open, State, open_entry
 from actors.policy import Policy
 from actors.runtime import shell
 from actors.runtime.host import Host
@@ -247,6 +247,7 @@ def _width_of_config(state: State, policy: Policy) -> int:
 
 
 _after_outcome = evolve._after_outcome
+_after_delivery = evolve._after_delivery
 
 
 def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
@@ -256,6 +257,17 @@ def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) 
         return after
     shared = {"attempts": fact.attempt, "next_at": fact.next_at}
     return replace(after, open=tuple(replace(each, **shared) for each in after.open))
+
+
+def _delivered_and_open(state: State, fact: facts.Delivered) -> State:
+    """What was tried before stays open: it would be sent again."""
+    return replace(_after_delivery(state, fact), open=state.open)
+
+
+def _numbered_as_the_last(state: State, given: Event) -> numbering.Numbered:
+    """The next event gets the number of the one before it."""
+    entry = open_entry(state, given.position)
+    return numbering.with_number(given, entry.sequence if entry else max(1, state.frontier.sequence))
 
 
 # ---- parking
@@ -398,6 +410,9 @@ ALL = [
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
+    Mutant("number-again", "a number is given once", ((decide, "numbered", _numbered_as_the_last),)),
+    Mutant("delivered-and-open", "what is settled is not open",
+           ((evolve, "_after_delivery", _delivered_and_open),)),
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
            ((Shell, "_record", _record_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
