@@ -32,8 +32,8 @@ class Access(Struct, frozen=True):
         return self.of.names
 
 
-def connect_options(settings: Settings) -> ConnectOptions:
-    """Options to reach NATS, by the settings."""
+def connect_options(settings: Settings, second: bool = False) -> ConnectOptions:
+    """Options to reach NATS, by the settings; a `second` connection of a process logs no losses."""
     return ConnectOptions(
         servers=settings.nats,
         name=settings.node,
@@ -43,6 +43,7 @@ def connect_options(settings: Settings) -> ConnectOptions:
         tls_certificate=settings.tls_cert,
         tls_key=settings.tls_key,
         inbox_prefix=settings.inbox_prefix,
+        second=second,
     )
 
 
@@ -58,9 +59,9 @@ def installation(settings: Settings) -> Installation:
 
 
 @asynccontextmanager
-async def open_jetstream(settings: Settings) -> AsyncIterator[JetStream]:
+async def open_jetstream(settings: Settings, second: bool = False) -> AsyncIterator[JetStream]:
     """JetStream over a connection of its own. Raises ConnectError."""
-    wire = await connect(connect_options(settings))
+    wire = await connect(connect_options(settings, second))
     js = JetStream(wire)
     try:
         await js.start()

@@ -81,13 +81,20 @@ def age_text(seconds: float) -> str:
     return f"{whole}s"
 
 
+def age(text: str) -> float:
+    """Seconds of an age as people write it: `12h`, `30d`, `8w`."""
+    if match := _AGE.match(text):
+        return float(int(match[1]) * _UNITS_S[match[2]])
+    raise BadQuantity(f"{text!r} is not an age; write it as 45s, 30m, 12h, 30d or 8w")
+
+
 def instant(text: str, now: float) -> float:
     """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone.
 
     One before the epoch is the epoch: nothing of ours is older.
     """
-    if match := _AGE.match(text):
-        return max(0.0, now - int(match[1]) * _UNITS_S[match[2]])
+    if _AGE.match(text):
+        return max(0.0, now - age(text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

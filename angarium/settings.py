@@ -121,6 +121,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
     ] = None
+
+    ledger: Annotated[str, Meta(description="where the ledger is, sqlite:///path/of/a/file")] = (
+        "sqlite:///.angarium/ledger.db"
+    )
+
     log_format: Annotated[Literal["text", "json"], Meta(description="how a log line looks")] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")

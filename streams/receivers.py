@@ -158,7 +158,7 @@ class Receivers:
     async def get(self, receiver: str) -> Configuration | None:
         """Reads the configuration from the bucket's leader. Raises `Unavailable`."""
         message = await self._last(receiver)
-        if message is None or _is_removal(message):
+        if message is None or is_removal(message):
             return None
         return Configuration(message.data, message.sequence)
 
@@ -192,7 +192,7 @@ class Receivers:
             for message in page.messages:
                 receiver, after = message.subject.removeprefix(self._prefix), message.sequence
                 there.pop(receiver, None)
-                if not _is_removal(message):
+                if not is_removal(message):
                     there[receiver] = Configuration(message.data, message.sequence)
             pending = page.pending
         return dict(sorted(there.items()))
@@ -231,7 +231,7 @@ class Receivers:
             except Unavailable as error:
                 return Unanswered(str(error))
             expected = revision
-            if revision is None or (revision == 0 and last is not None and _is_removal(last)):
+            if revision is None or (revision == 0 and last is not None and is_removal(last)):
                 expected = last.sequence if last else 0
             headers = NEWEST_ONLY | {EXPECTED: str(expected)}
             if removal is not None:
@@ -278,7 +278,7 @@ class Receivers:
                 self._tell(receiver)
             return
         before = (known.exists, known.policy, known.problems)
-        exists = not _is_removal(message)
+        exists = not is_removal(message)
         policy, problems = self._read(receiver, message.data) if exists else (None, ())
         if not problems:
             known.policy_revision = revision
@@ -335,7 +335,7 @@ def subscriptions_of(receivers: Receivers) -> Subscriptions:
 
 def _removal_told(message: StoredMessage) -> Removal | None:
     """The last removal, as far as this revision tells by itself."""
-    if _is_removal(message):
+    if is_removal(message):
         return Removal(message.sequence, message.stored_at)
     revision, _, at = message.headers.get(REMOVED, "").partition(" ")
     try:
@@ -344,6 +344,6 @@ def _removal_told(message: StoredMessage) -> Removal | None:
         return None
 
 
-def _is_removal(message: StoredMessage) -> bool:
+def is_removal(message: StoredMessage) -> bool:
     """A deletion or purge of the key, or the marker that the server leaves where a value expired."""
     return message.headers.get(KV_OPERATION) in ("DEL", "PURGE") or MARKER_REASON in message.headers

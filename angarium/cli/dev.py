@@ -23,7 +23,7 @@ USUAL_NATS = "nats://127.0.0.1:4222"
     show_default=True,
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where NATS keeps its store.",
+    help="Where NATS keeps its store, and the ledger lies.",
 )
 @click.option(
     "--port",
@@ -33,7 +33,7 @@ USUAL_NATS = "nats://127.0.0.1:4222"
 )
 @options.takes(*options.CONNECTION, *options.INSTALLATION, *options.NODE)
 def dev(directory: Path, port: int | None, **given: Any) -> None:
-    """Run NATS, set it up, and run a node, in one go, until Ctrl-C. The store stays and is used again.
+    """Run NATS, set it up, and run a node and a ledger, until Ctrl-C. The store stays and is used again.
 
     It is for your own machine: its NATS has no password, so that everybody on the machine may use it.
 
@@ -45,7 +45,8 @@ def dev(directory: Path, port: int | None, **given: Any) -> None:
     server = given["nats"]
     if server and port:
         raise click.UsageError("--port is for a server of its own, --nats names another; give one")
-    settings = options.settings_of(given, log_level="info")
+    kept = {} if server else {"ledger": f"sqlite:///{directory / 'ledger.db'}"}
+    settings = options.settings_of(given, log_level="info", **kept)
     run_long(develop(settings, None if server else directory, port, _tell))
 
 

@@ -47,12 +47,15 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _commands() -> click.Group:
+    from angarium.cli.attempts import attempts
     from angarium.cli.bench import bench
     from angarium.cli.dead import dead
     from angarium.cli.demo import demo
     from angarium.cli.dev import dev
     from angarium.cli.doctor import doctor
+    from angarium.cli.event import event
     from angarium.cli.inspection import inspect
+    from angarium.cli.ledger import ledger
     from angarium.cli.listen import listen
     from angarium.cli.node import node
     from angarium.cli.publish import publish
@@ -65,7 +68,11 @@ def _commands() -> click.Group:
     def angarium() -> None:
         """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
 
-    for command in (dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair):
+    commands = (
+        dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair, ledger,
+        event, attempts,
+    )  # fmt: skip
+    for command in commands:
         angarium.add_command(command)
     return angarium
 

@@ -1,4 +1,4 @@
-"""Runs `angarium dev`: nats-server as a child, setup, and a node in this process."""
+"""Runs `angarium dev`: nats-server as a child, setup, a node and a ledger in this process."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from angarium.node.app import run_node
 from angarium.settings import Settings
 from streams.fleet.lease import MARGIN_S
 from streams.installation.setup import setup
+from streams.nats.errors import ConnectError
 from streams.server.embedded import EmbeddedServer
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -110,13 +111,24 @@ async def _run_beside(settings: Settings, server: EmbeddedServer | None, tell: T
     ready = Ready(settings.nats[0], settings.shards, directory)
     node = asyncio.create_task(run_node(settings, ready=lambda: tell(ready)))
     tasks = [node] if server is None else [node, asyncio.create_task(_keep(server))]
+    beside = [] if server is None else [asyncio.create_task(_follow(settings))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     ended = [task for task in tasks if task.done()]
-    for task in tasks:
+    for task in (*tasks, *beside):
         task.cancel()
-    await asyncio.wait(tasks)
+    await asyncio.wait([*tasks, *beside])
     for task in ended:
         task.result()
+
+
+async def _follow(settings: Settings) -> None:
+    """Keep a ledger. What stops it stops nothing else, since it can be built anew."""
+    try:
+        from angarium.ledger.following import follow
+
+        await follow(settings, beside_a_node=True)
+    except (AngariumError, ConnectError) as error:
+        log.error("ledger.stopped", extra={"why": str(error)})
 
 
 async def _keep(server: EmbeddedServer) -> NoReturn:

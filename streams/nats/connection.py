@@ -39,7 +39,8 @@ PING_INTERVAL_S = 5
 class ConnectOptions(Struct, frozen=True):
     """Options of a connection to NATS. Files are paths; user, password or token may be in the URL.
 
-    `inbox_prefix` is what the subjects begin with to which answers come.
+    `inbox_prefix` is what the subjects begin with to which answers come. `second`: this process has another
+    connection, which tells when the server is away.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
@@ -51,6 +52,7 @@ class ConnectOptions(Struct, frozen=True):
     tls_key: str | None = None
     inbox_prefix: str = inboxes.USUAL
     timeout_s: float = 5.0
+    second: bool = False
 
     def files(self) -> list[str]:
         named = (self.credentials, self.nkey, self.tls_ca, self.tls_certificate, self.tls_key)
@@ -219,6 +221,12 @@ class NatsWire:
         if connected == self._told:
             return
         self._told = connected
+        if not self._options.second:
+            self._log(connected)
+        for listener in self._listeners:
+            listener(connected)
+
+    def _log(self, connected: bool) -> None:
         now = asyncio.get_running_loop().time()
         if connected:
             log.info("nats.back", extra={"after_s": round(now - self._lost_at, 1)})
@@ -226,8 +234,6 @@ class NatsWire:
             self._lost_at = now
             if not self.closed:
                 log.warning("nats.lost", extra={"servers": [*map(_place, self._options.servers)]})
-        for listener in self._listeners:
-            listener(connected)
 
     async def _on_error(self, error: Exception) -> None:
         if refused := _NOT_PERMITTED.search(str(error)):

@@ -28,7 +28,7 @@ ANY = "…"
 _STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
 _READY = re.compile(r"ready: |listening on ")
 _LOOKS = re.compile(
-    r"angarium (inspect|doctor|receiver list)\b"
+    r"angarium (inspect|doctor|receiver list|event|attempts|history|audit|top)\b"
     r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
 )
 """What only looks is typed in again until it shows what it should."""

@@ -1,0 +1,46 @@
+"""`angarium attempts`: what was sent to a receiver and what came back, from the ledger."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import names, options
+from angarium.terminal import output
+
+LIST_MAX = 50
+
+
+@click.command("attempts", short_help="Attempts at a receiver, from the ledger.")
+@names.receiver("receiver")
+@click.option("--failed", is_flag=True, help="Only attempts that did not deliver.")
+@click.option("--status", metavar="STATUS", help="Only this status, such as 503, or a class, such as 5xx.")
+@click.option("--since", metavar="TIME", help="Only since then: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only from before then.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=LIST_MAX, show_default=True, help="So many at most."
+)
+@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@options.takes("ledger", "prefix")
+def attempts(
+    receiver: str, failed: bool, status: str | None, limit: int, as_json: bool, **given: Any
+) -> None:
+    """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
+    from angarium.cli import record_words as words
+    from angarium.ledger.answers import Filter
+    from angarium.ledger.schema import ALWAYS
+    from angarium.operations.records import attempts as operation
+
+    settings = options.settings_of(given)
+    since, until = words.span(given)
+    wanted = Filter(
+        failed=failed, status=None if status is None else words.status(status), since=since,
+        until=ALWAYS if until is None else until, limit=limit,
+    )  # fmt: skip
+    listed = words.consult(settings, lambda of: operation.attempts(of, receiver, wanted))
+    if as_json:
+        output.say_json(listed)
+        return
+    output.say_table(words.HEADINGS, map(words.cells, listed.attempts), cut=words.CUT)
+    if listed.more:
+        output.note(f"note: there are older ones than these {limit}; --limit or --until shows them")
+    words.notes(listed.ledger)

@@ -1,0 +1,55 @@
+"""`angarium event`: one event's journey over all receivers, from the ledger."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import options
+from angarium.terminal import output
+
+
+@click.command("event", short_help="One event's journey, from the ledger.")
+@click.argument("event_id", metavar="ID")
+@click.option(
+    "--tenant", metavar="TENANT", help="Only receivers of this tenant; another one may use the same id."
+)
+@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@options.takes("ledger", "prefix")
+def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> None:
+    """Show to which receivers an event went, under which number, each attempt, and how it ended."""
+    from angarium.cli import record_words as words
+    from angarium.operations.records.journey import journey
+
+    settings = options.settings_of(given)
+    found = words.consult(settings, lambda of: journey(of, event_id, tenant))
+    if as_json:
+        output.say_json(found)
+        return
+    for delivery in found.deliveries:
+        output.say(headline(delivery))
+        for each in delivery["attempts"]:
+            took = f"{each['latency_ms']:.0f} ms"
+            output.say(
+                f"  {words.moment(each['at'])}  attempt {each['attempt']}: "
+                f"{output.visible(words.outcome(each))}, {took}"
+            )
+    words.notes(found.ledger)
+
+
+def headline(delivery: dict[str, Any]) -> str:
+    """A delivery in a line: `acme.billing #17: delivered 2026-… (stored …)`."""
+    from angarium.cli import record_words as words
+
+    name = f"{delivery['receiver']} #{delivery['sequence']}"
+    again = ", sent again" if delivery["again"] else ""
+    stored = f"stored {words.moment(delivery['stored_at'])}{again}"
+    ended = words.moment(delivery["ended_at"])
+    match delivery["state"]:
+        case "open":
+            return f"{name}: under way, {stored}"
+        case "unknown":
+            return f"{name}: how it ended is not known, {stored}"
+        case "dead":
+            return f"{name}: dead letter ({delivery['reason']}) {ended}, {stored}"
+        case state:
+            return f"{name}: {state} {ended}, {stored}"

@@ -1,0 +1,72 @@
+"""The words of the commands that ask the ledger: instants to be typed, and how answers are shown."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from angarium import quantities
+from angarium.cli.perform import done
+from angarium.operations.failures import Failure
+from angarium.operations.records.reading import Records, Standing, consulted
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+T = TypeVar("T")
+
+HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
+CUT = ("event", "outcome")
+
+
+def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | Failure]]) -> T:
+    """Ask the ledger that the settings name; returns the answer. Raises NotDone."""
+    return done(run(consulted(settings, operation)))
+
+
+def span(given: dict[str, Any]) -> tuple[int, int | None]:
+    """The instants of `--since` and `--until`, in milliseconds. Raises BadQuantity."""
+    now = time.time()
+    since, until = (
+        None if given[name] is None else round(quantities.instant(given[name], now) * 1000)
+        for name in ("since", "until")
+    )
+    return since or 0, until
+
+
+def status(text: str) -> tuple[int, int]:
+    """`503`, or `5xx` for all of a class. Raises click.UsageError."""
+    if len(text) == 3 and text[0] in "12345":
+        if text[1:].lower() == "xx":
+            return int(text[0]) * 100, int(text[0]) * 100 + 99
+        if text.isdecimal():
+            return int(text), int(text)
+    raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
+
+
+def notes(standing: Standing) -> None:
+    """Say how far behind the ledger is, and what it lacks, beside the answer."""
+    for note in standing.notes:
+        output.note(f"note: {note}")
+
+
+def cells(attempt: dict[str, Any]) -> list[Any]:
+    """The row of an attempt, for people."""
+    return [
+        moment(attempt["at"]), attempt["sequence"] or "ping", attempt["attempt"], outcome(attempt),
+        f"{attempt['latency_ms']:.0f} ms", attempt["event_id"],
+    ]  # fmt: skip
+
+
+def outcome(attempt: dict[str, Any]) -> str:
+    """The status that came back, and what it meant where that is not plain; else the error."""
+    status, verdict = attempt["status"], attempt["verdict"]
+    if status is None:
+        return str(attempt["error"] or verdict)
+    return str(status) if verdict in ("delivered", "failed") else f"{status} {verdict}"
+
+
+def moment(at: str | None) -> str:
+    """An instant to the millisecond: 2026-11-20 20:00:00.123Z."""
+    return "-" if at is None else at.replace("T", " ")

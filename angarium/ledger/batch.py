@@ -1,0 +1,329 @@
+"""Turns flushes of the journal into rows, for one transaction. Pure: the same flushes give the same rows.
+
+A row of `attempts` is one attempt of one event, or a ping, which has the number 0. A row of `deliveries` is
+one numbered event, in the block in which it was first spoken of. What is discarded unseen has no row: its ids
+are on record nowhere.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from actors.ids import UNKNOWN
+from actors.machine import facts as f
+from actors.machine.numbering import Numbered
+from angarium.ledger import schema
+from angarium.logs import redact
+from streams.following.journal_reader import Gap, Place
+from streams.journal.envelope import Flush
+
+EPISODE_MS = 60_000
+"""Failures in a row that are over are worth a line of the history if they took so long."""
+
+Row = tuple[Any, ...]
+_encoder = msgspec.json.Encoder()
+
+
+class Receiver(Struct):
+    """A receiver as the ledger knows it; `fresh`: it has no row yet.
+
+    `paused`, `disabled`, `failing_since` and `failures` are as its facts say, `facts_since` and `bytes_since`
+    count what came since its last base state. `shard` is -1 as long as no fact has told it. `open` are the
+    deliveries that did not end, by their numbers, each with the block and the position of its row.
+    """
+
+    id: int
+    name: str
+    shard: int
+    fresh: bool = False
+    failing_since: int | None = None
+    failures: int = 0
+    disabled: str | None = None
+    paused: bool = False
+    last_at: int | None = None
+    last_status: int | None = None
+    last_error: str | None = None
+    facts_since: int = 0
+    bytes_since: int = 0
+    base_bytes: int = 0
+    based_at: int = 0
+    open: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class Base(Struct, frozen=True):
+    """The state of a receiver as of a position of the journal, as JSON. `origin`: `fold`, or `snapshot`."""
+
+    receiver: int
+    position: int
+    at: int
+    origin: str
+    state: str
+
+
+class Read(Struct, frozen=True):
+    """One message of the journal, decoded."""
+
+    position: int
+    stored_at: float
+    shard: int
+    flush: Flush
+
+
+class Ended(Struct):
+    """A change of a delivery that an earlier batch has stored."""
+
+    block: int
+    position: int
+    receiver: int
+    sequence: int
+    attempts: int = 0
+    first_at: int | None = None
+    ended_at: int | None = None
+    ending: int | None = None
+    reason: str | None = None
+
+
+class Batch(Struct):
+    """The rows of one transaction, all of one block, and the place in the journal behind them."""
+
+    before: Place
+    after: Place
+    block: int = 0
+    attempts: list[Row] = field(default_factory=list)
+    begun: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    ended: dict[tuple[int, int], Ended] = field(default_factory=dict)
+    facts: list[Row] = field(default_factory=list)
+    minutes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    changes: list[Row] = field(default_factory=list)
+    claims: list[Row] = field(default_factory=list)
+    bases: list[Base] = field(default_factory=list)
+    gaps: list[tuple[Gap, int]] = field(default_factory=list)
+    touched: dict[int, Receiver] = field(default_factory=dict)
+    count: int = 0
+    since: int = 1 << 60
+    until: int = 0
+
+    def add(self, read: Read, known: dict[str, Receiver]) -> None:
+        """Take one flush; every receiver in it is `known`, and changes with it."""
+        flush, groups = read.flush, dict[str, list[f.Fact]]()
+        flushed_at = milliseconds(flush.at)
+        self._spans(flushed_at)
+        for ordinal, fact in enumerate(flush.facts):
+            self.count += 1
+            if isinstance(fact, f.Claimed):
+                at = milliseconds(fact.at)
+                self.claims.append((read.shard, read.position, at, flush.node, fact.epoch, int(fact.clean)))
+                continue
+            name = key_of(fact.receiver, read.shard)
+            receiver = known[name]
+            groups.setdefault(name, []).append(fact)
+            self._fact(receiver, fact, read.position, ordinal, flushed_at)
+        for name, facts in groups.items():
+            receiver, text = known[name], _encoder.encode(facts).decode()
+            self.facts.append((self.block, receiver.id, read.position, flushed_at, text))
+            self.touched[receiver.id] = receiver
+            receiver.facts_since += len(facts)
+            receiver.bytes_since += len(text)
+            receiver.based_at = receiver.based_at or flushed_at
+
+    def _spans(self, at: int) -> None:
+        self.since, self.until = min(self.since, at), max(self.until, at)
+
+    def _fact(self, receiver: Receiver, fact: f.Fact, position: int, ordinal: int, flushed_at: int) -> None:
+        match fact:
+            case f.Delivered() | f.AttemptFailed() | f.Throttled():
+                self._attempt(receiver, fact, position, ordinal)
+                return
+            case f.Accepted(events=events) | f.Started(events=events):
+                for event in events:
+                    self._delivery(receiver, event)
+                return
+            case f.DeadLettered(events=events, at=at, reason=reason, attempts=attempts):
+                for event in events:
+                    self._delivery(receiver, event, attempts, milliseconds(at), schema.DEAD, reason)
+                self._minute(receiver, milliseconds(at))[4] += len(events)
+                return
+            case f.Refused(at=at):
+                self._minute(receiver, milliseconds(at))[4] += 1
+                return
+            case f.TurnedAway(at=at, events=turned_away):
+                self._minute(receiver, milliseconds(at))[4] += len(turned_away)
+                return
+            case f.Removed(at=ended_at) | f.Forgot(at=ended_at):
+                self._discard(receiver, milliseconds(ended_at), 0, schema.ALWAYS, schema.DISCARDED)
+            case f.Missing(at=ended_at, first=first, last=last):
+                self._discard(receiver, milliseconds(ended_at), first, last, schema.MISSING)
+            case f.Repaired(at=ended_at, position=first):
+                self._discard(receiver, milliseconds(ended_at), first + 1, schema.ALWAYS, schema.MISSING)
+        if (detail := _detail(fact)) is not None:
+            at = milliseconds(getattr(fact, "at", 0.0)) or flushed_at
+            kind = str(fact.__struct_config__.tag)
+            self._change(receiver, at, position, ordinal, kind, detail)
+            _hold(receiver, fact)
+
+    def _attempt(self, receiver: Receiver, fact: f.OutcomeFact, position: int, ordinal: int) -> None:
+        ended_at, latency_us = milliseconds(fact.at), round(fact.latency_ms * 1000)
+        began_at = round(fact.at * 1000 - fact.latency_ms)
+        verdict, error, next_at = schema.DELIVERED, None, None
+        minute = self._minute(receiver, began_at)
+        match fact:
+            case f.Delivered():
+                minute[1] += 1
+                self._recovered(receiver, fact, position, ordinal)
+            case f.Throttled(until=until):
+                verdict, next_at = schema.THROTTLED, milliseconds(until)
+                minute[3] += 1
+            case f.AttemptFailed():
+                verdict, next_at = _verdict(fact), milliseconds(max(fact.next_at, fact.until))
+                error = redact(fact.error) if fact.status is None else None
+                minute[2] += 1
+                _failed(receiver, fact)
+        receiver.last_at, receiver.last_status, receiver.last_error = ended_at, fact.status, error
+        minute[0] += 1
+        minute[5] += latency_us
+        minute[6] = max(minute[6], latency_us)
+        self._spans(began_at)
+        key = (self.block, receiver.id, began_at, position, ordinal)
+        shared = (fact.attempt, latency_us, verdict, fact.status, error, next_at)
+        if not fact.events:
+            self.attempts.append((*key, 0, 0, *shared))
+        for event in fact.events:
+            self.attempts.append((*key, event.sequence, event.position, *shared))
+            if verdict == schema.DELIVERED:
+                self._delivery(receiver, event, fact.attempt, ended_at, schema.SETTLED, first_at=began_at)
+                late_ms = max(0, ended_at - milliseconds(event.stored_at))
+                minute[7] += late_ms
+                minute[8] = max(minute[8], late_ms)
+            else:
+                self._delivery(receiver, event, fact.attempt, first_at=began_at)
+
+    def _delivery(
+        self, receiver: Receiver, event: Numbered, attempts: int = 0, ended_at: int | None = None,
+        ending: int | None = None, reason: str | None = None, first_at: int | None = None,
+    ) -> None:  # fmt: skip
+        key = (receiver.id, event.sequence)
+        if key not in self.begun and event.sequence not in receiver.open:
+            self.begun[key] = [
+                self.block, event.position, *key, event.id, event.again or None,
+                milliseconds(event.stored_at),
+                first_at, ended_at, ending, reason, attempts,
+            ]  # fmt: skip
+            if ended_at is None:
+                receiver.open[event.sequence] = (self.block, event.position)
+            return
+        self._goes_on(receiver, event.sequence, attempts, ended_at, ending, reason, first_at)
+
+    def _goes_on(
+        self, receiver: Receiver, sequence: int, attempts: int, ended_at: int | None, ending: int | None,
+        reason: str | None, first_at: int | None,
+    ) -> None:  # fmt: skip
+        """Something became of a delivery that has a row, in this batch or from an earlier one."""
+        key = (receiver.id, sequence)
+        if (row := self.begun.get(key)) is not None:
+            row[7] = row[7] or first_at
+            row[11] = max(row[11], attempts)
+            if ended_at is not None:
+                row[8:11] = ended_at, ending, reason
+        else:
+            if (ended := self.ended.get(key)) is None:
+                ended = self.ended[key] = Ended(*receiver.open[sequence], *key)
+            ended.first_at = ended.first_at or first_at
+            ended.attempts = max(ended.attempts, attempts)
+            if ended_at is not None:
+                ended.ended_at, ended.ending, ended.reason = ended_at, ending, reason
+        if ended_at is not None:
+            receiver.open.pop(sequence, None)
+
+    def _minute(self, receiver: Receiver, at: int) -> list[int]:
+        """Attempts, delivered, failed, throttled, dead; latency and lateness, each with its highest."""
+        return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
+
+    def _discard(self, receiver: Receiver, at: int, first: int, last: int, ending: int) -> None:
+        """The open deliveries between two positions are over."""
+        for sequence, (_, position) in list(receiver.open.items()):
+            if first <= position <= last:
+                self._goes_on(receiver, sequence, 0, at, ending, None, None)
+
+    def _change(
+        self, receiver: Receiver, at: int, position: int, ordinal: int, kind: str, detail: dict[str, Any]
+    ) -> None:
+        text = _encoder.encode(detail).decode()
+        self.changes.append((receiver.id, at, position, ordinal, kind, text))
+
+    def _recovered(self, receiver: Receiver, fact: f.Delivered, position: int, ordinal: int) -> None:
+        at, since = milliseconds(fact.at), receiver.failing_since
+        if since is not None and at - since >= EPISODE_MS:
+            detail = {"since": since, "failures": receiver.failures}
+            self._change(receiver, at, position, ordinal, "recovered", detail)
+        receiver.failing_since, receiver.failures = None, 0
+
+
+def milliseconds(at: float) -> int:
+    return round(at * 1000)
+
+
+def key_of(receiver: str, shard: int) -> str:
+    """The name of a receiver in the ledger: each shard has a record of its own of all unknown names."""
+    return f"{UNKNOWN}.{shard}" if receiver == UNKNOWN else receiver
+
+
+def names_in(flushes: Iterable[Read]) -> dict[str, int]:
+    """All receivers that the flushes speak of, each with its shard."""
+    return {
+        key_of(fact.receiver, read.shard): read.shard
+        for read in flushes
+        for fact in read.flush.facts
+        if not isinstance(fact, f.Claimed)
+    }
+
+
+def _verdict(fact: f.AttemptFailed) -> int:
+    if fact.ours:
+        return schema.OVERLOAD
+    if fact.gone:
+        return schema.GONE
+    return schema.REJECTED if fact.rejected else schema.FAILED
+
+
+def _failed(receiver: Receiver, fact: f.AttemptFailed) -> None:
+    """Count what counts as the receiver's failing, as `evolve` does."""
+    if fact.rejected or fact.gone or fact.ours or fact.kind != "event":
+        return
+    receiver.failures += 1
+    if receiver.failing_since is None:
+        receiver.failing_since = milliseconds(fact.at)
+
+
+def _hold(receiver: Receiver, fact: f.Fact) -> None:
+    """Follow what holds a receiver back."""
+    match fact:
+        case f.Paused():
+            receiver.paused = True
+        case f.Disabled(reason=reason):
+            receiver.disabled = reason
+        case f.Resumed() | f.Retargeted() | f.Removed():
+            receiver.failing_since, receiver.failures, receiver.disabled = None, 0, None
+            receiver.paused = receiver.paused and not isinstance(fact, f.Resumed)
+        case f.Forgot():
+            receiver.failing_since, receiver.failures = None, 0
+
+
+def _detail(fact: f.Fact) -> dict[str, Any] | None:
+    """The part of a fact that the history keeps; None: it is not part of the history."""
+    match fact:
+        case f.Paused() | f.Resumed() | f.Retargeted() | f.Opened() | f.Repaired():
+            return {}
+        case f.Disabled(reason=reason):
+            return {"reason": reason}
+        case f.Removed(discarded=discarded) | f.Forgot(discarded=discarded):
+            return {"discarded": discarded}
+        case f.Missing(first=first, last=last):
+            return {"first": first, "last": last}
+        case f.RateSet(limit=limit):
+            return {} if limit is None else {"per_second": limit.per_second, "burst": limit.burst}
+        case f.WindowSet(size=size):
+            return {"size": size}
+        case _:
+            return None

@@ -1,0 +1,51 @@
+"""Configurations of receivers without what is secret in them, and what one changed. Pure.
+
+Of what may be secret (URL, secrets, headers, members that nobody knows) only a fingerprint is kept, so short
+that it tells a change and nothing else: of all that one might guess, thousands have the same.
+"""
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from actors.errors import InvalidPolicy
+from actors.policy import Policy, parse
+
+SHOWN = frozenset(
+    {each.encode_name for each in msgspec.structs.fields(Policy)} - {"url", "secrets", "headers"}
+)
+
+
+def document_of(raw: bytes) -> str:
+    """The configuration as the ledger keeps it."""
+    try:
+        members: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = None
+    if not isinstance(members, dict):
+        return "{}"
+    kept = {name: value if name in SHOWN else _fingerprint(value) for name, value in members.items()}
+    return msgspec.json.encode(kept).decode()
+
+
+def changed(before: str | None, after: str) -> list[str]:
+    """The members that differ, in alphabetical order; all of them where there was no configuration."""
+    old: dict[str, Any] = {} if before is None else msgspec.json.decode(before)
+    new: dict[str, Any] = msgspec.json.decode(after)
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+def policy_of(document: str | None) -> Policy | None:
+    """The policy by such a document, with a made-up URL; None where it says nothing that could be used."""
+    if document is None:
+        return None
+    shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SHOWN}
+    try:
+        return parse(msgspec.json.encode(shown | {"url": "https://unknown.invalid/"}), strict=False)[0]
+    except InvalidPolicy:
+        return None
+
+
+def _fingerprint(value: object) -> str:
+    return blake2b(msgspec.json.encode(value), digest_size=2).hexdigest()

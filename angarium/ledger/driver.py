@@ -1,0 +1,8 @@
+"""Imports the driver of SQLite, which comes with the extra `ledger`, or says how to get it."""
+
+from angarium.ledger.store import LedgerError
+
+try:
+    import aiosqlite as aiosqlite
+except ImportError as error:
+    raise LedgerError("a ledger needs aiosqlite: pip install 'angarium[ledger]'") from error

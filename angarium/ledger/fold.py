@@ -1,0 +1,70 @@
+"""Folds the facts of a receiver over a base state: what was, at a moment or by now. Pure.
+
+Base states are made of the ledger's own facts, after these were stored: whoever made none yet, or was killed
+before, folds a longer stretch and comes to the same. So a base state is never part of what must not be lost.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from actors.machine.evolve import evolve
+from actors.machine.facts import Fact
+from actors.machine.state import State
+from angarium.ledger.batch import Base, Receiver, milliseconds
+
+FACTS_MAX = 1000
+AGE_MAX_MS = 86_400_000
+BYTES_MIN = 16 << 10
+BYTES_RATIO = 10
+"""A base state is due once the facts behind the last one take so many times its bytes: it costs a tenth."""
+
+_facts = msgspec.json.Decoder(list[Fact])
+_state = msgspec.json.Decoder(State)
+
+
+class Moment(Struct, frozen=True):
+    """The state of a receiver, the position of the last fact in it, and when that happened."""
+
+    state: State
+    position: int
+    at: int
+
+
+def base_due(receiver: Receiver, now: int) -> bool:
+    """Tells whether so much has happened since the last base state that the next one is worth its bytes."""
+    return (
+        receiver.facts_since >= FACTS_MAX
+        or receiver.bytes_since >= max(BYTES_MIN, BYTES_RATIO * receiver.base_bytes)
+        or now - receiver.based_at >= AGE_MAX_MS
+    )
+
+
+def fold(name: str, base: Base | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
+    """Fold the rows of `facts` (position, instant of the flush, facts), in order, up to the instant `until`.
+
+    A fact that names no instant happened with the one before it in its flush.
+    """
+    state = State(receiver=name) if base is None else _state.decode(base.state)
+    position, at = (0, 0) if base is None else (base.position, base.at)
+    for place, flushed_at, text in rows:
+        facts = _facts.decode(text)
+        happened = min(flushed_at, next((t for t in map(_instant, facts) if t), flushed_at))
+        for fact in facts:
+            happened = _instant(fact) or happened
+            if until is not None and happened > until:
+                return Moment(state, position, at)
+            state = evolve(state, fact)
+            at = max(at, happened)
+        position = place
+    return Moment(state, position, at)
+
+
+def as_base(receiver: int, moment: Moment) -> Base:
+    text = msgspec.json.encode(moment.state).decode()
+    return Base(receiver, moment.position, moment.at, "fold", text)
+
+
+def _instant(fact: Fact) -> int:
+    return milliseconds(getattr(fact, "at", 0.0))

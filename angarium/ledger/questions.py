@@ -1,0 +1,165 @@
+"""The questions that the ledger answers, each by a look into every block that may know, newest first."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from angarium.ledger import schema
+from angarium.ledger.answers import Attempt, Delivery, Filter, Progress
+from angarium.ledger.driver import aiosqlite
+from angarium.ledger.sqlite import BUSY_MS, told
+from angarium.ledger.store import LedgerError
+
+_ATTEMPTS = """
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.delivery, a.block
+FROM blocks b CROSS JOIN attempts a {index}
+WHERE b.block BETWEEN ? AND ? AND b.until >= ? AND b.since < ?
+    AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ? {only}
+ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?
+"""
+_EVENT = "SELECT event FROM deliveries WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?"
+_EVENT_BEFORE = """
+SELECT d.event FROM blocks b CROSS JOIN deliveries d
+WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ? ORDER BY b.block DESC LIMIT 1
+"""
+_JOURNEY = """
+SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
+    d.attempts, d.receiver
+FROM blocks b CROSS JOIN deliveries d JOIN receivers r ON r.id = d.receiver
+WHERE d.block = b.block AND d.event = ? ORDER BY r.name, d.sequence
+"""
+_TRIES = """
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at
+FROM blocks b CROSS JOIN attempts a
+WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
+    AND a.sequence = ?4
+ORDER BY a.at
+"""
+_SINCE = "SELECT min(block), max(block) FROM blocks"
+
+
+class Questions:
+    """The ledger for those who ask. Made by `asked`."""
+
+    def __init__(self, db: aiosqlite.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    async def progress(self, stream: str) -> Progress:
+        rows = await self.rows("SELECT stored_at, seen_at FROM positions WHERE stream = ?", stream)
+        stored_at, seen_at = rows[0] if rows else (0.0, 0)
+        gaps = await self.rows("SELECT since, until FROM gaps ORDER BY first")
+        return Progress(round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps))
+
+    async def receiver(self, name: str) -> int | None:
+        """The number of a receiver; None where the ledger has nothing of it."""
+        rows = await self.rows("SELECT id FROM receivers WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    async def attempts(self, receiver: int, wanted: Filter) -> list[Attempt]:
+        """Attempts at a receiver, the newest first.
+
+        A block that ended before the oldest one found so far began cannot have a newer one.
+        """
+        index, only, values = _filtered(wanted)
+        query = _ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
+        first, last = (await self.rows(_SINCE))[0]
+        found: list[Any] = []
+        since, count = wanted.since, 1
+        while last is not None and last >= (first or 0):
+            start = max(first, last - count + 1)
+            found += await self.rows(
+                query, start, last, since, wanted.until, receiver, since, wanted.until, *values, wanted.limit
+            )
+            if len(found) >= wanted.limit:
+                found = sorted(found, key=lambda row: -row[0])[: wanted.limit]
+                since = found[-1][0]
+            last, count = start - 1, 2 * count
+        found.sort(key=lambda row: -row[0])
+        return [_attempt(row, await self._event(receiver, row[8], row[9], row[1])) for row in found]
+
+    async def journey(self, event: str) -> list[Delivery]:
+        """All deliveries of an event, by receiver, each with its attempts."""
+        found = []
+        for *members, receiver in await self.rows(_JOURNEY, event):
+            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, attempts = members
+            tries: Iterable[Any] = ()
+            if first_at is not None:
+                end = schema.ALWAYS if ended_at is None else ended_at
+                tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
+            found.append(Delivery(
+                receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
+                ended_at=ended_at, ending=ending, reason=reason, count=attempts,
+                attempts=tuple(_attempt(row, event_id) for row in tries),
+            ))  # fmt: skip
+        return found
+
+    async def _event(self, receiver: int, position: int, block: int, sequence: int) -> str | None:
+        """The id of the event of an attempt, whose delivery may have its row in an earlier block."""
+        if not sequence:
+            return None
+        rows = await self.rows(_EVENT, block, position, receiver, sequence)
+        rows = rows or await self.rows(_EVENT_BEFORE, position, receiver, sequence)
+        return rows[0][0] if rows else None
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        with told(self._path):
+            return list(await self._db.execute_fetchall(query, values))
+
+
+def _filtered(wanted: Filter) -> tuple[str, str, tuple[int, ...]]:
+    """The index that has the attempts which are wanted, the conditions, and their values.
+
+    No index: the table itself, which lies in this order.
+    """
+    match wanted.status:
+        case None if wanted.failed:
+            return "attempts_failed", "AND a.verdict <> 0", ()
+        case None:
+            return "", "", ()
+        case (low, high) if wanted.failed or low >= 300:
+            return "attempts_failed", "AND a.verdict <> 0 AND a.status BETWEEN ? AND ?", (low, high)
+        case (low, high) if not low <= 200 <= high:
+            only = "AND a.verdict = 0 AND a.status <> 200 AND a.status BETWEEN ? AND ?"
+            return "attempts_other", only, (low, high)
+        case (low, high):
+            return "", "AND a.status BETWEEN ? AND ?", (low, high)
+
+
+def _attempt(row: Any, event: str | None) -> Attempt:
+    at, sequence, attempt, verdict, status, error, latency_us, next_at, *_ = row
+    return Attempt(
+        at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
+        latency_us=latency_us, next_at=next_at, event=event,
+    )  # fmt: skip
+
+
+def _read_only(path: Path) -> str:
+    """The address of the file. Raises LedgerError where there is none."""
+    if not path.is_file():
+        raise LedgerError(
+            f"there is no ledger {path}: angarium dev keeps one in its directory, and "
+            f"angarium ledger --to sqlite:///{path} anywhere else"
+        )
+    return f"{path.absolute().as_uri()}?mode=ro"
+
+
+@asynccontextmanager
+async def asked(path: Path) -> AsyncIterator[Questions]:
+    """The ledger in this file, for those who only read. Raises LedgerError where there is none."""
+    address = _read_only(path)
+    with told(path):
+        db = await aiosqlite.connect(address, uri=True)
+    try:
+        with told(path):
+            await db.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            (version,) = [row[0] for row in await db.execute_fetchall("PRAGMA user_version")]
+        if version != schema.VERSION:
+            raise LedgerError(
+                f"{path} has version {version}, this Angarium knows {schema.VERSION}: "
+                "ask it with the Angarium that writes it"
+            )
+        yield Questions(db, path)
+    finally:
+        await db.close()

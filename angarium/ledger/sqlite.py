@@ -1,0 +1,363 @@
+"""The ledger's tables in a file of SQLite. Readers and the one writer do not wait for each other (WAL).
+
+`synchronous=NORMAL`: a machine that loses its power may lose the last transactions, and with them the place
+that they moved; they are read from the journal again.
+"""
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from angarium.ledger import schema
+from angarium.ledger.batch import Base, Batch, Ended, Receiver, milliseconds
+from angarium.ledger.driver import aiosqlite
+from angarium.ledger.store import Block, LedgerError
+from streams.following.journal_reader import Place
+
+BUSY_MS = 30_000
+CACHE_KIB = 64 << 10
+CHECKPOINT_PAGES = 4000
+NAMES_MAX = 500
+
+_ATTEMPT = "INSERT INTO attempts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,NULL)"
+_BEGUN = "INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,NULL)"
+_ENDED = """
+UPDATE deliveries SET attempts = max(attempts, ?), first_at = coalesce(first_at, ?), ended_at = ?, ending = ?,
+    reason = ? WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?
+"""
+_MINUTE = """
+INSERT INTO minutes VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+    attempts = attempts + excluded.attempts, delivered = delivered + excluded.delivered,
+    failed = failed + excluded.failed, throttled = throttled + excluded.throttled,
+    dead = dead + excluded.dead, latency_us = latency_us + excluded.latency_us,
+    latency_us_max = max(latency_us_max, excluded.latency_us_max),
+    late_ms = late_ms + excluded.late_ms, late_ms_max = max(late_ms_max, excluded.late_ms_max)
+"""
+_TOUCHED = """
+UPDATE receivers SET shard = ?, failing_since = ?, failures = ?, disabled = ?, paused = ?, last_at = ?,
+    last_status = ?, last_error = ?, facts_since = ?, bytes_since = ?, base_bytes = ?, based_at = ?
+WHERE id = ?
+"""
+_BLOCK = """
+INSERT INTO blocks VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+    last = excluded.last, since = min(since, excluded.since), until = max(until, excluded.until),
+    facts = facts + excluded.facts
+"""
+_PLACE = """
+INSERT INTO positions VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE SET
+    created = excluded.created, position = excluded.position, stored_at = excluded.stored_at,
+    seen_at = max(seen_at, excluded.seen_at)
+WHERE position = ? AND created IN (?, '')
+"""
+_RECEIVERS = """
+SELECT name, id, shard, failing_since, failures, disabled, paused, last_at, last_status, last_error,
+    facts_since, bytes_since, base_bytes, based_at
+FROM receivers WHERE name IN ({names})
+"""
+_OPEN = """
+SELECT receiver, sequence, block, position FROM deliveries WHERE ended_at IS NULL AND receiver IN ({ids})
+"""
+_FACTS = """
+SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
+WHERE b.last > ?2 AND b.first <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
+    AND f.position <= ?3
+ORDER BY f.position
+"""
+_UNBASED = """
+SELECT r.id, r.name FROM receivers r WHERE EXISTS (
+    SELECT 1 FROM facts f WHERE f.block = ?1 AND f.receiver = r.id AND f.position > coalesce(
+        (SELECT max(position) FROM states s WHERE s.receiver = r.id AND s.position <= ?2), 0))
+"""
+_HISTORY = {
+    "changes": "EXISTS (SELECT 1 FROM changes newer WHERE newer.receiver = old.receiver "
+    "AND newer.kind = old.kind AND newer.at > old.at",
+    "configurations": "EXISTS (SELECT 1 FROM configurations newer WHERE newer.receiver = old.receiver "
+    "AND newer.at > old.at",
+    "claims": "EXISTS (SELECT 1 FROM claims newer WHERE newer.shard = old.shard AND newer.at > old.at",
+    "states": "EXISTS (SELECT 1 FROM states newer WHERE newer.receiver = old.receiver "
+    "AND newer.position > old.position",
+}
+"""What is dropped where a newer one of its kind is too old, too: the last one before holds on."""
+_BASED = "UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ? WHERE id = ?"
+
+
+class SqliteStore:
+    """Implements `angarium.ledger.store.Store`. Made by `written`."""
+
+    def __init__(self, db: aiosqlite.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+        self._last_id = 0
+        self._block = 1
+        self._block_facts = 0
+
+    async def begin(self) -> None:
+        """Make the tables where there are none. Raises LedgerError where a newer Angarium made them."""
+        version = (await self._rows("PRAGMA user_version"))[0][0]
+        if version > schema.VERSION:
+            raise LedgerError(
+                f"{self._path} has version {version}, this Angarium knows {schema.VERSION}: upgrade this one"
+            )
+        if version == 0:
+            async with self._transaction():
+                for statement in schema.TABLES.split(";"):
+                    if statement.strip():
+                        await self._db.execute(statement)
+        self._last_id = (await self._rows("SELECT coalesce(max(id), 0) FROM receivers"))[0][0]
+        rows = await self._rows("SELECT block, facts FROM blocks ORDER BY block DESC LIMIT 1")
+        self._block, self._block_facts = rows[0] if rows else (1, 0)
+
+    async def close(self) -> None:
+        await self._db.close()
+
+    # ---- what the writer asks
+
+    async def place(self, stream: str) -> Place:
+        rows = await self._rows("SELECT created, position, stored_at FROM positions WHERE stream = ?", stream)
+        return Place(created=rows[0][0], position=rows[0][1], stored_at=rows[0][2]) if rows else Place()
+
+    @property
+    def block(self) -> int:
+        return self._block + (self._block_facts >= schema.BLOCK_FACTS)
+
+    async def receivers(self, names: Mapping[str, int]) -> dict[str, Receiver]:
+        found: dict[str, Receiver] = {}
+        wanted = list(names)
+        for start in range(0, len(wanted), NAMES_MAX):
+            some = wanted[start : start + NAMES_MAX]
+            query = _RECEIVERS.format(names=",".join("?" * len(some)))
+            read = {row[0]: _receiver(row) for row in await self._rows(query, *some)}
+            by_id = {each.id: each for each in read.values()}
+            query = _OPEN.format(ids=",".join("?" * len(by_id)))
+            for receiver, sequence, block, position in await self._rows(query, *by_id):
+                by_id[receiver].open[sequence] = (block, position)
+            found |= read
+        for name, shard in names.items():
+            if name in found and shard >= 0:
+                found[name].shard = shard
+            if name not in found:
+                self._last_id += 1
+                found[name] = Receiver(self._last_id, name, shard, fresh=True)
+        return found
+
+    async def facts_since_base(
+        self, receiver: int, up_to: int | None = None
+    ) -> tuple[Base | None, list[tuple[int, int, str]]]:
+        last = schema.ALWAYS if up_to is None else up_to
+        base = await last_base(self._db, receiver, last)
+        after = base.position if base else 0
+        return base, await self._rows(_FACTS, receiver, after, last)
+
+    # ---- what the writer stores
+
+    async def write(self, stream: str, batch: Batch) -> None:
+        fresh = [each for each in batch.touched.values() if each.fresh]
+        async with self._transaction():
+            await self._move(stream, batch.before, batch.after)
+            await self._many(
+                "INSERT INTO receivers (id, name, shard) VALUES (?,?,?)",
+                [(each.id, each.name, each.shard) for each in fresh],
+            )
+            await self._many(_ATTEMPT, batch.attempts)
+            await self._many(_BEGUN, batch.begun.values())
+            await self._many(_ENDED, map(_ended_row, batch.ended.values()))
+            await self._many("INSERT INTO facts VALUES (?,?,?,?,?)", batch.facts)
+            await self._many(_MINUTE, [(*key, *totals) for key, totals in batch.minutes.items()])
+            if batch.count:
+                span = (
+                    batch.before.position + 1,
+                    batch.after.position,
+                    batch.since,
+                    batch.until,
+                    batch.count,
+                )
+                await self._db.execute(_BLOCK, (batch.block, *span))
+            await self._many("INSERT INTO changes VALUES (?,?,?,?,?,?)", batch.changes)
+            await self._many("INSERT INTO claims VALUES (?,?,?,?,?,?)", batch.claims)
+            await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(_base_row, batch.bases))
+            for gap, since in batch.gaps:
+                until = milliseconds(gap.until_at)
+                await self._db.execute(
+                    "INSERT INTO gaps VALUES (?,?,?,?)", (gap.first, gap.last, since, until)
+                )
+                await self._db.execute("UPDATE deliveries SET ended_at = ? WHERE ended_at IS NULL", (until,))
+            await self._many(_TOUCHED, map(_touched_row, batch.touched.values()))
+        if batch.count:
+            if batch.block != self._block:
+                self._block, self._block_facts = batch.block, 0
+            self._block_facts += batch.count
+        for each in fresh:
+            each.fresh = False
+
+    async def rest(self, stream: str, place: Place, seen_at: int) -> None:
+        async with self._transaction():
+            await self._move(stream, place, place, seen_at)
+
+    async def add_base(self, base: Base) -> None:
+        async with self._transaction():
+            await self._db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", _base_row(base))
+            await self._db.execute(_BASED, (len(base.state), base.at, base.receiver))
+
+    async def configured(
+        self, stream: str, place: Place, rows: Sequence[tuple[str, int, int, str | None]]
+    ) -> None:
+        before = await self.place(stream)
+        known = await self.receivers({name: -1 for name, *_ in rows})
+        fresh = [each for each in known.values() if each.fresh]
+        async with self._transaction():
+            await self._many(
+                "INSERT INTO receivers (id, name, shard) VALUES (?,?,?)",
+                [(each.id, each.name, each.shard) for each in fresh],
+            )
+            await self._many(
+                "INSERT OR REPLACE INTO configurations VALUES (?,?,?,?)",
+                [(known[name].id, at, revision, document) for name, at, revision, document in rows],
+            )
+            await self._move(stream, before, place)
+
+    async def _move(self, stream: str, before: Place, after: Place, seen_at: int = 0) -> None:
+        stored = await self._db.execute(
+            _PLACE,
+            (
+                stream,
+                after.created,
+                after.position,
+                after.stored_at,
+                seen_at,
+                before.position,
+                before.created,
+            ),
+        )
+        if stored.rowcount != 1:
+            raise LedgerError(
+                f"another process writes {self._path}: run one ledger for it, and start this one again"
+            )
+
+    # ---- what is too old
+
+    async def oldest(self) -> Block | None:
+        rows = await self._rows(
+            "SELECT block, last, until, EXISTS (SELECT 1 FROM deliveries d WHERE d.block = b.block "
+            "AND ended_at IS NULL) FROM blocks b ORDER BY block LIMIT 1"
+        )
+        if not rows or rows[0][0] >= self.block:
+            return None
+        number, last, until, busy = rows[0]
+        return Block(number, last, until, bool(busy))
+
+    async def unbased(self, block: Block) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._rows(_UNBASED, block.number, block.last)]
+
+    async def drop(self, block: Block) -> AsyncIterator[None]:
+        async with self._transaction():
+            await self._db.execute(
+                "UPDATE pruned SET block = ?, position = ?, at = ?", (block.number, block.last, block.until)
+            )
+        yield
+        for table in ("attempts", "deliveries", "facts"):
+            async with self._transaction():
+                await self._db.execute(f"DELETE FROM {table} WHERE block = ?", (block.number,))
+            yield
+        async with self._transaction():
+            await self._db.execute("DELETE FROM minutes WHERE minute < ?", (block.until // 60_000,))
+            for table, newer in _HISTORY.items():
+                await self._db.execute(
+                    f"DELETE FROM {table} AS old WHERE {newer} AND newer.at < ?1)", (block.until,)
+                )
+            await self._db.execute("DELETE FROM blocks WHERE block = ?", (block.number,))
+
+    # ---- the connection
+
+    async def _rows(self, query: str, *values: Any) -> list[Any]:
+        with told(self._path):
+            return list(await self._db.execute_fetchall(query, values))
+
+    async def _many(self, statement: str, rows: Iterable[Any]) -> None:
+        rows = list(rows)
+        if rows:
+            await self._db.executemany(statement, rows)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        with told(self._path):
+            await self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                await self._db.rollback()
+                raise
+            await self._db.commit()
+
+
+@asynccontextmanager
+async def written(path: Path) -> AsyncIterator[SqliteStore]:
+    """The tables in this file, which is made where it is missing, for its one writer. Raises LedgerError."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise LedgerError(
+            f"cannot keep a ledger in {path} ({error.strerror}): make it writable, or name another by --to"
+        ) from error
+    with told(path):
+        db = await aiosqlite.connect(path, isolation_level=None, cached_statements=256)
+    try:
+        with told(path):
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={BUSY_MS}",
+                           f"cache_size=-{CACHE_KIB}", f"wal_autocheckpoint={CHECKPOINT_PAGES}"):  # fmt: skip
+                await db.execute(f"PRAGMA {pragma}")
+        store = SqliteStore(db, path)
+        await store.begin()
+        yield store
+    finally:
+        await db.close()
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turns what SQLite raises into a sentence for people."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        remedy = "make room" if "full" in str(error) else "see that it is a ledger, whole and writable"
+        raise LedgerError(f"the ledger {path} cannot be used ({error}): {remedy}") from error
+
+
+async def last_base(db: aiosqlite.Connection, receiver: int, position: int) -> Base | None:
+    """The last base state of a receiver that is no later than a position."""
+    rows = list(await db.execute_fetchall(
+        "SELECT receiver, position, at, origin, state FROM states WHERE receiver = ? AND position <= ? "
+        "ORDER BY position DESC LIMIT 1",
+        (receiver, position),
+    ))  # fmt: skip
+    return Base(*rows[0]) if rows else None
+
+
+def _receiver(row: Any) -> Receiver:
+    return Receiver(
+        row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
+        last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
+        base_bytes=row[12], based_at=row[13],
+    )  # fmt: skip
+
+
+def _ended_row(each: Ended) -> tuple[Any, ...]:
+    return (
+        each.attempts, each.first_at, each.ended_at, each.ending, each.reason, each.block, each.position,
+        each.receiver, each.sequence,
+    )  # fmt: skip
+
+
+def _base_row(base: Base) -> tuple[Any, ...]:
+    return (base.receiver, base.position, base.at, base.origin, base.state)
+
+
+def _touched_row(each: Receiver) -> tuple[Any, ...]:
+    return (
+        each.shard, each.failing_since, each.failures, each.disabled, int(each.paused), each.last_at,
+        each.last_status, each.last_error, each.facts_since, each.bytes_since, each.base_bytes, each.based_at,
+        each.id,
+    )  # fmt: skip

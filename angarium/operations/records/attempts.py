@@ -1,0 +1,53 @@
+"""Lists the attempts at a receiver, by what came back and when."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.ledger.answers import Attempt, Filter
+from angarium.ledger.schema import VERDICTS
+from angarium.operations.failures import operation
+from angarium.operations.records.reading import Records, Standing, number_of, standing, text
+
+
+class Listed(Struct, frozen=True):
+    """Attempts, the newest first, and what is to be said of the ledger."""
+
+    attempts: list[dict[str, Any]]
+    more: bool
+    ledger: Standing
+
+
+@operation
+async def attempts(of: Records, receiver: str, wanted: Filter) -> Listed:
+    """List the newest attempts of those wanted. Fails as invalid and not_found."""
+    number = await number_of(of, receiver)
+    found = await of.questions.attempts(number, one_more(wanted))
+    more = len(found) > wanted.limit
+    return Listed([shown(each) for each in found[: wanted.limit]], more, await standing(of))
+
+
+def one_more(wanted: Filter) -> Filter:
+    """The same, with one more, which tells that there are older ones."""
+    return Filter(
+        failed=wanted.failed,
+        status=wanted.status,
+        since=wanted.since,
+        until=wanted.until,
+        limit=wanted.limit + 1,
+    )
+
+
+def shown(attempt: Attempt) -> dict[str, Any]:
+    """An attempt as JSON has it; a ping has no number and no event."""
+    return {
+        "at": text(attempt.at),
+        "sequence": attempt.sequence or None,
+        "event_id": attempt.event,
+        "attempt": attempt.attempt,
+        "verdict": VERDICTS[attempt.verdict],
+        "status": attempt.status,
+        "error": attempt.error,
+        "latency_ms": attempt.latency_us / 1000,
+        "next_at": text(attempt.next_at),
+    }

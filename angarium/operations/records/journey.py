@@ -1,0 +1,53 @@
+"""Tells one event's journey: to which receivers it went, and how each delivery of it ended."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.ledger.answers import Delivery
+from angarium.ledger.schema import ENDINGS
+from angarium.operations.failures import Failed, operation
+from angarium.operations.records.attempts import shown as attempt_shown
+from angarium.operations.records.reading import Records, Standing, standing, text
+
+
+class Journey(Struct, frozen=True):
+    """The deliveries of an event, by receiver, each with its attempts."""
+
+    event_id: str
+    deliveries: list[dict[str, Any]]
+    ledger: Standing
+
+
+@operation
+async def journey(of: Records, event_id: str, tenant: str | None = None) -> Journey:
+    """Tell the journey of an event, of one tenant if given. Fails as not_found."""
+    found = await of.questions.journey(event_id)
+    known = await standing(of)
+    mine = [each for each in found if tenant is None or each.receiver.startswith(f"{tenant}.")]
+    if not mine:
+        told = "; ".join(known.notes) or "nobody subscribes to it, or it still waits; see angarium inspect"
+        raise Failed(
+            "not_found", f"the ledger knows no receiver that was given the event {event_id} ({told})"
+        )
+    return Journey(event_id, list(map(_shown, mine)), known)
+
+
+def _shown(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "receiver": delivery.receiver,
+        "sequence": delivery.sequence,
+        "again": delivery.again,
+        "state": _state(delivery),
+        "reason": delivery.reason,
+        "stored_at": text(delivery.stored_at),
+        "ended_at": text(delivery.ended_at),
+        "attempts": [attempt_shown(each) for each in delivery.attempts],
+    }
+
+
+def _state(delivery: Delivery) -> str:
+    """One word for it: `open` while it is under way, `unknown` where it ended within a gap."""
+    if delivery.ended_at is None:
+        return "open"
+    return "unknown" if delivery.ending is None else ENDINGS[delivery.ending - 1]

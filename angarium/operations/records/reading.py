@@ -1,0 +1,91 @@
+"""Opens the ledger that the settings name, and tells how far it is."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from actors.ids import split_receiver
+from angarium import quantities
+from angarium.ledger.questions import Questions, asked
+from angarium.ledger.store import LedgerError, path_of
+from angarium.logs import instant
+from angarium.operations.failures import Failed, Failure, failure_of
+from angarium.settings import Settings
+from streams.installation.topology import Names
+
+T = TypeVar("T")
+
+BEHIND_S = 15.0
+"""The writer notes every five seconds that there is nothing new; from here on it is said."""
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """The reach of the ledger: all that was recorded up to `as_of`, but for the `gaps`, from … to.
+
+    `behind_s` is 0 while its writer has all that there is.
+    """
+
+    as_of: str | None
+    behind_s: float
+    gaps: list[tuple[str | None, str]]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for people that belong to every answer."""
+        notes = [
+            f"nothing is known from {since or 'the beginning'} to {until}: the journal was purged before"
+            for since, until in self.gaps
+        ]
+        if self.as_of is None:
+            notes.append("the ledger is empty; see that angarium ledger runs")
+        elif self.behind_s:
+            behind = quantities.age_text(self.behind_s)
+            notes.append(f"the ledger is {behind} behind, at {self.as_of}; see that angarium ledger runs")
+        return notes
+
+
+class Records(Struct, frozen=True):
+    """The way to the ledger, as these operations take it: the open ledger, and the settings."""
+
+    questions: Questions
+    settings: Settings
+
+
+async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]]) -> T | Failure:
+    """Do one work with the ledger of the settings."""
+    try:
+        async with asked(path_of(settings.ledger)) as questions:
+            return await work(Records(questions, settings))
+    except LedgerError as error:
+        return failure_of(error)
+
+
+async def standing(of: Records) -> Standing:
+    """Tell how far the ledger is."""
+    progress = await of.questions.progress(Names(of.settings.prefix).journal)
+    now = time.time()
+    seen_s, stored_s = progress.seen_at / 1000, progress.as_of / 1000
+    behind_s = 0.0 if now - seen_s < BEHIND_S else max(0.0, now - max(seen_s, stored_s))
+    return Standing(
+        as_of=text(progress.as_of),
+        behind_s=round(behind_s, 3),
+        gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],
+    )
+
+
+async def number_of(of: Records, receiver: str) -> int:
+    """The number of a receiver in the ledger. Fails as invalid and not_found."""
+    split_receiver(receiver)
+    number = await of.questions.receiver(receiver)
+    if number is None:
+        raise Failed(
+            "not_found", f"the ledger has nothing of {receiver}; angarium receiver list shows who there is"
+        )
+    return number
+
+
+def text(at: int | None) -> str | None:
+    """An instant of the ledger as RFC 3339 has it."""
+    return instant(at / 1000) if at else None

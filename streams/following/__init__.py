@@ -1,0 +1,4 @@
+"""Following the whole journal from outside, for records: nothing here belongs to a shard's owner.
+
+Read `journal_reader` first.
+"""

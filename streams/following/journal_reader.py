@@ -1,0 +1,96 @@
+"""Reads the journal of all shards in the order of its stream, each message once, and names what is missing.
+
+A position is only ever passed in order: a message that a replica does not show is asked of the leader, and
+what the leader does not have either was purged. Below a message that it does have, that is certain, since
+nothing is ever stored below another message.
+"""
+
+from msgspec import Struct
+
+from streams.journal.leadership import ALL
+from streams.journal.tails import Mark, lost
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+
+MESSAGES_MAX = 1024
+BYTES_MAX = 4 << 20
+"""Of one read: some twenty thousand facts at most."""
+
+
+class Gap(Struct, frozen=True):
+    """The messages from `first` to `last` are gone; the next one that there is was stored at `until_at`."""
+
+    first: int
+    last: int
+    until_at: float
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """The last message that was read of a stream: its position, the server's time of it, and the stream's
+    creation, by which another stream of the same name is known. Position 0: none was read yet."""
+
+    created: str = ""
+    position: int = 0
+    stored_at: float = 0.0
+
+
+class JournalReader:
+    """Reads on from a place, which `check` compares with the stream first. `doubtful`: the
+    connection was lost since, so that the stream may be another one."""
+
+    def __init__(self, js: JetStream, stream: str) -> None:
+        self._js = js
+        self._stream = stream
+        self.doubtful = True
+        js.add_listener(self._on_change)
+
+    def stop(self) -> None:
+        self._js.remove_listener(self._on_change)
+
+    def _on_change(self, connected: bool) -> None:
+        self.doubtful = True
+
+    async def check(self, place: Place) -> Place:
+        """Compare the stream with what was read of it, where that may have changed since the last time.
+
+        Returns the place in the stream that there is. Raises `StreamRemade` where the stream is another one,
+        or ends before the place, or has another message there.
+        """
+        if not self.doubtful:
+            return place
+        self.doubtful = False
+        info = await stream_info(self._js, self._stream)
+        if place.position and place.created != info.created:
+            raise StreamRemade(
+                f"{self._stream} was made anew: {place.position} messages were read from one that was "
+                f"created {place.created}, this one was created {info.created}"
+            )
+        loss = await lost(self._js, self._stream, Mark(position=place.position, stored_at=place.stored_at))
+        if loss is not None:
+            raise StreamRemade(loss.why)
+        return Place(created=info.created, position=place.position, stored_at=place.stored_at)
+
+    async def read(self, after: int) -> list[StoredMessage] | Gap:
+        """The messages that follow the position, without a hole; none at the end. Waits for NATS."""
+        page = await until_answered(
+            lambda: self._js.read(self._stream, ALL, after + 1, MESSAGES_MAX, BYTES_MAX)
+        )
+        found = _unbroken(page.messages, after)
+        if found:
+            return found
+        following = await until_answered(lambda: self._js.next_message(self._stream, ALL, after + 1))
+        if following is None:
+            return []
+        if following.sequence == after + 1:
+            return [following]  # The replica that was read lags.
+        return Gap(after + 1, following.sequence - 1, following.stored_at)
+
+
+def _unbroken(messages: list[StoredMessage], after: int) -> list[StoredMessage]:
+    """The messages up to the first hole."""
+    for index, message in enumerate(messages):
+        if message.sequence != after + 1 + index:
+            return messages[:index]
+    return messages

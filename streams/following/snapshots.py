@@ -1,0 +1,50 @@
+"""Reads the snapshots of all actors, for those who have not read the facts that lie behind them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+
+from actors.machine.state import State
+from streams.installation.topology import Names
+from streams.journal import snapshots
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
+from streams.versions import read_versioned
+
+AT_ONCE = 32
+
+_snapshot = msgspec.json.Decoder(Snapshot)
+
+
+class Known(Struct, frozen=True):
+    """The state of a receiver as of the journal's position `as_of`; it was written at `stored_at`."""
+
+    shard: int
+    as_of: int
+    stored_at: float
+    state: State
+
+
+async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[Known]:
+    """All that there are, each from the leader. Waits while NATS is away; raises NewerVersion and NotOurs.
+
+    A snapshot covers every fact of its actor that the journal does not hold any more.
+    """
+    prefix = names.actor(0, "").removesuffix("0.")
+    found = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*.*"))
+    subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))
+    for start in range(0, len(subjects), AT_ONCE):
+        some = subjects[start : start + AT_ONCE]
+        for message in await asyncio.gather(*(_last(js, names, each) for each in some)):
+            if message is not None and message.data:
+                shard = int(message.subject.removeprefix(prefix).partition(".")[0])
+                read = read_versioned(_snapshot, message.data, snapshots.VERSION, message.subject)
+                yield Known(shard, read.as_of, message.stored_at, read.state)
+
+
+async def _last(js: JetStream, names: Names, subject: str) -> StoredMessage | None:
+    return await until_answered(lambda: js.last_message(names.actors, subject))

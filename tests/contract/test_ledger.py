@@ -1,0 +1,323 @@
+"""Each fact lies in the ledger once, over every crash; what is gone is on record, the foreign stops it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Limit
+from actors.machine.evolve import evolve
+from actors.machine.state import State
+from angarium.ledger import schema
+from angarium.ledger import writer as writing
+from angarium.ledger.sqlite import SqliteStore, written
+from angarium.ledger.store import LedgerError
+from streams.following import journal_reader
+from streams.installation.topology import Names
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from streams.receivers import Receivers
+from tests.contract.installation import install, shard
+from tests.contract.ledgers import (
+    NOW,
+    RECEIVER,
+    Pen,
+    catch_up,
+    contents,
+    delivered,
+    failed,
+    numbered,
+    opened,
+    rows,
+    writer,
+)
+
+MS = round(NOW * 1000)
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+async def tell(pen: Pen) -> None:
+    """A story in which everything happens that has a row."""
+    await pen.flush(f.Claimed(epoch=1, at=NOW, clean=True, position=0))
+    await pen.flush(opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opened("acme.other"), receiver="acme.other")
+    await pen.flush(delivered(1), failed(2, NOW + 2))
+    await pen.flush(failed(2, NOW + 4, attempt=2, status=None, error="timeout: no answer within 15 s"))
+    await pen.flush(f.Throttled(
+        receiver=RECEIVER, events=(numbered(2),), at=NOW + 80, attempt=3, status=429, until=NOW + 90
+    ))  # fmt: skip
+    await pen.flush(delivered(2, NOW + 90, attempt=4), f.Paused(receiver=RECEIVER, at=NOW + 91))
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 92), f.Pinged(receiver=RECEIVER, at=NOW + 92))
+    await pen.flush(delivered(0, NOW + 93, events=(), kind="ping"))
+    await pen.flush(
+        failed(3, NOW + 94, status=400, rejected=True),
+        f.DeadLettered(receiver=RECEIVER, events=(numbered(3),), at=NOW + 95, reason="rejected", attempts=1),
+        f.Buried(receiver=RECEIVER, positions=(103,)),
+    )
+    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(4), numbered(5))))
+    await pen.flush(
+        delivered(4, NOW + 96),
+        f.Forgot(receiver=RECEIVER, at=NOW + 97, position=105, next_sequence=9, discarded=3),
+    )
+    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(9),)))
+    await pen.flush(delivered(1, receiver="acme.other"), receiver="acme.other")
+
+
+async def test_every_attempt_and_every_delivery_has_a_row(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    await tell(pen)
+    await catch_up(js, names, path)
+    mine = "receiver = (SELECT id FROM receivers WHERE name = 'acme.billing')"
+    attempts = rows(
+        path, f"SELECT sequence, attempt, at, verdict, status, error FROM attempts WHERE {mine} ORDER BY at"
+    )
+    at = [MS + round(each * 1000) - 12 for each in (1, 2, 4, 80, 90, 93, 94, 96)]
+    v = schema
+    assert attempts == [
+        (1, 1, at[0], v.DELIVERED, 200, None),
+        (2, 1, at[1], v.FAILED, 500, None),
+        (2, 2, at[2], v.FAILED, None, "timeout: no answer within 15 s"),
+        (2, 3, at[3] + 12, v.THROTTLED, 429, None),
+        (2, 4, at[4], v.DELIVERED, 200, None),
+        (0, 1, at[5], v.DELIVERED, 200, None),
+        (3, 1, at[6], v.REJECTED, 400, None),
+        (4, 1, at[7], v.DELIVERED, 200, None),
+    ]
+    deliveries = rows(
+        path,
+        f"SELECT sequence, event, ending, reason, attempts FROM deliveries WHERE {mine} ORDER BY sequence",
+    )
+    assert deliveries == [
+        (1, "e1", v.SETTLED, None, 1),
+        (2, "e2", v.SETTLED, None, 4),
+        (3, "e3", v.DEAD, "rejected", 1),
+        (4, "e4", v.SETTLED, None, 1),
+        (5, "e5", v.DISCARDED, None, 0),
+        (9, "e9", None, None, 0),
+    ]
+    changes = [kind for (kind,) in rows(path, f"SELECT kind FROM changes WHERE {mine} ORDER BY at")]
+    assert sorted(changes) == ["forgot", "opened", "paused", "rate_set", "recovered", "resumed"]
+    assert rows(path, f"SELECT sum(attempts), sum(delivered), sum(dead) FROM minutes WHERE {mine}") == [
+        (8, 4, 1)
+    ]
+    assert rows(path, "SELECT shard, node, epoch, clean FROM claims") == [(shard(RECEIVER), "one", 1, 1)]
+
+
+class Dies(Exception):
+    """The process is killed."""
+
+
+class Dying(SqliteStore):
+    """A store whose process dies when it is about to run the statement of that number."""
+
+    def __init__(self, whole: SqliteStore, after: int) -> None:
+        self.__dict__ = whole.__dict__
+        self.left = after
+        self._execute, self._executemany = self._db.execute, self._db.executemany
+        for name in ("execute", "executemany", "commit"):
+            setattr(self._db, name, self._counted(getattr(self._db, name)))
+
+    def _counted(self, run: Any) -> Any:
+        async def counted(*arguments: Any) -> Any:
+            if self.left == 0:
+                raise Dies
+            self.left -= 1
+            return await run(*arguments)
+
+        return counted
+
+
+async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_nothing(
+    js: JetStream, names: Names, pen: Pen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 4)
+    await tell(pen)
+    await Receivers(js, names).put(RECEIVER, b'{"url": "https://example.com/"}')
+    whole = tmp_path / "whole.db"
+    await catch_up(js, names, whole)
+    expected, deaths = contents(whole), 0
+    for after in range(1000):
+        path = tmp_path / f"{after}.db"
+        try:
+            async with written(path) as store:
+                await writer(js, names, Dying(store, after)).catch_up()
+        except Dies:
+            deaths += 1
+            await catch_up(js, names, path)
+        else:
+            break
+        assert contents(path) == expected, after
+    assert deaths > 30
+
+
+async def snapshot(js: JetStream, names: Names, as_of: int, state: State) -> None:
+    answer = await js.publish(
+        names.actor(shard(state.receiver), state.receiver),
+        msgspec.json.encode(Snapshot(as_of=as_of, state=state)),
+    )
+    assert isinstance(answer, Stored)
+
+
+async def test_what_was_purged_is_a_gap_on_record_and_states_go_on_from_the_snapshots(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    await pen.flush(opened())
+    await pen.flush(delivered(1))
+    await catch_up(js, names, path)
+    purged = [await pen.flush(delivered(2)), await pen.flush(delivered(3))]
+    state = State(receiver=RECEIVER)
+    for fact in (opened(), delivered(1), delivered(2), delivered(3)):
+        state = evolve(state, fact)
+    await snapshot(js, names, purged[1], state)
+    await pen.flush(delivered(4))
+    await js.purge(names.journal, purged[1] + 1)
+    await catch_up(js, names, path)
+    assert [row[:2] for row in rows(path, "SELECT first, last FROM gaps")] == [(purged[0], purged[1])]
+    assert rows(path, "SELECT sequence FROM deliveries ORDER BY sequence") == [(1,), (4,)]
+    (base,) = rows(path, "SELECT position, origin, state FROM states WHERE origin = 'snapshot'")
+    assert base[0] == purged[1]
+    assert msgspec.json.decode(base[2], type=State) == state
+    assert rows(path, "SELECT position FROM positions WHERE stream = ?", names.journal) == [(purged[1] + 1,)]
+
+
+async def test_a_journal_that_was_made_anew_is_refused(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+    before = contents(path)
+    async with written(path) as store:
+        place = await store.place(names.journal)
+        await store._db.execute("UPDATE positions SET created = 'another' WHERE stream = ?", (names.journal,))
+        with pytest.raises(LedgerError, match=r"was made anew.*name another by --to"):
+            await writer(js, names, store).catch_up()
+        await store._db.execute("UPDATE positions SET created = ?", (place.created,))
+        await store._db.execute("UPDATE positions SET position = 7 WHERE stream = ?", (names.journal,))
+        with pytest.raises(LedgerError, match=r"ends at 1.*name another by --to"):
+            await writer(js, names, store).catch_up()
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"v": 99}', r"message 3 of .* has version 99.*upgrade this node"),
+        (
+            b'{"v": 2, "node": "n", "epoch": 1, "flush": 1, "floor": 0, "at": 1, '
+            b'"facts": [{"fact": "melted"}]}',
+            "melted",
+        ),
+        (b"what?", "not written by Angarium"),
+    ],
+)
+async def test_what_cannot_be_read_stops_it_behind_all_that_can(
+    js: JetStream, names: Names, pen: Pen, path: Path, data: bytes, why: str
+) -> None:
+    await pen.flush(opened())
+    await pen.flush(delivered(1))
+    at = await pen.put(data)
+    await pen.flush(delivered(2))
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=why) as raised:
+            await catch_up(js, names, path)
+        assert "the ledger has all before it" in str(raised.value)
+    assert rows(path, "SELECT sequence FROM deliveries") == [(1,)]
+    assert rows(path, "SELECT position FROM positions WHERE stream = ?", names.journal) == [(at - 1,)]
+
+
+async def test_two_writers_of_one_ledger_are_one_too_many(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    await pen.flush(opened())
+    async with written(path) as one, written(path) as other:
+        first, second = writer(js, names, one), writer(js, names, other)
+        place = await other.place(names.journal)
+        await first.catch_up()
+        reader = journal_reader.JournalReader(js, names.journal)
+        with pytest.raises(LedgerError, match="another process writes"):
+            await second._step(reader, place)
+        reader.stop()
+    assert rows(path, "SELECT count(*) FROM facts") == [(1,)]
+
+
+async def test_a_base_state_folds_what_the_actor_would(
+    js: JetStream, names: Names, pen: Pen, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.ledger.fold.FACTS_MAX", 3)
+    await tell(pen)
+    await catch_up(js, names, path)
+    bases = rows(path, "SELECT state FROM states JOIN receivers ON id = receiver WHERE name = ?", RECEIVER)
+    assert bases
+    state = State(receiver=RECEIVER)
+    facts = rows(
+        path,
+        "SELECT facts FROM facts JOIN receivers ON id = receiver WHERE name = ? ORDER BY position",
+        RECEIVER,
+    )
+    for (text,) in facts:
+        for fact in msgspec.json.decode(text, type=list[f.Fact]):
+            state = evolve(state, fact)
+    assert msgspec.json.decode(bases[-1][0], type=State) == state
+
+
+async def test_what_is_too_old_goes_and_the_state_stays_known(
+    js: JetStream, names: Names, pen: Pen, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 1)
+    for sequence in range(1, 6):
+        await pen.flush(*([opened()] if sequence == 1 else []), delivered(sequence, NOW + sequence))
+    await pen.flush(delivered(6, NOW + 3500), delivered(7, NOW + 3500))
+    pen.at = NOW + 3600
+    await pen.flush(delivered(8, NOW + 3600))
+    async with written(path) as store:
+        pruning = writer(js, names, store, keep_s=600)
+        await pruning.catch_up()
+        for _ in range(100):
+            await pruning._prune()
+    assert rows(path, "SELECT sequence FROM deliveries ORDER BY sequence") == [(6,), (7,), (8,)]
+    assert rows(path, "SELECT sequence FROM attempts ORDER BY sequence") == [(6,), (7,), (8,)]
+    bases = rows(path, "SELECT state FROM states ORDER BY position")
+    assert msgspec.json.decode(bases[-1][0], type=State).settled_sequence == 5
+
+
+async def test_nothing_secret_is_stored(js: JetStream, names: Names, pen: Pen, path: Path) -> None:
+    raw = (
+        b'{"url": "https://example.com/T0PSECRET", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], '
+        b'"headers": {"x-key": "K3YVALUE"}, "order": "relaxed"}'
+    )
+    await Receivers(js, names).put(RECEIVER, raw)
+    await pen.flush(opened(), failed(1, status=None, error="connect: https://u:passw0rd@example.com/ failed"))
+    await catch_up(js, names, path)
+    stored = b"".join(each.read_bytes() for each in _files(path))
+    for secret in (b"T0PSECRET", b"MfKQ9r8", b"K3YVALUE"):
+        assert secret not in stored
+    assert b"relaxed" in stored
+    assert rows(path, "SELECT error FROM attempts") == [("connect: https://…@example.com/ failed",)]
+
+
+def _files(path: Path) -> list[Path]:
+    return list(path.parent.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "LOOK_S", 0.01)
