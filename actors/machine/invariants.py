@@ -15,7 +15,8 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 
-_NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.DeadLettered, f.Started)
+NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.DeadLettered, f.Started)
+"""The facts that name events with their numbers."""
 _SETTLING = (f.Delivered, f.DeadLettered)
 # Sums of fractions do not come out even.
 _EPSILON = 1e-6
@@ -41,7 +42,7 @@ class InvariantBroken(Unusable):
         tag = fact.__struct_config__.tag
         super().__init__(
             f"{fact.receiver}: its fact `{tag}` breaks a rule that always holds ({breach.value}). This is a "
-            f"defect of Angarium: see `invariant broken` in docs/operating.md"
+            f"defect of Angarium: see `Refused shards` in docs/operating.md"
         )
         self.breach = breach
 
@@ -67,7 +68,7 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
         fell = new.position < old.position or new.source < old.source
         if fell and not isinstance(fact, f.Repaired):
             return Breach.FRONTIER
-    if isinstance(fact, _NUMBERING) and (breach := _check_numbers(before, fact, after)):
+    if isinstance(fact, NUMBERING) and (breach := _check_numbers(before, fact, after)):
         return breach
     if after.open is not before.open and (breach := _check_open(before, after)):
         return breach

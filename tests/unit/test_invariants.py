@@ -1,6 +1,6 @@
 """The invariants: each with a fact that breaks it, and none broken by whatever the machine decides."""
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.evolve import evolve
-from actors.machine.invariants import Breach, InvariantBroken, check, evolve_checked
+from actors.machine.invariants import NUMBERING, Breach, InvariantBroken, check, evolve_checked
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State
 from tests.unit.machine import NOW, Actor, answer, event, policy, retrying
@@ -133,7 +133,7 @@ def test_whoever_folds_is_told_receiver_fact_and_rule_and_nothing_of_an_event() 
     assert caught.value.breach is Breach.NUMBER
     assert str(caught.value) == (
         "acme.billing: its fact `delivered` breaks a rule that always holds (it names a number that is "
-        "neither the next one nor given already). This is a defect of Angarium: see `invariant broken` in "
+        "neither the next one nor given already). This is a defect of Angarium: see `Refused shards` in "
         "docs/operating.md"
     )
 
@@ -157,3 +157,10 @@ def test_the_life_of_a_receiver_breaks_none() -> None:
     for fact in actor.facts:
         state = evolve_checked(state, fact)
     assert state == actor.state
+
+
+def test_every_fact_that_names_numbers_is_asked_for_them() -> None:
+    kinds = get_args(f.Fact)
+    assert set(NUMBERING) == {
+        kind for kind in kinds if get_type_hints(kind).get("events") == tuple[Numbered, ...]
+    }
