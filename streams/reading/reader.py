@@ -66,7 +66,7 @@ class Reader:
         self._may_reset = may_reset
         self._on_lost = on_lost
         self._known = known
-        self._seen = NONE
+        self._seen = self._handed_on = NONE
         self._newest = ""
         self._created = created
         self._batch = batch
@@ -173,8 +173,9 @@ class Reader:
                 )
             # The server may have restarted under us, and without its last messages.
             known = higher(self.mark, Mark(position=after or 0))
-            if (loss := await lost(self._js, stream, known)) is not None:
-                return loss
+            for mark in dict.fromkeys((self._handed_on, known)):
+                if (loss := await lost(self._js, stream, mark)) is not None:
+                    return loss
             if not self._may_reset():
                 return "the lease has lapsed"
             wanted = None if after is None else after + 1
@@ -210,5 +211,13 @@ class Reader:
         self._gapped.set()
 
     def _doubt(self) -> None:
-        """Keep in mind what is known by now: what becomes known later may be of another stream."""
-        self._seen, self.compared = self.mark, False
+        """Keep in mind what is known by now: what becomes known later may be of another stream.
+
+        So may be what was read beside us a moment ago. The server of a stream may restart without its tail
+        and without our connection, and its consumer is missed after 3 s only. So what was handed on here,
+        under one pin, is compared as well.
+        """
+        known = self.mark
+        if self.compared:
+            self._handed_on = self._seen
+        self._seen, self.compared = known, False

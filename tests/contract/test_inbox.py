@@ -108,6 +108,24 @@ async def test_what_was_read_beside_it_is_compared_too(js: JetStream, names: Nam
     assert owner.losses[0].mark == owner.known
 
 
+async def test_what_was_read_beside_it_hides_no_loss(js: JetStream, names: Names, owner: Owner) -> None:
+    """Its server restarted without its tail, which is noticed some seconds later, and was filled up again."""
+    for _ in range(3):
+        await publish(js, names, RECEIVER)
+    await owner.has(3)
+    handed_out = Mark(position=3, stored_at=1.5)
+    owner.inbox._reader._newest, owner.inbox._reader._seen = "", handed_out
+
+    def refuse(event: Event) -> bool:
+        owner.known = Mark(position=event.position, stored_at=event.stored_at)
+        return True
+
+    owner.refuse = refuse
+    await publish(js, names, RECEIVER)
+    await until(lambda: bool(owner.losses))
+    assert owner.losses[0].mark == handed_out
+
+
 async def test_only_the_shards_own_receivers_come(js: JetStream, names: Names, owner: Owner) -> None:
     other = next(f"acme.r{n}" for n in range(100) if shard(f"acme.r{n}") != SHARD)
     same = next(f"acme.r{n}" for n in range(100) if shard(f"acme.r{n}") == SHARD)
