@@ -2,8 +2,8 @@
 
 The shard is claimed as any other, so the fence holds off whoever owned it. What its journal ever said of the
 streams tells the last message that is still the same. Actors that are beyond it go back to it, by a fact each
-(`actors.repairing`); the router goes on behind it, under sources above all earlier ones. The flush that
-completes this says so by its marks and its floor, which fall here and nowhere else. Until the end
+(`actors.machine.repairing`); the router goes on behind it, under sources above all earlier ones. The flush
+that completes this says so by its marks and its floor, which fall here and nowhere else. Until the end
 the refusal stands, on record, so the command may be cut off anywhere, and run again.
 """
 
@@ -19,9 +19,9 @@ from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
+from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import State
 from actors.ports import Removal
-from actors.repairing import UNRECORDED_MAX, repair, set_removal
 from streams.clock import Timekeeper
 from streams.fleet import members
 from streams.fleet.lease import MARGIN_S

@@ -34,7 +34,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "ids policy",
         "machine",
-        "answers ports counters news retention repairing status subscriptions",
+        "answers ports counters news retention status subscriptions",
         "runtime",
     ),
     "streams": (
@@ -64,7 +64,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "numbering",
         "facts",
         "commands state",
-        "decide evolve",
+        "decide evolve repairing",
         "invariants",
         "owed",
     ),

@@ -9,9 +9,9 @@ from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Accepted, Burial, Delivered, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
+from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import OPEN_MAX, Open, State
 from actors.ports import Removal
-from actors.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.runtime.shell import UNCONFIRMED_MAX
 from streams.repair import _restored
 
