@@ -7,7 +7,7 @@ JOBS ?= 4
 # The tests start hundreds of processes: each would compile the code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel test test-pythons lint sim sim-mutants soak
+.PHONY: demo wheel test coverage test-pythons lint sim sim-mutants soak
 
 demo: .venv/ready
 	.venv/bin/angarium demo
@@ -16,7 +16,13 @@ wheel: .venv/ready
 	.venv/bin/python -m hatchling build -t wheel
 
 test: lint
-	.venv/bin/pytest -m 'not soak' -n 6 --dist loadfile --cov --cov-report=term:skip-covered
+	.venv/bin/pytest -m 'not soak' -n 6 --dist worksteal
+
+# A report, not a test, and tracing makes these tests take twice as long. Of the tests that look closely: simulated
+# worlds pass through everything, and tests beside processes are not seen.
+coverage: .venv/ready
+	.venv/bin/pytest -q -m 'not soak' -n $(JOBS) --dist worksteal --cov --cov-report=term:skip-covered \
+	  tests/unit tests/contract tests/edge
 
 # Every other Python from 3.11 on that is found here; `make test-python-3.12` is one of them. What may differ from
 # one to the next is tested: our own logic, the transports and TLS, and the demo from the wheel.
@@ -27,7 +33,7 @@ test-pythons: .venv/ready
 	done
 
 test-python-%: .venv-%/ready
-	.venv-$*/bin/pytest -q -m 'not soak' -n $(JOBS) --dist loadfile \
+	.venv-$*/bin/pytest -q -m 'not soak' -n $(JOBS) --dist worksteal \
 	  tests/unit tests/contract/transport tests/edge/test_usage.py tests/e2e/test_demo.py tests/e2e/test_wheel.py
 
 lint: .venv/ready

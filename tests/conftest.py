@@ -3,18 +3,13 @@
 Hypothesis draws the same values each time, so that a run fails for what was changed and for nothing else.
 With `HYPOTHESIS_PROFILE=search` it draws others, and many more of them.
 
-Coverage is that of the tests which look closely. Simulated worlds, and tests beside processes that it does
-not see, pass through everything and would take twice as long for it.
-
 A shell lets what it starts in the background ignore Ctrl-C, and so does all that is started from there. Here
 it counts again, since some tests send it to what they start.
 """
 
 import os
 import signal
-import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,20 +21,6 @@ settings.register_profile("search", deadline=None, print_blob=True, max_examples
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-UNTRACED = tuple(Path(__file__).parent / each for each in ("e2e", "sim"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Take coverage's tracer out for such a test; the marker `no_cover` does nothing in a worker of xdist."""
-    tracer = sys.gettrace()
-    if any(map(item.path.is_relative_to, UNTRACED)):
-        sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracer)
 
 
 @pytest.hookimpl(wrapper=True)

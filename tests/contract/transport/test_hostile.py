@@ -35,7 +35,8 @@ STATUS_OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = STATUS_OK + b"transfer-encoding: chunked\r\n\r\n"
 INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 OWN = b"HTTP/1.1 299 Own\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-BOMB = gzip.compress(bytes(128 << 20), 9)
+BOMB = gzip.compress(bytes(16 << 20), 9)
+"""Four times what may be allocated, once somebody unpacks it."""
 
 PEAK_MAX = 4 << 20
 """Bytes allocated at once by both sides of an exchange; a body of 2 GB has far more."""
