@@ -6,42 +6,25 @@ One real server serves a test module; the `prefix` of each test keeps them apart
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from streams.installation.topology import Names
 from streams.nats.answers import ConsumerInfo, StreamInfo
-from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.server.embedded import EmbeddedServer
+from tests.contract.faults import FaultyJetStream, misbehaving
+from tests.contract.installation import install
 from tests.contract.pulling import GROUP, MILLISECOND, Hand, MakeConsumer, Raw, TakeUp
-from tests.sim.server import FakeServer
+from tests.contract.routers import OpenOwner, owners
+from tests.contract.servers import MemoryServer, RealServer, Server
 
 _tests = count(1)
 
 MakeStream = Callable[..., Awaitable[StreamInfo]]
-
-
-class Server(Protocol):
-    async def connect(self, name: str) -> Wire: ...
-
-
-class RealServer:
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    async def connect(self, name: str) -> Wire:
-        return await connect(ConnectOptions(servers=(self._url,), name=name))
-
-
-class MemoryServer:
-    def __init__(self) -> None:
-        self._server = FakeServer()
-
-    async def connect(self, name: str) -> Wire:
-        return self._server.connect(name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -77,6 +60,26 @@ async def js(wire: Wire) -> AsyncIterator[JetStream]:
     await js.start()
     yield js
     await js.stop()
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    """A small installation of its own."""
+    return await install(js, prefix)
+
+
+@pytest.fixture
+async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
+    """A connection of its own to the installation, whose exchanges go wrong on demand."""
+    async with misbehaving(server) as js:
+        yield js
+
+
+@pytest.fixture
+async def open_owner(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
+    """Opens owners of the partition, one after the other; all are stopped at the end."""
+    async with owners(server, names) as open_one:
+        yield open_one
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from streams.nats.answers import Answer, Page
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Wire
-from tests.contract.conftest import Server
+from tests.contract.servers import Server
 
 
 class Died(Exception):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from streams.nats.answers import Answer, Page, Refused, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.conftest import Server
+from tests.contract.servers import Server
 
 Action = Callable[[], Awaitable[object]]
 Publish = Callable[[], Awaitable[Answer]]

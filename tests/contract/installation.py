@@ -1,5 +1,6 @@
 """A whole installation for a test, small enough to be made in no time."""
 
+import angarium.settings
 from streams.installation.partitions import shard_of
 from streams.installation.setup import setup
 from streams.installation.topology import Names, Settings
@@ -11,6 +12,11 @@ SHARDS = 4
 
 def settings(prefix: str) -> Settings:
     return Settings(prefix=prefix, shards=SHARDS, max_bytes=16 << 20)
+
+
+def node_settings(names: Names) -> angarium.settings.Settings:
+    """Of a node named `a`, whose lease is as short as it may be."""
+    return angarium.settings.Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
 
 
 async def install(js: JetStream, prefix: str) -> Names:

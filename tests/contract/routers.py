@@ -17,9 +17,9 @@ from streams.reading.messages import stored_event
 from streams.receivers import Receivers, subscriptions_of
 from streams.routing.freshness import Freshness
 from streams.routing.router import Router, Routing, Tally
-from tests.contract.conftest import Server
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import SHARDS, shard
+from tests.contract.servers import Server
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until_true
 

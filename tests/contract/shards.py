@@ -6,8 +6,9 @@ from actors.machine.facts import Repeated
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, Lost, Owner, claim
+from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import Entry
-from streams.journal.tails import Marks
+from streams.journal.tails import Mark, Marks
 from streams.nats.jetstream import JetStream
 from tests.contract.waiting import until
 
@@ -81,6 +82,20 @@ async def own(
     claimed = await claim(js, names, shard, node, clocks or Clocks(), may_claim=anybody, resumes=resumes)
     assert not isinstance(claimed, Lost), claimed
     return claimed
+
+
+async def last_flush(js: JetStream, names: Names) -> Flush:
+    """The last one in the journal."""
+    message = await js.last_message(names.journal, names.journal_of(SHARD))
+    assert message is not None
+    return decode_flush(message.data, "the journal")
+
+
+async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
+    """A message of the deliveries, as a flush remembers it."""
+    message = await js.message(names.deliveries, position)
+    assert message is not None
+    return Mark(position=position, stored_at=message.stored_at)
 
 
 def repeated(position: int, receiver: str = RECEIVER) -> Repeated:

@@ -9,15 +9,10 @@ from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import PAGE_BYTES_MAX, Backlog
-from tests.contract.installation import install, publish, shard
+from tests.contract.installation import publish, shard
 from tests.contract.waiting import until
 
 RECEIVER, OTHER = "acme.billing", "acme.other"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 def of(js: JetStream, names: Names, receiver: str = RECEIVER) -> Backlog:

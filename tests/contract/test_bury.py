@@ -10,15 +10,10 @@ from streams.dead_letters.letters import DeadLetters
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install, publish, shard
+from tests.contract.installation import publish, shard
 from tests.contract.waiting import until
 
 RECEIVER = "acme.billing"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 async def letters(js: JetStream, names: Names, receiver: str = RECEIVER) -> list[StoredMessage]:

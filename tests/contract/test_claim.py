@@ -1,7 +1,6 @@
 """Claiming a shard: whatever comes between two steps, the journal has one owner, and epochs only rise."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -17,21 +16,9 @@ from streams.journal.tails import Mark, Marks
 from streams.nats.errors import StreamRemade
 from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
-from tests.contract.faults import FaultyJetStream, ack_lost, after, misbehaving, refused, request_lost
-from tests.contract.installation import install, publish
+from tests.contract.faults import FaultyJetStream, ack_lost, after, refused, request_lost
+from tests.contract.installation import publish
 from tests.contract.shards import SHARD, Clocks, anybody, own
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
-    async with misbehaving(server) as js:
-        yield js
 
 
 async def journal_of(js: JetStream, names: Names) -> list[Flush]:

@@ -12,14 +12,9 @@ from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install, publish
+from tests.contract.installation import publish
 
 ONE, OTHER, FOREIGN = "acme.billing", "acme.mail", "umbrella.billing"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 @pytest.fixture

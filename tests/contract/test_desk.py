@@ -2,34 +2,22 @@
 
 import asyncio
 
-import pytest
-
 from angarium.node.app import member
 from angarium.node.control import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
-from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.control import Denied, Done, Request
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install, publish
+from tests.contract.installation import SHARDS, node_settings, publish
 from tests.contract.test_node import NobodySends
 from tests.contract.waiting import until
 
 UNKNOWN_NAMES = 10_000
 AT_ONCE = 200
 RECEIVER = "acme.billing"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-def settings(names: Names) -> Settings:
-    return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
 
 
 async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Done | Denied:
@@ -47,7 +35,7 @@ async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """Anybody who may ask could else fill the memory of a node and the bucket of the snapshots."""
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         desk = ReceiverControl(node)
         metrics = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
@@ -73,14 +61,14 @@ async def test_one_that_was_put_a_moment_ago_is_known_at_once(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """Whether or not the node has heard of it."""
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
         assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Done)
 
 
 async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         answer = await ask(ReceiverControl(node), "dance", "acme.nobody")
         assert isinstance(answer, Denied)
@@ -91,7 +79,7 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         for number in (1, 2):
             headers = {"Angarium-Type": f"order.{number}", "Angarium-Id": f"e{number}"}

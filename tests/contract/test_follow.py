@@ -8,8 +8,9 @@ from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.follow import PACE_S, TURN_BYTES, TURN_MESSAGES, Follower
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.conftest import MakeStream, Server
+from tests.contract.conftest import MakeStream
 from tests.contract.faults import misbehaving
+from tests.contract.servers import Server
 from tests.contract.waiting import until
 
 NEVER_S = 3600.0

@@ -9,14 +9,13 @@ import pytest
 from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
 from angarium.node.app import member
-from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
 from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install
+from tests.contract.installation import install, node_settings
 from tests.contract.waiting import until
 
 ROOM = 192 << 10
@@ -88,7 +87,7 @@ async def ids(js: JetStream, stream: str, subject: str) -> list[str]:
 
 async def test_who_takes_nothing_gives_way_on_record(wire: Wire, js: JetStream, names: Names) -> None:
     sender = Sender()
-    settings = Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
+    settings = node_settings(names)
     accepted: dict[str, list[str]] = {receiver: [] for receiver in CONFIGURATIONS}
     async with member(wire, settings, SystemTime(), sender) as node:
         await node.until_ready()

@@ -14,18 +14,13 @@ from streams.nats.jetstream import JetStream
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
 from streams.server.embedded import EmbeddedServer
-from tests.contract.conftest import Server
 from tests.contract.installation import install, publish, shard
+from tests.contract.servers import Server
 from tests.contract.waiting import until, until_true
 from tests.ports import free_port
 
 RECEIVER = "acme.billing"
 SHARD = shard(RECEIVER)
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 class Owner:

@@ -10,7 +10,8 @@ from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import TURN, JetStream
 from streams.nats.wire import Wire
-from tests.contract.conftest import MakeStream, Server
+from tests.contract.conftest import MakeStream
+from tests.contract.servers import Server
 from tests.contract.waiting import Seen, until, until_true
 
 WRONG_LAST_SEQUENCE = 10071

@@ -15,34 +15,20 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
 from tests.contract.faults import (
     Fault,
     FaultyJetStream,
     ack_lost,
     after,
-    misbehaving,
     refused,
     request_lost,
     stored_twice,
 )
-from tests.contract.installation import install
 from tests.contract.shards import SHARD, Clocks, Listening, blank, own, repeated
 from tests.contract.waiting import until
 
 DAY_S = 86_400.0
 STORE_FULL = 10077
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
-    async with misbehaving(server) as js:
-        yield js
 
 
 Keep = Callable[..., Awaitable[tuple[Journal, Listening]]]

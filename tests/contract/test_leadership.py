@@ -11,15 +11,10 @@ from streams.journal.leadership import ensure_none, info_since, is_last, message
 from streams.nats.answers import Page, StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
-from tests.contract.installation import install, publish, shard
+from tests.contract.installation import publish, shard
+from tests.contract.servers import Server
 
 RECEIVER, OTHER = "acme.billing", "acme.other"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 class Deposed(JetStream):

@@ -1,7 +1,6 @@
 """Published events that nobody can be sent: a dead letter each, in nobody's way."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,7 +14,6 @@ from streams.nats.answers import StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.routing.fanout import published_event
-from tests.contract.conftest import Server
 from tests.contract.faults import Fault, FaultyJetStream, ack_lost, after, refused, request_lost
 from tests.contract.installation import SHARDS, install, publish
 from tests.contract.routers import (
@@ -25,7 +23,6 @@ from tests.contract.routers import (
     announce,
     announce_many,
     has_stored,
-    owners,
     settled,
     stored,
     subscribe,
@@ -34,17 +31,6 @@ from tests.contract.routers import (
 A = "acme.a"
 NOBODY = "acme._events"
 STORE_FULL = 10077
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def open_owner(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
-    async with owners(server, names) as open_one:
-        yield open_one
 
 
 async def letters(js: JetStream, names: Names, receiver: str = NOBODY) -> list[StoredMessage]:

@@ -18,9 +18,8 @@ from streams.journal.claim import Owner
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
-from tests.contract.faults import FaultyJetStream, after, misbehaving, request_lost
-from tests.contract.installation import install
+from tests.contract.faults import FaultyJetStream, after, request_lost
+from tests.contract.servers import Server
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until
 
@@ -29,17 +28,6 @@ DEAD_S = TTL_S + MARGIN_S
 ROUND_S = 0.02
 
 Join = Callable[..., Awaitable[Members]]
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
-    async with misbehaving(server) as js:
-        yield js
 
 
 @pytest.fixture

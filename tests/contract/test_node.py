@@ -17,7 +17,6 @@ from angarium.node.app import member
 from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard, Surroundings, take_over
-from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.fleet.members import Members
 from streams.fleet.status import owners
@@ -30,7 +29,7 @@ from streams.nats.answers import Stored, StreamInfo
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install, publish
+from tests.contract.installation import SHARDS, install, node_settings, publish
 from tests.contract.installation import shard as shard_of
 from tests.contract.shards import RECEIVER, SHARD
 from tests.contract.waiting import until, until_true
@@ -54,17 +53,13 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     return names
 
 
-def settings(names: Names) -> Settings:
-    return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
-
-
 async def test_a_refused_shard_is_let_go_and_left_alone(wire: Wire, js: JetStream, names: Names) -> None:
     """Its owner would else be taken for one that runs it, and each try is one more claim in the journal."""
 
     async def let_go() -> bool:
         return (await owners(js, names, SHARDS))[SHARD] is None
 
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         await until_true(let_go)
         looks = count_looks(node)
@@ -86,7 +81,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
     async def snapshotted() -> bool:
         return all([await read_checkpoint(js, names, shard) is not None for shard in others])
 
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until_true(snapshotted)
         info = await js.stream_info(names.receivers)
         assert info is not None
@@ -114,7 +109,7 @@ async def test_of_misaddressed_events_the_log_tells_few_times_and_all(
     def told() -> list[int]:
         return [each.__dict__["count"] for each in caplog.records if each.message == "event.misaddressed"]
 
-    async with member(wire, settings(names), SystemTime(), NobodySends()):
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()):
         await until(lambda: sum(told()) == 40)
     assert len(told()) < 20
 
@@ -136,7 +131,7 @@ async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.02)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.refused)
         for _ in range(FLOOR):
             await publish(js, names, RECEIVER)
@@ -166,7 +161,7 @@ async def test_what_passes_refuses_no_shard(
 
     monkeypatch.setattr("angarium.node.node.take_over", failing_at_first)
     names = await install(js, prefix)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: bool(node.refused) or len(node.owned) == SHARDS)
         assert not node.refused
     assert caplog.messages.count("shard.claim_failed") == SHARDS
@@ -179,7 +174,7 @@ async def test_what_must_not_be_guessed_at_refuses_the_shard(
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.node.take_over", AsyncMock(side_effect=unusable))
     names = await install(js, prefix)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.refused) == SHARDS)
         assert set(node.refused.values()) == {str(unusable)}
 
@@ -205,7 +200,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
     tries = AsyncMock(side_effect=failure)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         with monkeypatch.context() as broken:
             broken.setattr("streams.journal.snapshots.Snapshots.write", tries)
@@ -243,7 +238,7 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
 ) -> None:
     """The other one may run it: this one is ready, and counts it no more."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS - 1 and SHARD in node.refused)
         assert unready(node).startswith(f"shard {SHARD} is refused")
         wants(node, others)
@@ -273,7 +268,7 @@ async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
         return taken
 
     monkeypatch.setattr("angarium.node.node.take_over", take_over_slowly)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await claimed.wait()
         await stop_and_let(may_go_on, node)
         assert await owners(js, names, SHARDS) == [None] * SHARDS
@@ -294,7 +289,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
     monkeypatch.setattr("angarium.node.node.UNDER_WAY_S", 0.0)
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.release", release_slowly)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         wants(node, [])
         await releasing.wait()
@@ -317,7 +312,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
     names = await install(js, prefix)
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
     await publish(js, names, RECEIVER)
-    impatient = replace(settings(names), drain_s=0.01)
+    impatient = replace(node_settings(names), drain_s=0.01)
     async with member(wire, impatient, SystemTime(), Hangs()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await sent.wait()
@@ -335,7 +330,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
     monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     names = await install(js, prefix)
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
         await js.publish(names.owner(SHARD), b"nobody")
         node.owned[SHARD].journal.show_life()
@@ -362,7 +357,7 @@ async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_rea
         found = [await js.last_message(names.actors, each) for each in gone]
         return [bool(each and each.data) for each in found]
 
-    async with member(wire, settings(names), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
 
         async def forgotten() -> bool:
@@ -390,7 +385,7 @@ async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
 
     monkeypatch.setattr("angarium.node.maintenance.EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.maintenance.is_short", is_short_or_broken)
-    async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()):
+    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
     assert "upkeep.broken" in caplog.text
 
@@ -402,6 +397,6 @@ async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(
     broken = Mock(side_effect=[RuntimeError("nobody foresaw that"), *[[SHARD]] * 1000])
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(Members, "wanted", broken)
-    async with member(wire, settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
+    async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.owned)
     assert "node.broken" in caplog.text

@@ -7,7 +7,6 @@ from streams.nats.wire import Wire
 from streams.reading import pull
 from streams.reading.delivered import ACK
 from streams.reading.pull import rewind
-from tests.contract.conftest import Server
 from tests.contract.pulling import (
     GROUP,
     MILLISECOND,
@@ -19,6 +18,7 @@ from tests.contract.pulling import (
     fill,
     handed_out,
 )
+from tests.contract.servers import Server
 from tests.contract.waiting import Seen, until
 
 

@@ -16,16 +16,10 @@ from streams.nats.answers import Answer, Refused, Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.receivers import Configuration, Receivers
-from tests.contract.installation import install
 from tests.contract.waiting import until
 
 RECEIVER = "acme.billing"
 URL = "https://example.com/hook"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 @pytest.fixture

@@ -1,21 +1,13 @@
 """A journal that goes on from memory: only over the flush that memory knows to be the last of its own."""
 
-import pytest
-
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
 from tests.contract.faults import misbehaving, request_lost
-from tests.contract.installation import install
+from tests.contract.servers import Server
 from tests.contract.shards import SHARD, Clocks, Listening, blank, own, repeated
 from tests.contract.waiting import until
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 async def begin(js: JetStream, names: Names) -> tuple[Journal, Listening]:

@@ -22,23 +22,11 @@ from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
-from tests.contract.faults import FaultyJetStream, misbehaving
-from tests.contract.installation import install, publish
+from tests.contract.faults import FaultyJetStream
+from tests.contract.installation import publish
 from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, own, repeated
 
 OTHER = "acme.other"
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
-    async with misbehaving(server) as js:
-        yield js
 
 
 class Shard:

@@ -22,10 +22,10 @@ from streams.nats.answers import Answer, StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
-from tests.contract.conftest import Server
 from tests.contract.dying import Died, dying
 from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish
+from tests.contract.servers import Server
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until_true
 

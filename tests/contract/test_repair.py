@@ -18,7 +18,7 @@ from streams.journal import envelope, journal
 from streams.journal import recovery as recovering
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Lost, claim, release
-from streams.journal.envelope import Flush, decode_flush
+from streams.journal.envelope import decode_flush
 from streams.journal.history import History, last_same, read_history
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
@@ -30,16 +30,11 @@ from streams.nats.errors import RepairError, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
-from tests.contract.installation import install, publish
-from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, own
+from tests.contract.installation import publish
+from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, last_flush, mark_at, own
 from tests.contract.test_recovery import Shard as Recording
 from tests.contract.test_recovery import delivered, remake
 from tests.contract.waiting import until
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
@@ -49,18 +44,6 @@ async def repaired(js: JetStream, names: Names) -> tuple[Damage, int]:
 async def accepted(js: JetStream, names: Names, agreed: Damage) -> tuple[Damage, int]:
     dead = frozenset({"b"})
     return await accept_loss(js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(dead), agreed=agreed)
-
-
-async def last_flush(js: JetStream, names: Names) -> Flush:
-    message = await js.last_message(names.journal, names.journal_of(SHARD))
-    assert message is not None
-    return decode_flush(message.data, "the journal")
-
-
-async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
-    message = await js.message(names.deliveries, position)
-    assert message is not None
-    return Mark(position=position, stored_at=message.stored_at)
 
 
 async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:

@@ -15,13 +15,7 @@ from streams.journal.tails import Mark, Marks
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.repair import accept_loss, examine, free_or_of
-from tests.contract.installation import install
 from tests.contract.shards import SHARD, Clocks, anybody, own
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
 
 
 async def lose_events(js: JetStream, names: Names) -> None:

@@ -4,7 +4,6 @@ How copies are told from repeats is the actors' business, so they are seen with 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from streams.reading.pull import rewind
 from streams.routing import router as router_room
 from streams.routing.fanout import published_event
 from streams.server.embedded import EmbeddedServer
-from tests.contract.conftest import Server
 from tests.contract.faults import (
     Fault,
     FaultyJetStream,
@@ -42,7 +40,6 @@ from tests.contract.routers import (
     announce_many,
     copies,
     has_stored,
-    owners,
     settled,
     stored,
     subscribe,
@@ -52,17 +49,6 @@ from tests.ports import free_port
 
 A, B, C = "acme.a", "acme.b", "acme.c"
 STORE_FULL = 10077
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def open_owner(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
-    async with owners(server, names) as open_one:
-        yield open_one
 
 
 # ---- who gets what

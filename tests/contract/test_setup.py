@@ -12,7 +12,7 @@ from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, Settings,
 from streams.nats.answers import Refused, Stored, StreamInfo
 from streams.nats.errors import ApiError, SetupError, Unavailable
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
+from tests.contract.servers import Server
 
 MIB = 1 << 20
 

@@ -1,7 +1,5 @@
 """Snapshots and checkpoint: fenced against others and against our own late batches, and whole together."""
 
-from collections.abc import AsyncIterator
-
 import msgspec
 import pytest
 
@@ -17,24 +15,12 @@ from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotOurs, Unavailable
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
-from tests.contract.conftest import Server
-from tests.contract.faults import FaultyJetStream, misbehaving
-from tests.contract.installation import install
+from tests.contract.faults import FaultyJetStream
+from tests.contract.servers import Server
 from tests.contract.shards import RECEIVER, SHARD, own
 
 TOO_MANY_BATCHES = 10210
 CUT_OFF = 10176
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-async def faulty(server: Server, names: Names) -> AsyncIterator[FaultyJetStream]:
-    async with misbehaving(server) as js:
-        yield js
 
 
 def state(receiver: str = RECEIVER, delivered: int = 0) -> State:

@@ -1,7 +1,6 @@
 """What is seen of receivers from outside: by their snapshots, and by the stream where these do not tell."""
 
 import time
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -13,31 +12,21 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Put, Stored
-from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.reading import newest as reading
 from streams.reading.newest import newest
-from tests.contract.installation import SHARDS, install, publish, shard
+from tests.contract.installation import SHARDS, publish, shard
+from tests.contract.servers import RealServer, Server
 
 RECEIVER = "acme.billing"
 WORKED = Worked(0, 0.0, behind=False)
 
 
 @pytest.fixture
-async def js(nats_url: str) -> AsyncIterator[JetStream]:
+def server(nats_url: str) -> Server:
     """Only the real server has such consumers; nothing of the protocol rests on them."""
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    yield js
-    await js.stop()
-    await wire.close()
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, f"standing{prefix}")
+    return RealServer(nats_url)
 
 
 async def write(js: JetStream, names: Names, state: State) -> None:

@@ -6,13 +6,12 @@ import pytest
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node.app import member
-from angarium.settings import Settings
 from streams.clock import SystemTime
 from streams.fleet.status import remade
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.installation import SHARDS, install, publish, shard
+from tests.contract.installation import SHARDS, install, node_settings, publish, shard
 from tests.contract.waiting import until
 
 RECEIVER = "acme.billing"
@@ -54,10 +53,6 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
     return names
 
 
-def settings(names: Names) -> Settings:
-    return Settings(prefix=names.prefix, shards=SHARDS, node="a", ttl_s=2.0)
-
-
 @pytest.mark.parametrize("strange", [b'{"v": 2}', b'{"v": 1, "as_of": "\xff"}'])
 async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
@@ -65,13 +60,13 @@ async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
     monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.05)
     subject = names.actor(SHARD, RECEIVER)
-    async with member(wire, settings(names), SystemTime(), sender):
+    async with member(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
     snapshot = await js.last_message(names.actors, subject)
     assert snapshot is not None
     await js.publish(subject, strange)
-    async with member(wire, settings(names), SystemTime(), sender) as node:
+    async with member(wire, node_settings(names), SystemTime(), sender) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await publish(js, names, RECEIVER)
         await until(lambda: subject in node.refused.get(SHARD, ""))
@@ -90,7 +85,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
 ) -> None:
     for patience in ("snapshots.PATIENCE_S", "claim.RELEASE_S"):
         monkeypatch.setattr(f"streams.journal.{patience}", 0.05)
-    async with member(wire, settings(names), SystemTime(), sender):
+    async with member(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
         await js.request(f"$JS.API.STREAM.DELETE.{names.actors}", b"")
@@ -107,14 +102,14 @@ async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
     time = JumpingTime()
     rate = b'{"url": "https://a.example", "rate": {"limit": 100, "per": "second"}}'
     await js.publish(names.receiver(RECEIVER), rate)
-    async with member(wire, settings(names), time, sender) as node:
+    async with member(wire, node_settings(names), time, sender) as node:
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1])
         time.off_s = jump_s
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2])
         assert node.around.members.lease.valid()
-    async with member(wire, settings(names), time, sender):
+    async with member(wire, node_settings(names), time, sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2, 3])
         time.off_s = 0.0

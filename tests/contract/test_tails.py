@@ -6,29 +6,27 @@ import pytest
 from msgspec.structs import replace
 
 from streams.installation.topology import Names, shard_consumer
-from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import Journal
 from streams.journal.tails import Loss, Mark, Marks, Refusal, compare, lift, lost, read_refusal, refuse
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.reading.delivered import delivered
-from tests.contract.installation import install, publish, shard
-from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, blank, own, repeated
+from tests.contract.installation import publish, shard
+from tests.contract.shards import (
+    RECEIVER,
+    SHARD,
+    Clocks,
+    Listening,
+    blank,
+    last_flush,
+    mark_at,
+    own,
+    repeated,
+)
 from tests.contract.waiting import Seen, until
 
 WHO = Refusal(node="a", at=1.5, stream="")
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
-    message = await js.message(names.deliveries, position)
-    assert message is not None
-    return Mark(position=position, stored_at=message.stored_at)
 
 
 async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
@@ -36,12 +34,6 @@ async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
     journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=3600.0)
     journal.start()
     return journal
-
-
-async def last_flush(js: JetStream, names: Names) -> Flush:
-    message = await js.last_message(names.journal, names.journal_of(SHARD))
-    assert message is not None
-    return decode_flush(message.data, "the journal")
 
 
 async def remake(js: JetStream, names: Names, count: int) -> None:

@@ -1,7 +1,6 @@
 """What the doctor says of receivers: the worst by name, all by number, and nothing of those who are well."""
 
 import time
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -13,10 +12,10 @@ from angarium.operations.health import unwell
 from angarium.operations.health.finding import Finding
 from streams.fleet.standing import Standing
 from streams.installation.topology import Names
-from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install, publish, settings
+from tests.contract.installation import publish, settings
+from tests.contract.servers import RealServer, Server
 from tests.contract.test_standing import write
 
 HOUR = 3600.0
@@ -30,18 +29,9 @@ def _now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def js(nats_url: str) -> AsyncIterator[JetStream]:
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    yield js
-    await js.stop()
-    await wire.close()
-
-
-@pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, f"unwell{prefix}")
+def server(nats_url: str) -> Server:
+    """Only the real server has such consumers; nothing of the protocol rests on them."""
+    return RealServer(nats_url)
 
 
 async def put(

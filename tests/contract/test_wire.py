@@ -4,7 +4,7 @@ import pytest
 
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Wire
-from tests.contract.conftest import Server
+from tests.contract.servers import Server
 from tests.contract.waiting import Seen
 
 
