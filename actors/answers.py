@@ -1,7 +1,7 @@
 """The last answers to attempts that failed, for the dead letters that their events may become.
 
-It is kept beside the state and is on no record: an answer may repeat an event's body, and whoever may read
-the journal need not be one who may see that. So it is lost with the memory of its owner.
+It is kept beside the state and is on no record: an answer may repeat an event's body, and not
+everybody who may read the journal may see that. So it is lost with the memory of its owner.
 """
 
 from collections.abc import Collection
@@ -9,6 +9,7 @@ from collections.abc import Collection
 from actors.machine.outcome import Answered, Failed
 
 BODY_MAX = 1024
+"""Bytes of an answer's body that a dead letter shows."""
 ANSWERS_MAX = 16
 """Answers that are kept of one receiver, the newest; strict order needs one, and those owed a burial."""
 
@@ -22,7 +23,7 @@ class Answers:
         self.bodies: dict[int, bytes] = {}
 
     def note(self, position: int, outcome: Answered | Failed) -> None:
-        """The last attempt of an event ended so."""
+        """Keep the beginning of the answer to an event's last attempt, where it failed."""
         self.bodies.pop(position, None)
         if isinstance(outcome, Answered) and outcome.body and not 200 <= outcome.status < 300:
             self.bodies[position] = outcome.body[:BODY_MAX]
@@ -30,10 +31,10 @@ class Answers:
                 del self.bodies[next(iter(self.bodies))]
 
     def of(self, positions: Collection[int]) -> dict[int, bytes]:
-        """Those of these events."""
+        """The bodies for these events, as far as there are any."""
         return {position: self.bodies[position] for position in positions if position in self.bodies}
 
     def forget(self, positions: Collection[int]) -> None:
-        """These events are buried."""
+        """Drop those of events that are buried."""
         for position in positions:
             self.bodies.pop(position, None)

@@ -10,8 +10,10 @@ from collections import defaultdict
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Refused, Throttled, TurnedAway
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 
-ATTEMPT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-ARRIVAL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0)
+ATTEMPT_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ARRIVAL_BOUNDS_S = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0,
+)  # fmt: skip
 
 
 class Histogram:
@@ -46,11 +48,11 @@ class Tally:
         self.attempts: defaultdict[str, int] = defaultdict(int)
         self.deliveries = dict.fromkeys(("delivered", "failed", "rejected", "throttled", "gone"), 0)
         self.dead_letters: defaultdict[str, int] = defaultdict(int)
-        self.attempt_s = Histogram(ATTEMPT_S)
-        self.arrival_s = Histogram(ARRIVAL_S)
+        self.attempt_s = Histogram(ATTEMPT_BOUNDS_S)
+        self.arrival_s = Histogram(ARRIVAL_BOUNDS_S)
 
     def ended(self, outcome: Outcome, age_s: float) -> None:
-        """An attempt is over, so long after its event was stored."""
+        """Count an attempt that is over, `age_s` after its event was stored."""
         match outcome:
             case Answered(status=status):
                 self.attempts[_CLASSES[status // 100 % 10]] += 1
@@ -64,7 +66,7 @@ class Tally:
                 self.attempts["not_sent"] += 1
 
     def decided(self, fact: Fact) -> None:
-        """A fact is on its way into the journal."""
+        """Count a fact that is on its way into the journal."""
         match fact:
             case Delivered(kind="event"):
                 self.deliveries["delivered"] += 1

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from actors.errors import InvalidName
 
 KEY_BYTES = 8
+"""Length of the key by which the dedup window knows an event."""
 
 UNKNOWN = "_unknown"
 """In the place of a receiver: the record of all names that nobody knows, one for each shard."""
@@ -69,7 +70,7 @@ def dedup_key(event: str, again: str) -> bytes:
 
 
 def fraction(receiver: str, sequence: int, attempt: int) -> float:
-    """A number in [0, 1) that looks random and is the same for ever: the jitter of one attempt."""
+    """A number in [0, 1) that looks random and never changes: the jitter of one attempt."""
     digest = blake2b(f"{receiver}\n{sequence}\n{attempt}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> 11) / (1 << 53)
 

@@ -58,7 +58,7 @@ def _of(state: State, name: Name, why: str) -> News:
 
 
 def _was_offline(state: State, after_s: float) -> bool:
-    """Tells whether it was offline at its last attempt, so that this was told then."""
+    """True where it was offline at its last attempt, so that this was told then."""
     return state.last is not None and _is_offline(state, state.last.at, after_s)
 
 

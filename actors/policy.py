@@ -1,7 +1,7 @@
 """A receiver's configuration: what its owner asked for, decoded, bounded and complete.
 
-`parse` is the only way in, and bounds what a document may cost: whoever may put one must not be able to hold
-up a node, which signs, sends and matches by it for each event. The command line and the REST API are strict
+`parse` is the only way in, and bounds what a document may cost: who may put one must not be able to hold up
+a node, which signs, sends and matches by it for each event. The command line and the REST API are strict
 (unknown members are refused); nodes are lenient (unknown members, and headers that are never sent, are
 reported and ignored), since a newer tool may have written the bucket.
 """
@@ -271,13 +271,13 @@ def _secret_problems(secret: str) -> list[str]:
 
 
 def is_sent(header: str) -> bool:
-    """Tells whether a receiver's own header goes out: not where it would double or undo ours."""
+    """True where a receiver's own header goes out: not where it would double or undo ours."""
     name = header.lower()
     return not name.startswith(_OURS) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 
 
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Headers that no request would bear, and why."""
+    """Headers that no request would carry, and why."""
     seen: set[str] = set()
     for name in islice(headers, HEADERS_MAX):
         if name.lower() in seen:

@@ -1,8 +1,8 @@
 """Retention: how far back a shard still needs its stream, so that only what is settled is purged.
 
 An actor whose events lie in the stream alone knows that they lie beyond its frontier, and not where. A
-receiver that had nothing for a week and is down today would seem to need all of that week. So whoever looks
-after the stream finds out where the oldest really lies, and it is remembered here.
+receiver that had nothing for a week and is down today would seem to need all of that week. So the purge of
+the stream finds out where the oldest really lies, and it is remembered here.
 """
 
 from heapq import heapify, heappop, heappush
@@ -13,7 +13,7 @@ from actors.ids import UNKNOWN
 from actors.machine.state import State
 
 OUTDATED_MAX = 1024
-"""Places that nobody needs any more are forgotten when there are as many as needed ones, and so many more."""
+"""Places that nobody needs any more are dropped once there are this many more of them than needed ones."""
 
 
 class Needed(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Retention:
         self._lowest: list[tuple[int, str]] = []
 
     def note(self, state: State) -> None:
-        """An actor has come into memory, or has another state."""
+        """Take up an actor that has come into memory, or has another state."""
         needed, receiver = self._of(state), state.receiver
         if needed is None:
             self._needed.pop(receiver, None)
@@ -66,7 +66,7 @@ class Retention:
         return Needed(floor + 1)
 
     def below(self, position: int) -> list[str]:
-        """Names those that need something below that position."""
+        """The receivers that need something below that position."""
         return [each.receiver for each in self._needed.values() if each.position < position]
 
     def _keep(self, needed: Needed) -> None:

@@ -2,7 +2,7 @@
 
 Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
 headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of headers or URL:
-whoever may look need not be able to act.
+to look is not to be allowed to act.
 """
 
 import math
@@ -134,7 +134,7 @@ def why(
     backlog: int,
     problems: Collection[str] = (),
 ) -> str:
-    """Why the receiver gets nothing at this moment, in words, with the way out where there is one."""
+    """Say why the receiver gets nothing at this moment, with the way out where there is one."""
     held = _held_words(state, policy, view, now, problems)
     if not backlog:
         return f"nothing waits; {held}" if held else "nothing waits"
@@ -144,7 +144,7 @@ def why(
 def _held_words(
     state: State, policy: Policy | None, view: View, now: float, problems: Collection[str]
 ) -> str:
-    """Says what keeps the receiver from its events; empty where nothing does."""
+    """Say what keeps the receiver from its events; empty where nothing does."""
     receiver, held = state.receiver, held_back(state, policy, now)
     go_on = f"angarium receiver resume {receiver} lets it go on"
     match held:
@@ -198,7 +198,7 @@ def _no_success(state: State, now: float) -> str:
 
 
 def _failures(state: State) -> str:
-    """Describes its failures: `3 failures in a row, the last: HTTP 503`."""
+    """Describe its failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node had nothing to spare for the last attempt"
@@ -331,7 +331,7 @@ class _Hidden:
     """Words that no text may show, nor a beginning of one: a body may be cut amid a credential.
 
     Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
-    have characters, whatever they are: whoever writes both must not be able to hold up the node.
+    have characters, whatever they are: somebody who writes both must not be able to hold up the node.
     """
 
     def __init__(self, words: Collection[str]) -> None:

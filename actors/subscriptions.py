@@ -9,8 +9,8 @@ from itertools import count
 REMEMBERED_MAX = 1 << 18
 """How many receivers the remembered answers may name in all; a name costs 8 bytes there."""
 
-ANSWER = 32
-"""What an answer counts besides the receivers that it names."""
+ANSWER_COST = 32
+"""What a remembered answer counts besides the receivers that it names."""
 
 
 class _Node:
@@ -82,10 +82,10 @@ class Subscriptions:
 
     def _remember(self, key: tuple[int, str], found: tuple[str, ...]) -> None:
         """Answers from before a change are never asked for again; they go with all others."""
-        self._remembered += len(found) + ANSWER
+        self._remembered += len(found) + ANSWER_COST
         if self._remembered > REMEMBERED_MAX:
             self._answers.clear()
-            self._remembered = len(found) + ANSWER
+            self._remembered = len(found) + ANSWER_COST
         self._answers[key] = found
 
 
@@ -99,7 +99,7 @@ def _add(node: _Node, tokens: list[str], receiver: str) -> None:
 
 
 def _drop(node: _Node, tokens: list[str], receiver: str) -> None:
-    """Undo `_add`, and cut the branches that bear nothing any more."""
+    """Undo `_add`, and cut the branches that hold nothing any more."""
     if not tokens:
         del node.here[receiver]
     elif tokens[0] == ">":

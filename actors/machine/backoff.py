@@ -5,10 +5,11 @@ Jitter", AWS Architecture Blog, 2015). The jitter is given, not drawn, so that a
 """
 
 DELAY_MIN_S = 0.05
+"""The shortest delay, whatever the jitter."""
 
 
 def backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
-    """Before the attempt after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], never at once.
+    """The delay after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], never nothing.
 
     `spread` in [0, 1) is the jitter.
     """

@@ -3,19 +3,21 @@
 Promise: in any window of t seconds at most `burst + rate·t` attempts start, takeovers included. Within one
 ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is
 credited only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may
-have taken tokens that it never recorded, so whoever follows it starts empty wherever it could have posted.
+have taken tokens that it never recorded, so the next owner starts empty wherever it could have posted.
 """
 
 from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
+"""How far the clocks of two owners may differ: time between them counts only beyond that."""
 SLOW_S = 10.0
+"""A token that takes longer to come is recorded before its attempt is made."""
 GRANT_S = 5.0
-"""How soon an attempt that is recorded before it is made has to start; later it needs another token."""
+"""An attempt that is recorded before it is made starts within this time, or needs another token."""
 # A token that is short by less than this is a token: sums of fractions do not come out even.
 _EPSILON = 1e-9
 # Instants of our days are floats a quarter of a microsecond apart: a token said to come at one of them might
-# be short by what was rounded, and whoever waits for it would wake in vain.
+# be short by what was rounded, and an actor that waits for it would wake in vain.
 _TICK_S = 1e-6
 
 

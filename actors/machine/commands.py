@@ -119,7 +119,7 @@ class TurnAway(Struct, frozen=True):
 
 
 class PassOver(Struct, frozen=True):
-    """Nothing up to `position` is for a name that nobody knows, but what was turned away."""
+    """No event up to `position` is for a name that nobody knows, but those that were turned away."""
 
     position: int
 

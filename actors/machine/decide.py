@@ -9,8 +9,8 @@ Recovery is normal running: fold the journal over the snapshot, then ask `next_s
 Rules that the rest leans on:
 
 1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is no repeat.
-   Every numbered event reaches the journal with the first fact about it or about a later one, so whoever
-   folds the journal numbers alike, and no write precedes a POST.
+   Every numbered event reaches the journal with the first fact about it or about a later one, so all who
+   fold the journal number alike, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
    facts in `NEEDS_NO_CONFIRMATION` hold nothing up, every other one must be confirmed before anything starts.
    Relaxed order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a
@@ -39,11 +39,13 @@ from actors.machine.state import State, open_entry
 from actors.policy import Policy
 
 FAILURES_IN_A_ROW_MAX = 5
+"""Failures in a row, of any events, after which a receiver in relaxed order is left alone as a whole."""
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
+"""Characters of an error that a fact keeps."""
 
 
 def decide(
@@ -164,7 +166,7 @@ def _failing_s(state: State, now: float) -> float:
 
 
 def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bucket | None) -> list[f.Fact]:
-    """Bring on record whatever the configuration has changed."""
+    """The facts by which all that the configuration has changed comes on record."""
     receiver, facts = state.receiver, list[f.Fact]()
     target = stable_hash(policy.url)
     if state.target != target:

@@ -1,7 +1,7 @@
 """The fold of a receiver's facts into its state: what is.
 
 `evolve` is total and never refuses: what a fact says has happened. A fact carries its results (numbers, the
-bucket, until when), so there is no policy here, no clock and no choice, and whoever folds the same facts gets
+bucket, until when), so there is no policy here, no clock and no choice, and all who fold the same facts get
 the same state: the live actor and the recovery after a crash alike.
 """
 
@@ -152,7 +152,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
 
 
 def _after_forgetting(state: State, fact: f.Forgot) -> State:
-    """Nothing waits and nothing has failed; what the receiver asked for by itself holds all the same."""
+    """The state in which nothing waits and nothing has failed; what the receiver asked for still holds."""
     frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
@@ -191,7 +191,7 @@ def _after_refusal(state: State, fact: f.Refused) -> State:
 
 
 def _let_go(state: State) -> State:
-    """Whatever held the receiver back is over; what is open may be tried at once."""
+    """The state in which nothing holds the receiver back any more; what is open may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
         consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),

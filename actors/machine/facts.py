@@ -239,7 +239,7 @@ class Resumed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="resumed
 
 
 class Disabled(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="disabled"):
-    """Nothing more goes to the receiver until it is resumed or retargeted. `reason`: `gone` or `failing`."""
+    """The receiver gets nothing more until it is resumed or retargeted. `reason`: `gone` or `failing`."""
 
     at: float
     reason: str
@@ -268,7 +268,7 @@ class Refused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused
 class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
     """Events for names that nobody knows are given up and owed a burial, in the order of their positions.
 
-    Nothing below them is held for anybody, so the flush that bears this has a floor beyond them. `discarded`:
+    Nothing below them is held for anybody, so the flush with this fact has a floor beyond them. `discarded`:
     dead letters cannot be stored, so they get none.
     """
 

@@ -82,7 +82,7 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
 
 
 def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
-    """Tells whether more dead letters are owed than may be; an operator who skips an event may go beyond."""
+    """True where more dead letters are owed than may be; an operator who skips an event may go beyond."""
     skipped = isinstance(fact, f.DeadLettered) and fact.reason == "skipped"
     return BURIALS_MAX < len(after.burials) > len(before.burials) and not skipped
 

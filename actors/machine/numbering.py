@@ -1,7 +1,7 @@
-"""Which event gets the next number: the frontier of a receiver, and the dedup window behind it.
+"""Numbering: the frontier of a receiver, and the dedup window behind it, tell who gets the next number.
 
 A receiver's events have one order, that of its subject in the stream, and a number goes to the next event
-that is no repeat. Nothing else decides, so whoever folds the journal numbers the same event alike, and no
+that is no repeat. Nothing else decides, so all who fold the journal number the same event alike, and no
 write has to precede a POST.
 """
 
@@ -51,7 +51,7 @@ class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def is_repeat(frontier: Frontier, event: Event) -> bool:
-    """Tells whether an event beyond the frontier must not be given to the receiver again."""
+    """True where an event beyond the frontier must not be given to the receiver again."""
     if event.source and event.source <= frontier.source:
         return True
     window = frontier.window
@@ -60,7 +60,7 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
 
 
 def _holds(window: bytes, key: bytes) -> bool:
-    """Tells whether one of the packed keys is `key`: a scan as fast as memchr, then a check of alignment."""
+    """True where one of the packed keys is `key`: a scan as fast as memchr, then a check of alignment."""
     found = window.find(key)
     while found >= 0 and found % KEY_BYTES:
         found = window.find(key, found + 1)
@@ -68,7 +68,7 @@ def _holds(window: bytes, key: bytes) -> bool:
 
 
 def number(frontier: Frontier, event: Numbered) -> Frontier:
-    """The frontier once `event` bears its number. An event that is numbered already changes nothing."""
+    """The frontier once `event` has its number. An event that is numbered already changes nothing."""
     if event.position <= frontier.position:
         return frontier
     size, change = frontier.size, frontier.change

@@ -13,10 +13,12 @@ from enum import StrEnum
 from msgspec import Struct
 
 RETRY_AFTER_MAX_S = 86400.0
+"""The longest that a receiver can ask to be left alone."""
 EXCERPT_BODY_MAX = 4096
 EXCERPT_HEADERS_MAX = 8192
 """Of an answer that is kept: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
+"""Statuses by which a receiver says that it will never take this event."""
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 INTERNAL = "internal"
@@ -38,7 +40,7 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
     def excerpt(self) -> "Answered":
-        """Cuts it to what may be kept for every receiver in memory, headers as far as there is room."""
+        """The part that may be kept for every receiver in memory, headers as far as there is room."""
         if len(self.body) <= EXCERPT_BODY_MAX and _length(self.headers) <= EXCERPT_HEADERS_MAX:
             return self
         kept: list[tuple[str, str]] = []
@@ -65,7 +67,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """Tells whether it tells of this node, and nothing of the receiver or the event."""
+        """True where it tells of this node, and nothing of the receiver or the event."""
         return self.error in (OVERLOAD, INTERNAL)
 
 

@@ -14,7 +14,7 @@ OPEN_MAX = 256
 BURIALS_MAX = 128
 """Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
 TOMBSTONE_S = 8 * 86400.0
-"""The age of the deliveries, and a day."""
+"""How long the state of a removed receiver is kept: the age of the deliveries (7 days), and a day."""
 
 
 class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -86,12 +86,12 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def unfinished(self) -> bool:
-        """Tells whether something is left to be done that no message of the inbox will remind of."""
+        """True where something is left to be done that no message of the inbox will remind of."""
         return self.parked or bool(self.burials)
 
     @property
     def wakes_at(self) -> float | None:
-        """When it has something to do by itself, as far as this tells; None: only when it is told to.
+        """The instant at which it has something to do, as far as this tells; None: only when it is told to.
 
         It serves to order those who come back. An event may come of age sooner, and a policy change it.
         """
@@ -113,7 +113,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def is_left_over(state: State, floor: int, now: float) -> bool:
-    """Tells whether the receiver may be forgotten: it is gone or never was, and no event of it is left.
+    """True where the receiver may be forgotten: it is gone or never was, and no event of it is left.
 
     All messages up to `floor` are released. The numbering is kept as long as an event may lie in the stream.
     """
@@ -131,7 +131,7 @@ def open_entry(state: State, position: int) -> Open | None:
 
 
 def is_settled(state: State, position: int) -> bool:
-    """Tells whether the event there has had its turn, for good."""
+    """True where the event there has had its turn, for good."""
     return position <= state.frontier.position and open_entry(state, position) is None
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.counters import ATTEMPT_S, Histogram, Tally
+from actors.counters import ATTEMPT_BOUNDS_S, Histogram, Tally
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from tests.unit.machine import answer
@@ -36,7 +36,7 @@ def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arri
     tally = Tally()
     tally.ended(outcome, 3.0)
     assert tally.attempts == {status: 1}
-    assert tally.attempt_s.counts[ATTEMPT_S.index(0.025)] == 1
+    assert tally.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
     assert tally.attempt_s.sum == 0.02
     assert (sum(tally.arrival_s.counts), tally.arrival_s.sum) == (arrived, 3.0 * arrived)
 

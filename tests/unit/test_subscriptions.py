@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from actors import subscriptions
 from actors.errors import InvalidPolicy
 from actors.policy import PATTERNS_MAX, parse
-from actors.subscriptions import ANSWER, Subscriptions
+from actors.subscriptions import ANSWER_COST, Subscriptions
 
 TOKENS = ("a", "b", "c")
 RECEIVERS = ("t.one", "t.two", "t.three", "u.one")
@@ -173,12 +173,12 @@ def test_a_type_is_matched_once_until_its_tenant_changes(visits: Visits) -> None
 
 
 def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "REMEMBERED_MAX", 10 * ANSWER)
+    monkeypatch.setattr(subscriptions, "REMEMBERED_MAX", 10 * ANSWER_COST)
     known = Subscriptions()
     for number in range(20):
         known.put(f"t.r{number}", [">"])
     for number in range(100):
         assert len(known.match("t", f"type-{number}")) == 20
-        named = sum(len(answer) + ANSWER for answer in known._answers.values())
-        assert named <= 10 * ANSWER
+        named = sum(len(answer) + ANSWER_COST for answer in known._answers.values())
+        assert named <= 10 * ANSWER_COST
     assert known._answers

@@ -1,4 +1,4 @@
-"""Which events get no attempt any more, and why: the oldest first, as many at a time as are in memory.
+"""Expiry: the events that get no attempt any more, the oldest first, as many at a time as are in memory.
 
 An open event is hopeless once its own attempts are used up. Whatever waits goes by its place: it is too old,
 or beyond what the receiver may have waiting, or up to a line that somebody has drawn (`evicted`). No pause,
@@ -15,14 +15,15 @@ from actors.machine.owed.view import View
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy
 
-TRIM_AT_ONCE = 64
-TRIM_EVERY_S = 1.0
-"""A receiver at its `backlog_max` gives up one event for each that comes: it does so in heaps."""
+OVERFLOW_AT_ONCE = 64
+"""Events beyond `backlog_max` that are given up without delay."""
+OVERFLOW_EVERY_S = 1.0
+"""How long fewer of them wait for others, so that not each event that comes makes a fact of its own."""
 AT_ONCE = 0.0
 
 
 def hopeless(entry: Open | None, policy: Policy) -> str:
-    """Why an open event is given up by its own fault; nothing if it is not."""
+    """The reason why an open event is given up by its own fault; empty if it is not."""
     if entry is None:
         return ""
     if entry.rejections >= policy.retry.rejected_attempts:
@@ -31,7 +32,7 @@ def hopeless(entry: Open | None, policy: Policy) -> str:
 
 
 def excess(state: State, policy: Policy, view: View) -> int:
-    """Counts the events that wait beyond what the receiver may have, as far as is known."""
+    """Count the events that wait beyond what the receiver may have, as far as is known."""
     beyond = view.left + len(view.waiting) + len(state.open) + len(view.in_flight) - policy.backlog_max
     if beyond <= 0:
         return 0
@@ -41,7 +42,7 @@ def excess(state: State, policy: Policy, view: View) -> int:
 def given_up_at(
     state: State, policy: Policy, view: View, entry: Open | None, event: Event | None
 ) -> tuple[float, str]:
-    """When an event is given up, and why: the open one, or the next that has no number.
+    """The instant at which an event is given up, and why: the open one, or the next that has no number.
 
     `event` is None where it is not in memory; then it is the one that is read next.
     """
@@ -57,7 +58,8 @@ def given_up_at(
     beyond = excess(state, policy, view)
     if beyond <= 0:
         return expires
-    return min(expires, (AT_ONCE if beyond >= TRIM_AT_ONCE else view.trimmed_at + TRIM_EVERY_S, "overflow"))
+    overflows_at = AT_ONCE if beyond >= OVERFLOW_AT_ONCE else view.trimmed_at + OVERFLOW_EVERY_S
+    return min(expires, (overflows_at, "overflow"))
 
 
 def next_to_go(state: State, policy: Policy, view: View, now: float, reason: str) -> tuple[Numbered, ...]:

@@ -64,14 +64,14 @@ class Park(Struct, frozen=True):
 
 
 class WaitUntil(Struct, frozen=True, gc=False):
-    """Nothing is owed before `at`, by `rule`."""
+    """Do nothing before `at`, by `rule`."""
 
     at: float
     rule: Rule
 
 
 class Rest(Struct, frozen=True, gc=False):
-    """Nothing is owed until something happens, by `rule`."""
+    """Do nothing until something happens, by `rule`."""
 
     rule: Rule
 

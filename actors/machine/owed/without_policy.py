@@ -16,7 +16,7 @@ _REST = s.Rest(Rule.UNCONFIGURED)
 
 
 def step_without_policy(state: State, view: View, now: float) -> s.Step:
-    """Nothing is known of the receiver: the leader of the configurations says what becomes of its events.
+    """The step where no configuration is known: the leader of the configurations decides about the events.
 
     It is asked after an event has come: the receiver may have been put since it was asked before.
     """
@@ -40,7 +40,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
 
 
 def _waits_up_to(position: int, state: State, view: View) -> bool:
-    """Tells whether an event may wait there or before."""
+    """True where an event may wait at `position` or before it."""
     if state.open:
         return state.open[0].position <= position
     if view.head:
@@ -49,7 +49,7 @@ def _waits_up_to(position: int, state: State, view: View) -> bool:
 
 
 def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
-    """Nothing is sent; the oldest event is given up when it is too old for any configuration."""
+    """The step while the configuration cannot be used: wait, until the oldest event is too old for any."""
     entry, head = state.open[0] if state.open else None, view.head
     if entry is None and head is None:
         if not state.parked:
@@ -70,7 +70,7 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
 
 
 def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
-    """One that was never opened gives no numbers: its events go as those of nobody do."""
+    """Give up the oldest event; one of a receiver that was never opened gets no number, and is refused."""
     head = view.head
     if len(state.burials) >= BURIALS_MAX:
         return _REST
