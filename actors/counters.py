@@ -28,7 +28,8 @@ class Histogram:
 
     def add(self, value: float) -> None:
         """Count a value; one below zero, which clocks that differ may give, counts as zero."""
-        value = max(0.0, value)
+        if value < 0.0:
+            value = 0.0
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 

@@ -173,7 +173,8 @@ class Host:
     def landed(self) -> None:
         """An attempt is over."""
         self.in_flight -= 1
-        self._landed.set()
+        if self.draining:
+            self._landed.set()
         self.flow_control.done(self.bindings.bound)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

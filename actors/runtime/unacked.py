@@ -24,7 +24,7 @@ class Binding:
         self.mark: int | None = None
 
     def __lt__(self, other: "Binding") -> bool:
-        return self.position < other.position
+        return self.since < other.since
 
 
 class Bindings:
@@ -39,14 +39,15 @@ class Bindings:
         self.received = floor
         self.bound = 0
         self._floor = floor
-        self._by_position: list[Binding] = []
+        # Beside its position, which is compared in C. One position comes twice where it was bound anew.
+        self._by_position: list[tuple[int, Binding]] = []
         self._by_age: deque[Binding] = deque()
         self._released: deque[Binding] = deque()
 
     def bind(self, position: int, receiver: str, reply: str, now: float) -> Binding:
         """A message came. The caller sees to it that a position is bound once at a time."""
         binding = Binding(position, receiver, reply, now)
-        heappush(self._by_position, binding)
+        heappush(self._by_position, (position, binding))
         self._by_age.append(binding)
         self.bound += 1
         if position > self.received:
@@ -72,9 +73,9 @@ class Bindings:
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`. It never falls."""
         heap = self._by_position
-        while heap and (mark := heap[0].mark) is not None and mark <= index:
+        while heap and (mark := heap[0][1].mark) is not None and mark <= index:
             heappop(heap)
-        self._floor = max(self._floor, heap[0].position - 1 if heap else self.received)
+        self._floor = max(self._floor, heap[0][0] - 1 if heap else self.received)
         return self._floor
 
     def confirmed(self, index: int) -> list[str]:
@@ -96,7 +97,9 @@ class Bindings:
         """Let go of what is acked: one message can be held for hours, and everything else comes behind it."""
         enough = self.spare_max + 2 * (self.bound + len(self._released))
         if len(self._by_position) > enough:
-            self._by_position = [each for each in self._by_position if each.mark is None or each.mark > index]
+            self._by_position = [
+                each for each in self._by_position if (mark := each[1].mark) is None or mark > index
+            ]
             heapify(self._by_position)
         if len(self._by_age) > enough:
             self._by_age = deque(each for each in self._by_age if each.mark is None)

@@ -2,18 +2,22 @@
 
 A server, a node and a sink in processes of their own. For the figures that matter most, deliveries a second
 and CPU a delivery, the events are published before the node starts, so that publishing takes no share of the
-cores; how many there are while somebody publishes all the time is a figure of its own.
+cores; how many there are while somebody publishes all the time is a figure of its own. On a machine that
+others use, too, the calls a delivery are the figure to compare: they are counted, so they hardly differ.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from angarium.bench import loops
+from angarium.bench import counting, loops
+from angarium.bench.counting import Calls
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sampling import PYTHON, Samples, recorded
@@ -27,6 +31,8 @@ LOOK_S = 0.05
 STALLED_S = 30.0
 TYPE = "bench.delivery"
 TICK_S = 0.002
+COUNTED = 2000
+"""Deliveries over which calls are counted."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -52,7 +58,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
     CPU a delivery by what it was spent on (`angarium.bench.sampling`). On a machine that others use, too, the
-    CPU says more than the rates.
+    CPU says more than the rates, and `calls_per_delivery` (`angarium.bench.counting`) more than both.
     """
 
     receivers: int
@@ -66,6 +72,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     to_aiohttp: float
     to_http1: float
     appends_per_delivery: float
+    calls_per_delivery: float | None
     cpu_us_per_delivery: float | None
     parts_us: dict[str, float]
     memory_mb: float | None
@@ -113,8 +120,11 @@ class Bench:
         self._names = Names()
         self._published = 0
 
-    async def run(self) -> Figures:
-        """Measure. Raises click.ClickException where events were not accepted."""
+    async def run(self, calls: Calls | None) -> Figures:
+        """Measure, beside the calls, which are counted already.
+
+        Raises click.ClickException where events were not accepted.
+        """
         plan, tell, url = self._plan, self._tell, self._sink.url
         await self._configure()
         tell(f"publish events for {plan.deliveries} deliveries to {plan.receivers} receivers")
@@ -137,6 +147,7 @@ class Bench:
             cpu_us_per_delivery=full.cpu_us, aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
             to_aiohttp=full.rate / aiohttp.rate, to_http1=full.rate / http1.rate,
             appends_per_delivery=appends / full.report.deliveries,
+            calls_per_delivery=None if calls is None else calls.whole,
             parts_us=full.parts_us(samples.shares()), memory_mb=full.memory_mb,
             deliveries_while_publishing=live.rate, p50_ms=steady.report.p50_ms, p99_ms=steady.report.p99_ms,
             lost=full.lost + live.lost + steady.lost,
@@ -172,6 +183,28 @@ class Bench:
             return live, await self._meanwhile(node, slow, self._publish_steadily(slow))
         finally:
             await node.stop()
+
+    async def count(self) -> Calls | None:
+        """Count the calls of a node at a steady rate, once it knows all receivers; None without its pid."""
+        plan, record = self._plan, self._on.directory / "calls"
+        node = self._on.node(*counting.PYTHON, str(record))
+        await self._configure()
+        try:
+            await node.start()
+            await node.until_ready()
+            first, then = self._whole(max(plan.receivers, plan.rate)), self._whole(plan.deliveries)
+            await self._meanwhile(node, first, self._publish_steadily(first))
+            if (pid := node.pid) is None:
+                return None
+            os.kill(pid, counting.BEGIN)
+            load = await self._meanwhile(node, then, self._publish_steadily(then))
+            os.kill(pid, counting.END)
+            while not record.exists():
+                node.check()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            await node.stop()
+        return counting.recorded(record, load.report.deliveries)
 
     async def _configure(self) -> None:
         policy = {"secrets": [SECRET]} | ({"events": [">"]} if self._plan.fan > 1 else {})
@@ -254,5 +287,13 @@ class Bench:
 async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
     """Run the bench."""
     loops.check()
+    calls = await counted(plan, tell)
     async with ground(plan.shards) as on:
-        return await Bench(plan, on, tell).run()
+        return await Bench(plan, on, tell).run(calls)
+
+
+async def counted(plan: Plan, tell: Callable[[str], None]) -> Calls | None:
+    """Count calls, in one shard: next to nothing is done by the clock there, and not for a delivery."""
+    tell("count calls")
+    async with ground(1) as on:
+        return await Bench(replace(plan, shards=1, deliveries=COUNTED), on, tell).count()

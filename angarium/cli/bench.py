@@ -254,6 +254,8 @@ def _rows(figures: Any) -> list[tuple[str, str]]:
         ("publish to arrival at 500/s, p50", f"{figures.p50_ms:.1f} ms"),
         ("publish to arrival at 500/s, p99", f"{figures.p99_ms:.1f} ms"),
     ]
+    if figures.calls_per_delivery is not None:
+        rows.append(("the node's calls a delivery", f"{figures.calls_per_delivery:.0f}"))
     if figures.cpu_us_per_delivery is not None and figures.memory_mb is not None:
         rows.append(("the node's CPU a delivery", f"{figures.cpu_us_per_delivery:.0f} µs"))
         rows += [(f"  of it {part}", f"{cpu_us:.1f} µs") for part, cpu_us in figures.parts_us.items()]

@@ -70,7 +70,9 @@ class Http1Transport:
             except BaseException:
                 connection.abort()
                 raise
-            slow = self._loop.time() - begun_at >= SLOW_S or _timed_out(outcome)
+            slow = self._loop.time() - begun_at >= SLOW_S or (
+                isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
+            )
             self._slow_lane.learn(request.target, slow=slow)
             if not (connection.unanswered and connection.rested):
                 return outcome
@@ -106,10 +108,6 @@ class Http1Transport:
 
         addresses = await judged(self._guard, target, request.receiver, deadline)
         return await first_reached(addresses, deadline, connect)
-
-
-def _timed_out(outcome: Response | Failure) -> bool:
-    return isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
 
 
 def _key(request: Request, address: str) -> Key:

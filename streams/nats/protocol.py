@@ -35,6 +35,8 @@ from streams.nats.headers import (
 from streams.nats.wire import Message
 
 _WHOLE = len("2006-01-02T15:04:05")
+_NO_STATUS = b"NATS/1.0\r\n"
+"""The first line of most blocks of headers."""
 
 
 class Fault(Struct):
@@ -234,6 +236,8 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
 
 def parse_block(raw: bytes) -> dict[str, str]:
     """Read a whole block of headers, as it came: its first line may bear a status (ADR-4)."""
+    if raw.startswith(_NO_STATUS):
+        return parse_headers(raw[len(_NO_STATUS) :])
     first, _, lines = raw.partition(b"\r\n")
     headers = parse_headers(lines)
     status, _, description = first.removeprefix(b"NATS/1.0 ").partition(b" ")
@@ -248,9 +252,10 @@ def parse_headers(raw: bytes) -> dict[str, str]:
     """Read lines `Name: value`; of a repeated name the last value counts."""
     headers: dict[str, str] = {}
     for line in raw.decode("utf-8", "replace").split("\r\n"):
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name.strip()] = value.strip()
+        if line:
+            name, colon, value = line.partition(":")
+            if colon:
+                headers[name.strip()] = value.strip()
     return headers
 
 

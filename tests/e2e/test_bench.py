@@ -27,6 +27,8 @@ def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     if figures.cpu_us_per_delivery is not None:
         assert sum(figures.parts_us.values()) == pytest.approx(figures.cpu_us_per_delivery)
         assert {"machine", "transport", "pull"} <= figures.parts_us.keys()
+        assert figures.calls_per_delivery is not None
+        assert figures.calls_per_delivery > 100
     assert "http1.py" in profile.read_text()
 
 

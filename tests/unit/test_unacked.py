@@ -133,6 +133,16 @@ def test_a_message_handed_out_again_does_not_let_the_floor_fall() -> None:
     assert bindings.floor(2) == 2
 
 
+def test_a_message_may_be_bound_anew_while_the_old_binding_is_still_kept() -> None:
+    bindings = Bindings(0)
+    bindings.drop(bindings.bind(1, "_unknown", "r1", 0.0))
+    again = bindings.bind(1, "acme.billing", "r1", 0.0)
+    assert bindings.floor(5) == 0
+    bindings.release(again, 5)
+    assert bindings.confirmed(5) == ["r1"]
+    assert bindings.floor(5) == 1
+
+
 def test_a_stream_without_messages_has_the_floor_that_it_began_with() -> None:
     assert Bindings(7).floor(0) == 7
 

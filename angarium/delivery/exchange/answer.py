@@ -90,7 +90,7 @@ class Answer:
 
     def _feed_head(self, data: bytes) -> bytes:
         """Parse up to the bound of the headers; returns what is left over of `data` then, if they ended."""
-        if not self._fed and not data.startswith(b"H"):
+        if not self._fed and data[:1] != b"H":
             self._refuse(FailureKind.PROTOCOL, "malformed answer: does not begin with HTTP/")
             return b""
         room = HEAD_MAX - self._fed
