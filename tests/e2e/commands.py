@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests.e2e.forks import Forks
 from tests.secrecy import told
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +21,8 @@ COMMAND = (
 )  # fmt: skip
 """Without aiohttp, which users have not got either: it is for the bench. nats-py imports it where there is
 one, and that takes as long as all other imports together."""
+
+FORKS = Forks(ROOT, without="aiohttp")
 
 PATIENCE_S = 100.0
 LOOK_S = 0.1
@@ -39,14 +42,7 @@ class Terminal:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         """Run one command to its end, whatever that is."""
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=self.directory,
-            env=self.environment,
-            timeout=PATIENCE_S,
-        )
+        done = FORKS.run(list(arguments), stdin, self.directory, self.environment, PATIENCE_S)
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
         assert not told(err), err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streams.server.embedded import EmbeddedServer
-from tests.e2e.commands import COMMAND, PATIENCE_S, Terminal
+from tests.e2e.commands import COMMAND, FORKS, PATIENCE_S, Terminal
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -18,17 +18,12 @@ def completed(terminal: Terminal, *words: str, nats: str = "") -> list[str]:
     """What Tab offers behind these words."""
     asked = {"_ANGARIUM_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["angarium", *words])}
     asked["COMP_CWORD"] = str(len(words))
-    done = subprocess.run(
-        COMMAND,
-        capture_output=True,
-        text=True,
-        cwd=terminal.directory,
-        env=terminal.environment | asked | ({"ANGARIUM_NATS": nats} if nats else {}),
-        timeout=PATIENCE_S,
-    )
-    assert done.stderr == ""
-    assert SECRET not in done.stdout
-    return [line.removeprefix("plain,") for line in done.stdout.split()]
+    environment = terminal.environment | asked | ({"ANGARIUM_NATS": nats} if nats else {})
+    done = FORKS.run([], b"", terminal.directory, environment, PATIENCE_S)
+    assert done.stderr == b""
+    offered = done.stdout.decode()
+    assert SECRET not in offered
+    return [line.removeprefix("plain,") for line in offered.split()]
 
 
 async def test_receivers_are_offered(tmp_path: Path) -> None:
