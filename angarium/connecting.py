@@ -7,8 +7,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from angarium.settings import Settings
-from streams.installation.topology import Names
-from streams.installation.topology import Settings as Installation
+from streams.installation.topology import Installation, Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 

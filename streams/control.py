@@ -26,7 +26,7 @@ UNDER_WAY_MAX = 256
 While as many again are being denied, nothing is answered: a denial takes memory and time as well."""
 
 
-class Request(Struct, frozen=True):
+class ControlRequest(Struct, frozen=True):
     """A request: `verb` as in the subject, `receiver` a well-formed id, `body` of at most 64 KiB."""
 
     verb: str
@@ -34,7 +34,7 @@ class Request(Struct, frozen=True):
     body: bytes
 
 
-class Done(Struct, frozen=True):
+class Granted(Struct, frozen=True):
     """It was done, and what it did is on record. `members` stand beside `"ok": true` in the answer."""
 
     members: dict[str, Any] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Desk(Protocol):
     def owns(self, receiver: str) -> bool:
         """Tells whether this node owns the receiver's shard now; any two tokens may be asked for."""
 
-    async def deal(self, request: Request) -> Done | Denied:
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
         """Do what is asked, and return once it is recorded."""
 
 
-class Tally(Struct):
+class ControlTotals(Struct):
     """Totals of the requests that this node answered; `busy_s` is the time they took, added up."""
 
     requests: int = 0
@@ -74,7 +74,7 @@ class Control:
 
     def __init__(self, wire: Wire, names: Names, desk: Desk, inboxes: Inboxes | None = None) -> None:
         self.subject = names.control("*", "*", "*")
-        self.tally = Tally()
+        self.tally = ControlTotals()
         self._wire = wire
         self._desk = desk
         self._inboxes = inboxes or Inboxes()
@@ -99,11 +99,12 @@ class Control:
             return
         _, _, verb, receiver = message.subject.split(".", 3)
         if self._inboxes.includes(message.reply) and self._desk.owns(receiver):
-            task = self._loop.create_task(self._answer(Request(verb, receiver, message.data), message.reply))
+            request = ControlRequest(verb, receiver, message.data)
+            task = self._loop.create_task(self._answer(request, message.reply))
             self._under_way[task] = None
             task.add_done_callback(self._under_way.pop)
 
-    async def _answer(self, request: Request, inbox: str) -> None:
+    async def _answer(self, request: ControlRequest, inbox: str) -> None:
         began_at = self._loop.time()
         answer = self._denied_unread(request) or await self._deal(request)
         data = _encode(answer)
@@ -119,7 +120,7 @@ class Control:
         self.tally.busy_s += self._loop.time() - began_at
         await self._wire.publish(inbox, data)
 
-    def _denied_unread(self, request: Request) -> Denied | None:
+    def _denied_unread(self, request: ControlRequest) -> Denied | None:
         """Denies a request for its form, or for the number of those under way."""
         if len(self._under_way) > UNDER_WAY_MAX:
             return Denied("busy", f"{UNDER_WAY_MAX} requests are under way on this node; ask again later")
@@ -131,7 +132,7 @@ class Control:
             return Denied("invalid_receiver", str(error))
         return None
 
-    async def _deal(self, request: Request) -> Done | Denied:
+    async def _deal(self, request: ControlRequest) -> Granted | Denied:
         try:
             return await self._desk.deal(request)
         except asyncio.CancelledError:
@@ -145,9 +146,9 @@ class Control:
             return Denied("internal", f"{type(error).__name__}; the node's log tells more")
 
 
-def _encode(answer: Done | Denied) -> bytes:
+def _encode(answer: Granted | Denied) -> bytes:
     match answer:
-        case Done(members):
+        case Granted(members):
             return msgspec.json.encode({"ok": True} | members)
         case Denied():
             return msgspec.json.encode({"ok": False, "error": answer})

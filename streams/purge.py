@@ -14,7 +14,7 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.envelope import decode_flush
-from streams.journal.tails import Marks, lost, read_refusal
+from streams.journal.tails import Marks, find_loss, read_recorded_loss
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
@@ -145,11 +145,11 @@ async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int
     To be asked before these are read: after a repair, older ones would be believed by its newer marks. Where
     no mark is known (an older Angarium wrote none), the records are believed.
     """
-    if await read_refusal(js, names, shard) is not None:
+    if await read_recorded_loss(js, names, shard) is not None:
         return 0
     marks = await _marks(js, names, shard)
     mark = marks.events if stream == names.events else marks.deliveries
-    if await lost(js, stream, mark) is not None:
+    if await find_loss(js, stream, mark) is not None:
         return 0
     return mark.position + 1 if mark.position else _ANYWHERE
 

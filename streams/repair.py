@@ -28,7 +28,7 @@ from streams.fleet.lease import MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.claim import Claim, Lost, Owner, claim, holds, read_owner, release
+from streams.journal.claim import Claim, NotOwned, Owner, claim, holds, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
 from streams.journal.history import History, last_same, read_history
@@ -40,14 +40,14 @@ from streams.journal.tails import (
     Loss,
     Mark,
     Marks,
-    Refusal,
+    RecordedLoss,
     Restart,
+    find_loss,
     higher,
     is_missing,
     is_there,
     lift,
-    lost,
-    read_refusal,
+    read_recorded_loss,
     refuse,
 )
 from streams.nats.answers import Forbidden, StreamInfo
@@ -104,7 +104,7 @@ async def examine(js: JetStream, names: Names, shard: int) -> Damage:
 
 
 async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, History]:
-    history, recorded = await read_history(js, names, shard), await read_refusal(js, names, shard)
+    history, recorded = await read_history(js, names, shard), await read_recorded_loss(js, names, shard)
     checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
     infos = {name: await stream_info(js, name) for name in names.streams}
     remade = tuple(
@@ -141,7 +141,7 @@ async def _find_gap(
     That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
     """
     for mark in sorted({accused, latest} - {NONE}, key=lambda each: each.position):
-        gone = await lost(js, info.name, mark) is not None
+        gone = await find_loss(js, info.name, mark) is not None
         if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
             continue
         kept, differs = await last_same(js, info.name, marks, mark)
@@ -163,7 +163,7 @@ async def accept_loss(
     # Before the claim: what is not repaired is left as it was.
     _check_agreed(agreed, await examine(js, names, shard))
     claimed = await claim(js, names, shard, node, time, may_claim=may_claim, accepts_loss=True)
-    if isinstance(claimed, Lost):
+    if isinstance(claimed, NotOwned):
         raise RepairError(
             f"shard {shard} cannot be repaired: {claimed.why}; stop what owns it, and try again"
         )
@@ -211,18 +211,18 @@ class _Repair:
 
     async def run(self, agreed: Damage) -> tuple[Damage, int]:
         js, names, claimed = self._js, self._names, self._claim
-        recorded = await read_refusal(js, names, claimed.shard)
+        recorded = await read_recorded_loss(js, names, claimed.shard)
         if recorded is None:
             # Nobody may run the shard before this is complete.
             why = f"angarium repair was cut off in shard {claimed.shard}; run it again"
-            refusal = Refusal(node=self._node, at=claimed.at, stream=names.deliveries)
+            refusal = RecordedLoss(node=self._node, at=claimed.at, stream=names.deliveries)
             self._hold(await refuse(
                 js, names, claimed.shard, claimed.epoch, Loss(names.deliveries, _NEVER, why), refusal
             ))  # fmt: skip
         damage, history = await _examine(js, names, claimed.shard)
         _check_agreed(agreed, damage)
         recovery = await recover(js, names, claimed, self._node, accepts_loss=True)
-        if isinstance(recovery, Lost):
+        if isinstance(recovery, NotOwned):
             raise self._overtaken(recovery.why)
         gaps = {gap.stream: gap for gap in damage.gaps}
         facts, states, after = list[Fact](), dict(recovery.states), await self._unchanged(history.latest)

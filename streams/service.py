@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from streams.control import Tally
+from streams.control import ControlTotals
 from streams.hearing import Hearing
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
@@ -46,7 +46,7 @@ class Service:
         wire: Wire,
         identity: Identity,
         subject: str,
-        tally: Tally,
+        tally: ControlTotals,
         data: Callable[[], dict[str, Any]],
         inboxes: Inboxes | None = None,
     ) -> None:

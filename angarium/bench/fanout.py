@@ -28,7 +28,7 @@ from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
 from streams.nats.wire import Message
 from streams.routing.fanout import copy_headers, published_event
-from streams.routing.lanes import SENDERS
+from streams.routing.lanes import SENDERS_MAX
 
 TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
@@ -269,7 +269,7 @@ class Bench:
                 stored(await self._js.publish(subject, copy, headers))
 
         began_at = time.monotonic()
-        await asyncio.gather(*(send() for _ in range(SENDERS)))
+        await asyncio.gather(*(send() for _ in range(SENDERS_MAX)))
         return self._plan.copies / (time.monotonic() - began_at)
 
     def _copies(self) -> Iterator[tuple[str, bytes, dict[str, str]]]:

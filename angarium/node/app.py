@@ -41,7 +41,7 @@ from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.receivers import Receivers, subscriptions_of
 from streams.routing.freshness import Freshness
-from streams.routing.router import COPIES_MAX, Routing, Tally
+from streams.routing.router import COPIES_MAX, Routing, RoutingTotals
 from streams.service import Identity, Service
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ async def member(
     members = Members(js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__)
     freshness = Freshness(js, receivers.catch_up, time)
     copies = asyncio.Semaphore(COPIES_MAX)
-    routing = Routing(subscriptions_of(receivers).match, freshness, copies, Tally())
+    routing = Routing(subscriptions_of(receivers).match, freshness, copies, RoutingTotals())
     around = Surroundings(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=Turns(),

@@ -20,7 +20,7 @@ from actors.runtime.shell import Shell
 from actors.runtime.skipping import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
-from streams.control import Denied, Done, Request
+from streams.control import ControlRequest, Denied, Granted
 from streams.receivers import Receivers
 
 LOAD_TIMEOUT_S = 5.0
@@ -40,7 +40,7 @@ class ReceiverControl:
         """Tells whether this node owns the receiver's shard now."""
         return self._node.host_of(receiver) is not None
 
-    async def deal(self, request: Request) -> Done | Denied:
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
         """Do what is asked, and return once it is recorded."""
         if request.verb not in VERBS:
             known = ", ".join(VERBS)
@@ -70,7 +70,7 @@ class ReceiverControl:
             await self._receivers.catch_up()
         return host.knows(receiver)
 
-    async def _deal(self, verb: str, host: Host, shell: Shell) -> Done | Denied:
+    async def _deal(self, verb: str, host: Host, shell: Shell) -> Granted | Denied:
         removed = shell.policy is None and not self._receivers.known(shell.receiver)
         looks = verb in ("inspect", "status")
         if removed and not (looks and shell.state.opened):
@@ -84,31 +84,31 @@ class ReceiverControl:
                 return await self._pause(shell, paused=verb == "pause")
             case "skip":
                 event = await skip(shell)
-                return Done({"sequence": event.sequence, "event_id": event.id})
+                return Granted({"sequence": event.sequence, "event_id": event.id})
             case _:
                 discarded = await forget(shell)
-                return Done({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
+                return Granted({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
 
-    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Done:
+    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Granted:
         """Show how the receiver does. Not all may see its last answer, which may repeat an event's body."""
         receiver = shell.receiver
         waiting = await host.backlog.count(receiver, shell.state.frontier.position)
         head = await _head(host, shell, waiting)
-        return Done(inspect(
+        return Granted(inspect(
             shell.state, shell.policy, shell.view(), host.clock.now(), shard=self._node.shard_of(receiver),
             node=self._node.around.node, queued=len(shell.mailbox), backlog=waiting + len(shell.state.open),
             head=head, last_answer=shell.last_answer, problems=list(self._receivers.problems(receiver)),
             answer_shown=answer_shown,
         ))  # fmt: skip
 
-    async def _ping(self, shell: Shell) -> Done | Denied:
+    async def _ping(self, shell: Shell) -> Granted | Denied:
         outcome = await ping(shell)
         members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
         if not isinstance(outcome, Answered):
             members["error"] = f"{outcome.error}: {outcome.detail}"
-        return Done(members)
+        return Granted(members)
 
-    async def _pause(self, shell: Shell, *, paused: bool) -> Done | Denied:
+    async def _pause(self, shell: Shell, *, paused: bool) -> Granted | Denied:
         """Edit the configuration, take it up at once, and end what held the receiver back on a resume."""
         answer = await self._receivers.set_paused(shell.receiver, paused)
         match answer:
@@ -121,7 +121,7 @@ class ReceiverControl:
                 shell.configure(answer)
                 if not paused:
                     await shell.resume()
-                return Done({"paused": paused})
+                return Granted({"paused": paused})
             case _:
                 assert_never(answer)
 

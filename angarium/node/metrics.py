@@ -24,7 +24,7 @@ from actors.runtime.host import Host
 from actors.status import held_back
 from angarium import __version__
 from angarium.node.node import Node
-from streams.routing.router import Tally as Routed
+from streams.routing.router import RoutingTotals
 
 
 class NodeMetrics(Collector):
@@ -116,7 +116,7 @@ class _Seen(Struct):
                 self.held[phase] += 1
 
 
-def _routing(routed: Routed) -> Iterator[Metric]:
+def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield _counter("router_events", "Fan-outs routed.", routed.events)
     yield _counter("router_copies", "Copies of fan-outs stored.", routed.copies)
     yield _counter("router_unmatched", "Fan-outs that nobody subscribes to.", routed.unmatched)

@@ -17,8 +17,8 @@ from actors.runtime.host import Host
 from angarium.node.maintenance import Maintenance
 from angarium.node.shard import Shard, Surroundings, take_over
 from streams.installation.partitions import shard_of
-from streams.journal.claim import Claim, Lost, claim, let_go
-from streams.journal.tails import Loss, Refusal, refuse
+from streams.journal.claim import Claim, NotOwned, claim, let_go
+from streams.journal.tails import Loss, RecordedLoss, refuse
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.retry import Complaint
 
@@ -199,7 +199,7 @@ class Node:
             else:
                 await self._drop(number, shard)
 
-    async def _attempt(self, number: int, work: Coroutine[Any, Any, T | Lost]) -> T | Lost | None:
+    async def _attempt(self, number: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
         """Claim or recover; None where it has to be tried again."""
         try:
             return await work
@@ -215,8 +215,8 @@ class Node:
             self.refused[number] = why
             log.error("shard.refused", extra={"shard": number, "why": why})
 
-    async def _take(self, number: int, taken: Shard | Lost | None) -> None:
-        if isinstance(taken, Lost):
+    async def _take(self, number: int, taken: Shard | NotOwned | None) -> None:
+        if isinstance(taken, NotOwned):
             log.debug("shard.not_claimed", extra={"shard": number, "why": taken.why})
         elif taken is not None:
             self.refused.pop(number, None)
@@ -255,7 +255,7 @@ class Node:
     async def _put_on_record(self, number: int, shard: Shard, loss: Loss) -> None:
         """Refuse the shard for all nodes, whatever the stream will hold by then."""
         around = self.around
-        refusal = Refusal(node=around.node, at=around.time.wall(), stream=loss.stream)
+        refusal = RecordedLoss(node=around.node, at=around.time.wall(), stream=loss.stream)
         await refuse(around.js, around.names, number, shard.claim.epoch, loss, refusal)
 
     async def _hand_over(self, number: int, shard: Shard) -> None:

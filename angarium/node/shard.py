@@ -27,11 +27,11 @@ from streams.defects import on_defect
 from streams.fleet.lease import Lease
 from streams.fleet.members import Members
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
-from streams.journal.claim import Claim, Lost, claim, release
+from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Entry, Journal
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
-from streams.journal.tails import Loss, Mark, Marks, lost
+from streams.journal.tails import Loss, Mark, Marks, find_loss
 from streams.journal.turns import Turns
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -257,7 +257,7 @@ class Shard:
         """Compare what memory knows with the streams."""
         marks, names = self.marks(), self._around.names
         for stream, mark in ((names.deliveries, marks.deliveries), (names.events, marks.events)):
-            if (loss := await lost(self._around.js, stream, mark)) is not None:
+            if (loss := await find_loss(self._around.js, stream, mark)) is not None:
                 return loss
         return None
 
@@ -399,14 +399,14 @@ class Shard:
             self.fenced("another node owns the shard's snapshots")
 
 
-async def take_over(number: int, around: Surroundings) -> Shard | Lost:
+async def take_over(number: int, around: Surroundings) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
     lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(
         around.js, around.names, number, around.node, around.time,
         may_claim=around.members.may_claim, run=around.members.run,
     )  # fmt: skip
-    if isinstance(claimed, Lost):
+    if isinstance(claimed, NotOwned):
         return claimed
     recovery = await recover(around.js, around.names, claimed, around.node, around.loads)
-    return recovery if isinstance(recovery, Lost) else Shard(number, around, lease, claimed, recovery)
+    return recovery if isinstance(recovery, NotOwned) else Shard(number, around, lease, claimed, recovery)

@@ -8,7 +8,7 @@ from actors.errors import Unusable
 from angarium.connecting import Access
 from angarium.operations.failures import Failure, failure_of, operation
 from streams.clock import SystemTime
-from streams.fleet.status import refusals, remade
+from streams.fleet.status import recorded_losses, remade
 from streams.nats.errors import RepairError
 from streams.repair import Damage, accept_loss, check_rights, dead_holders, examine, free_or_of
 
@@ -44,7 +44,7 @@ async def _accept(
     js, names, done = to.js, to.names, Repairs([], [])
     if shards is None:
         others = await remade(js, names, to.of.shards)
-        shards = range(to.of.shards) if others else tuple(await refusals(js, names, to.of.shards))
+        shards = range(to.of.shards) if others else tuple(await recorded_losses(js, names, to.of.shards))
     damages = [await examine(js, names, shard) for shard in shards]
     damages = [damage for damage in damages if not damage.nothing]
     if not damages or not agreed(damages):

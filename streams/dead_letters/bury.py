@@ -45,10 +45,10 @@ BODY_GONE = "gone"
 _OURS = frozenset(map(str.lower, DEAD_LETTER))
 
 PAGE_BYTES_MAX = 1 << 20
-COMPANY = 16
-COMPANY_PAUSE_S = 0.005
+UNKNOWN_AT_ONCE = 16
+UNKNOWN_PAUSE_S = 0.005
 """So many letters of names that nobody knows go at once, with a pause after them: some 2,000 a second."""
-BETWEEN = 4
+READ_PER_LETTER = 4
 """So many messages of a shard are read for each letter that is looked for among them."""
 _SERVERS = "nats-"
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
@@ -59,11 +59,11 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
-    def __init__(self, js: JetStream, names: Names, company: asyncio.Semaphore | None = None) -> None:
-        """`company` is shared by all shards of a node: what is nobody's is buried a few letters at a time."""
+    def __init__(self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None) -> None:
+        """`turns` is shared by all shards of a node: what is nobody's is buried a few letters at a time."""
         self._js = js
         self._names = names
-        self._company = company or asyncio.Semaphore(1)
+        self._turns = turns or asyncio.Semaphore(1)
 
     async def bury(
         self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str] = NO_ANSWERS
@@ -78,7 +78,7 @@ class DeadLetterWriter:
         complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
             if next(iter(left.values())).receiver:
-                why = await self._try_in_company(receiver, left)
+                why = await self._try_unknown(receiver, left)
             else:
                 why = await self._try(receiver, left, answers)
             if why is None:
@@ -86,13 +86,13 @@ class DeadLetterWriter:
             complaint.tell(why)
             await pauses.wait()
 
-    async def _try_in_company(self, receiver: str, left: dict[int, Burial]) -> str | None:
+    async def _try_unknown(self, receiver: str, left: dict[int, Burial]) -> str | None:
         """Those of names that nobody knows: others go before them, on this node and on the server."""
-        some = dict(islice(left.items(), COMPANY))
-        async with self._company:
+        some = dict(islice(left.items(), UNKNOWN_AT_ONCE))
+        async with self._turns:
             why = await self._try(receiver, some)
-            await asyncio.sleep(COMPANY_PAUSE_S)
-        for position in list(islice(left, COMPANY)):
+            await asyncio.sleep(UNKNOWN_PAUSE_S)
+        for position in list(islice(left, UNKNOWN_AT_ONCE)):
             if position not in some:
                 del left[position]
         return why
@@ -124,7 +124,7 @@ class DeadLetterWriter:
         if len(left) > 1:
             subject, count = message.subject, len(left) - 1
             if left[first].receiver:  # Others of the shard lie between them.
-                subject, count = f"{subject.removesuffix(whose[first])}*.*", BETWEEN * count
+                subject, count = f"{subject.removesuffix(whose[first])}*.*", READ_PER_LETTER * count
             page = await self._js.read(stream, subject, first + 1, count, PAGE_BYTES_MAX)
             found |= {
                 each.sequence: each

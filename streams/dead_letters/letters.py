@@ -32,7 +32,7 @@ from streams.reading import messages
 REASONS = (
     "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed",
 )  # fmt: skip
-AT_ONCE = 32
+REQUESTS_MAX = 32
 """Requests under way at a time, of those that concern one letter each."""
 SPAN_MIN, SPAN_MAX = 256, 16_384
 """How many places of the stream are looked through at a time by those who begin with the newest."""
@@ -111,7 +111,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return self.until is not None and letter.at >= self.until
 
 
-class Page(Struct, frozen=True):
+class LetterPage(Struct, frozen=True):
     """The letters that are wanted of the next `seen`; about `unseen` are still to be looked at."""
 
     letters: list[Letter]
@@ -133,7 +133,7 @@ class DeadLetters:
         newest = await patiently(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
-    async def pages(self, selection: Selection, end: int) -> AsyncIterator[Page]:
+    async def pages(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
         """The letters up to and with the sequence `end`, the oldest first."""
         subject, sequence = self._names.dead(selection.receivers), 1
         if selection.since is not None:
@@ -142,12 +142,12 @@ class DeadLetters:
         while sequence <= end:
             found = await patiently(self._js.read, self._stream, subject, sequence)
             letters = [self._letter(each) for each in found.messages if each.sequence <= end]
-            yield Page([each for each in letters if selection.wants(each)], len(letters), found.pending)
+            yield LetterPage([each for each in letters if selection.wants(each)], len(letters), found.pending)
             if not found.pending or (letters and selection.is_past(letters[-1])):
                 return
             sequence = found.messages[-1].sequence + 1
 
-    async def newest(self, selection: Selection, end: int) -> AsyncIterator[Page]:
+    async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
         """The same, the newest first, for those who want only some of them."""
         subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
         if selection.since is not None:
@@ -157,7 +157,7 @@ class DeadLetters:
             start = max(oldest, end - span + 1)
             letters = await self._between(subject, start, end)
             wanted = [each for each in reversed(letters) if selection.wants(each)]
-            yield Page(wanted, len(letters), start - oldest)
+            yield LetterPage(wanted, len(letters), start - oldest)
             span = min(span * 2, SPAN_MAX) if len(letters) < SPAN_MIN else SPAN_MIN
             end = start - 1
 
@@ -208,14 +208,14 @@ class DeadLetters:
 
 
 async def _for_each(sequences: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
-    """Do it for all of them, `AT_ONCE` at a time; raises what the first raised that failed."""
+    """Do it for all of them, `REQUESTS_MAX` at a time; raises what the first raised that failed."""
     rest = iter(sequences)
 
     async def work() -> None:
         for sequence in rest:
             await do(sequence)
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(work() for _ in range(REQUESTS_MAX)))
 
 
 def _count(text: str | None) -> int | None:

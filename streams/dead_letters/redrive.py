@@ -24,12 +24,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from streams.dead_letters.letters import AT_ONCE, DeadLetters, Letter
+from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.dead_letters.redrive_lock import Turn
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
-from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE
+from streams.nats.errors import Unavailable
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
@@ -123,7 +123,7 @@ class Redrive:
         self._unsure_too = unsure_too
         self._unsure: set[int] = set()
         self._undecided = ""
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(REQUESTS_MAX)
 
     async def begin(self) -> None:
         """Finish what an interrupted turn had planned."""
@@ -254,11 +254,7 @@ class Redrive:
         return found
 
     async def _deliveries(self) -> StreamInfo:
-        stream = self._names.deliveries
-        info = await patiently(self._js.stream_info, stream)
-        if info is None:
-            raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
-        return info
+        return await patiently(self._js.existing_stream, self._names.deliveries)
 
 
 def _by_receiver(letters: Iterable[Letter]) -> dict[str, list[Letter]]:

@@ -32,7 +32,7 @@ from streams.versions import read_versioned
 
 VERSION = 2
 LEASE_S = 5.0
-WAIT = 1.1
+LEASES_WAITED = 1.1
 """So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
 
 
@@ -87,7 +87,7 @@ class Turn:
         """
         before = await self._read()
         if before is not None and before.held:
-            wait_s = self._lease_s * WAIT
+            wait_s = self._lease_s * LEASES_WAITED
             waiting(before, wait_s)
             revision = self._revision
             await asyncio.sleep(wait_s)

@@ -29,7 +29,7 @@ from streams.nats.wire import Message, Subscription
 from streams.versions import UNREADABLE
 
 VERSION = 1
-RENEWALS = 3
+RENEWALS_PER_TTL = 3
 """In one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_MIN_S = 0.01
@@ -190,7 +190,7 @@ class Members:
                 self._lapse()
             if await self._renew():
                 pauses = Pauses(self._js)
-                await asyncio.sleep(self._ttl_s / RENEWALS)
+                await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
             else:
                 await pauses.wait()
 
@@ -214,7 +214,7 @@ class Members:
             self._names.node(self.node),
             msgspec.json.encode(member),
             self._expiry(),
-            min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS),
+            min(RENEWAL_TIMEOUT_S, self._ttl_s / RENEWALS_PER_TTL),
         )
         if isinstance(answer, Stored):
             self._unstored.over()
@@ -249,7 +249,7 @@ class Members:
                 wait_s = self._until_next_look_s()
             except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
                 log.debug("members.unseen", extra={"why": str(error)})
-                wait_s = self._ttl_s / RENEWALS
+                wait_s = self._ttl_s / RENEWALS_PER_TTL
 
     def _until_next_look_s(self) -> float:
         """A third of the TTL; less where another node counts as dead before that unless it shows life."""
@@ -261,7 +261,7 @@ class Members:
             for seen in others
             if not self._is_silent(seen)
         ]
-        return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS, *due_in]))
+        return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
 
     async def _look(self) -> None:
         """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""

@@ -17,7 +17,7 @@ from streams.installation.topology import Names
 from streams.journal import claim
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Owner
-from streams.journal.tails import Refusal, read_refusal
+from streams.journal.tails import RecordedLoss, read_recorded_loss
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info
@@ -90,13 +90,13 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
     return await asyncio.gather(*(owner(shard) for shard in range(shards)))
 
 
-async def refusals(js: JetStream, names: Names, shards: int) -> dict[int, Refusal]:
+async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
     """The shards that are refused on record. Raises `NewerVersion` and `NotOurs`."""
     turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def refusal(shard: int) -> Refusal | None:
+    async def refusal(shard: int) -> RecordedLoss | None:
         async with turn:
-            return await read_refusal(js, names, shard)
+            return await read_recorded_loss(js, names, shard)
 
     found = await asyncio.gather(*(refusal(shard) for shard in range(shards)))
     return {shard: each for shard, each in enumerate(found) if each is not None}

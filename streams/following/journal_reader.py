@@ -8,7 +8,7 @@ nothing is ever stored below another message.
 from msgspec import Struct
 
 from streams.journal.leadership import ALL
-from streams.journal.tails import Mark, lost
+from streams.journal.tails import Mark, find_loss
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -67,7 +67,9 @@ class JournalReader:
                 f"{self._stream} was made anew: {place.position} messages were read from one that was "
                 f"created {place.created}, this one was created {info.created}"
             )
-        loss = await lost(self._js, self._stream, Mark(position=place.position, stored_at=place.stored_at))
+        loss = await find_loss(
+            self._js, self._stream, Mark(position=place.position, stored_at=place.stored_at)
+        )
         if loss is not None:
             raise StreamRemade(loss.why)
         return Place(created=info.created, position=place.position, stored_at=place.stored_at)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from streams.installation.requirements import SHARDS, Problem, consumer_problems, stream_problems
-from streams.installation.topology import STAMP_VERSION, Settings, consumers, streams
+from streams.installation.topology import STAMP_VERSION, Installation, consumers, streams
 from streams.nats.answers import ConsumerInfo, StreamInfo
 from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
 from streams.nats.errors import ApiError, NotPermitted, SetupError, Unavailable
@@ -47,22 +47,22 @@ class _Consumer(Struct):
         return [] if self.actual is None else consumer_problems(self.stream, self.wanted, self.actual.config)
 
 
-async def setup(js: JetStream, settings: Settings) -> list[str]:
+async def setup(js: JetStream, installation: Installation) -> list[str]:
     """Create what is missing and stamp it; returns lines that say what was made.
 
     Raises `SetupError` where something that is there would break a promise, or where the server is too old,
     has no JetStream, or refuses; `Unavailable` where it does not answer.
     """
-    found_streams, found_consumers = await _look(js, settings)
+    found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
     if problems:
         raise SetupError("; ".join(map(str, problems)))
     return await _make_streams(js, found_streams) + await _make_consumers(js, found_consumers)
 
 
-async def check(js: JetStream, settings: Settings) -> list[Problem]:
+async def check(js: JetStream, installation: Installation) -> list[Problem]:
     """All that `setup` would refuse or would have to make. Raises as it does, for the server itself."""
-    found_streams, found_consumers = await _look(js, settings)
+    found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
     if any(problem.field == SHARDS for problem in problems):
         return problems
@@ -79,9 +79,11 @@ async def check(js: JetStream, settings: Settings) -> list[Problem]:
     return problems
 
 
-async def _look(js: JetStream, settings: Settings) -> tuple[list[_Stream], list[_Consumer]]:
+async def _look(js: JetStream, installation: Installation) -> tuple[list[_Stream], list[_Consumer]]:
     await _check_server(js)
-    found_streams = [_Stream(config, await js.stream_info(config["name"])) for config in streams(settings)]
+    found_streams = [
+        _Stream(config, await js.stream_info(config["name"])) for config in streams(installation)
+    ]
     there = {stream.wanted["name"] for stream in found_streams if stream.actual is not None}
     found_consumers = [
         _Consumer(
@@ -89,7 +91,7 @@ async def _look(js: JetStream, settings: Settings) -> tuple[list[_Stream], list[
             config,
             await js.consumer_info(stream, config["durable_name"]) if stream in there else None,
         )
-        for stream, config in consumers(settings)
+        for stream, config in consumers(installation)
     ]
     return found_streams, found_consumers
 

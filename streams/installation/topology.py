@@ -45,7 +45,7 @@ HEADER_ROOM = 8 * KIB
 """What headers may take beside the body. Each copy of an event gets as much again for those it adds."""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Installation(Struct, frozen=True, kw_only=True):
     """Choices of the operator. `shards` is fixed for the life of the installation.
 
     `max_bytes` is the room of events and of deliveries each, by default 4 GiB; the journal gets half of it,
@@ -180,27 +180,27 @@ class Names(Struct, frozen=True):
         return f"{self.prefix}.ctl.{verb}.{tenant}.{name}"
 
 
-def streams(settings: Settings) -> list[dict[str, Any]]:
+def streams(installation: Installation) -> list[dict[str, Any]]:
     """The four streams and three buckets."""
     return [
-        _events(settings),
-        _deliveries(settings),
-        _journal(settings),
-        _dead_letters(settings),
+        _events(installation),
+        _deliveries(installation),
+        _journal(installation),
+        _dead_letters(installation),
         # Some history, since an invalid configuration leaves the last valid one in force, over restarts too.
         # What is too large for a configuration the server refuses, and no node has to read it.
         _bucket(
-            settings,
-            settings.names.receivers,
+            installation,
+            installation.names.receivers,
             history=RECEIVERS_HISTORY,
             allow_direct=True,
             max_msg_size=DOCUMENT_MAX + HEADER_ROOM,
         ),
         # Snapshots decide what is true, so no replica may answer for the leader.
-        _bucket(settings, settings.names.actors, allow_direct=False, allow_atomic=True),
+        _bucket(installation, installation.names.actors, allow_direct=False, allow_atomic=True),
         _bucket(
-            settings,
-            settings.names.nodes,
+            installation,
+            installation.names.nodes,
             allow_direct=True,
             allow_msg_ttl=True,
             subject_delete_marker_ttl=_nanoseconds(MARKER_S),
@@ -208,10 +208,10 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def consumers(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
+def consumers(installation: Installation) -> list[tuple[str, dict[str, Any]]]:
     """The durable consumers, each with the stream that it reads."""
-    names = settings.names
-    shards = range(settings.shards)
+    names = installation.names
+    shards = range(installation.shards)
     return [(names.deliveries, shard_consumer(names, shard)) for shard in shards] + [
         (names.events, route_consumer(names, partition)) for partition in shards
     ]
@@ -225,63 +225,63 @@ def route_consumer(names: Names, partition: int) -> dict[str, Any]:
     return _consumer(names.route_consumer(partition), names.events_of(partition))
 
 
-def _events(settings: Settings) -> dict[str, Any]:
-    subjects = f"{settings.prefix}.events.*.>"
-    partition = f"{{{{partition({settings.shards},1)}}}}"
+def _events(installation: Installation) -> dict[str, Any]:
+    subjects = f"{installation.prefix}.events.*.>"
+    partition = f"{{{{partition({installation.shards},1)}}}}"
     return _stream(
-        settings,
-        settings.names.events,
+        installation,
+        installation.names.events,
         subjects,
         subject_transform={
             "src": subjects,
-            "dest": f"{settings.prefix}.events.{partition}.{{{{wildcard(1)}}}}.>",
+            "dest": f"{installation.prefix}.events.{partition}.{{{{wildcard(1)}}}}.>",
         },
-        max_age=_nanoseconds(settings.max_age_s),
-        max_bytes=_room(settings),
-        max_msg_size=settings.max_body + HEADER_ROOM,
+        max_age=_nanoseconds(installation.max_age_s),
+        max_bytes=_room(installation),
+        max_msg_size=installation.max_body + HEADER_ROOM,
     )
 
 
-def _deliveries(settings: Settings) -> dict[str, Any]:
-    subjects = f"{settings.prefix}.deliver.*.*"
-    shard = f"{{{{partition({settings.shards},1,2)}}}}"
+def _deliveries(installation: Installation) -> dict[str, Any]:
+    subjects = f"{installation.prefix}.deliver.*.*"
+    shard = f"{{{{partition({installation.shards},1,2)}}}}"
     return _stream(
-        settings,
-        settings.names.deliveries,
+        installation,
+        installation.names.deliveries,
         subjects,
         subject_transform={
             "src": subjects,
-            "dest": f"{settings.prefix}.deliver.{shard}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
+            "dest": f"{installation.prefix}.deliver.{shard}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}",
         },
-        max_age=_nanoseconds(settings.max_age_s),
-        max_bytes=_room(settings),
-        max_msg_size=settings.max_body + 2 * HEADER_ROOM,
+        max_age=_nanoseconds(installation.max_age_s),
+        max_bytes=_room(installation),
+        max_msg_size=installation.max_body + 2 * HEADER_ROOM,
     )
 
 
-def _journal(settings: Settings) -> dict[str, Any]:
+def _journal(installation: Installation) -> dict[str, Any]:
     return _stream(
-        settings,
-        settings.names.journal,
-        f"{settings.prefix}.journal.*",
+        installation,
+        installation.names.journal,
+        f"{installation.prefix}.journal.*",
         max_age=_nanoseconds(JOURNAL_AGE_S),
-        max_bytes=_room(settings) // 2,
+        max_bytes=_room(installation) // 2,
         compression="s2",
     )
 
 
-def _dead_letters(settings: Settings) -> dict[str, Any]:
+def _dead_letters(installation: Installation) -> dict[str, Any]:
     return _stream(
-        settings,
-        settings.names.dead_letters,
-        f"{settings.prefix}.dead.*.*",
+        installation,
+        installation.names.dead_letters,
+        f"{installation.prefix}.dead.*.*",
         max_age=_nanoseconds(DEAD_AGE_S),
-        max_bytes=_room(settings) // 4,
-        max_msg_size=settings.max_body + 3 * HEADER_ROOM,
+        max_bytes=_room(installation) // 4,
+        max_msg_size=installation.max_body + 3 * HEADER_ROOM,
     )
 
 
-def _stream(settings: Settings, name: str, subjects: str, **more: Any) -> dict[str, Any]:
+def _stream(installation: Installation, name: str, subjects: str, **more: Any) -> dict[str, Any]:
     """Kept by age and size and not by ack, for what waits is read again; full, it refuses what is new."""
     return {
         "name": name,
@@ -289,18 +289,18 @@ def _stream(settings: Settings, name: str, subjects: str, **more: Any) -> dict[s
         "retention": "limits",
         "discard": "new",
         "storage": "file",
-        "num_replicas": settings.replicas,
+        "num_replicas": installation.replicas,
         "duplicate_window": _nanoseconds(DUPLICATE_WINDOW_S),
         "allow_direct": True,
-        "metadata": _stamp(settings),
+        "metadata": _stamp(installation),
         **more,
     }
 
 
-def _bucket(settings: Settings, stream: str, *, history: int = 1, **more: Any) -> dict[str, Any]:
+def _bucket(installation: Installation, stream: str, *, history: int = 1, **more: Any) -> dict[str, Any]:
     """A bucket as other clients make one (ADR-8); `history` is how many values of a key are kept."""
     return _stream(
-        settings,
+        installation,
         stream,
         f"$KV.{stream.removeprefix('KV_')}.>",
         max_msgs_per_subject=history,
@@ -325,12 +325,12 @@ def _consumer(name: str, subjects: str) -> dict[str, Any]:
     }
 
 
-def _stamp(settings: Settings) -> dict[str, str]:
-    return {STAMP_VERSION: str(VERSION), STAMP_SHARDS: str(settings.shards)}
+def _stamp(installation: Installation) -> dict[str, str]:
+    return {STAMP_VERSION: str(VERSION), STAMP_SHARDS: str(installation.shards)}
 
 
-def _room(settings: Settings) -> int:
-    return BYTES_DEFAULT if settings.max_bytes is None else settings.max_bytes
+def _room(installation: Installation) -> int:
+    return BYTES_DEFAULT if installation.max_bytes is None else installation.max_bytes
 
 
 def _nanoseconds(duration_s: float) -> int:

@@ -25,7 +25,7 @@ from streams.journal.checkpoint import Checkpoint, check_created, read_checkpoin
 from streams.journal.envelope import decode_flush, encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.leadership import info_since, is_last, replicated
-from streams.journal.tails import UNKNOWN, Mark, Marks, Refusal, check_record, compare
+from streams.journal.tails import UNKNOWN, Mark, Marks, RecordedLoss, check_record, compare
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -52,7 +52,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     released: int | None = None
 
 
-class Lost(Struct, frozen=True):
+class NotOwned(Struct, frozen=True):
     """No ownership came of it, since somebody else has one or may have one. `why` is for the log."""
 
     why: str
@@ -141,7 +141,7 @@ async def claim(
     run: str = "",
     resumes: int = 0,
     accepts_loss: bool = False,
-) -> Claim | Lost:
+) -> Claim | NotOwned:
     """Claim the shard. It goes on until that is decided, however long NATS is away, and may be cancelled.
 
     `resumes` is the epoch of a claim of this process whose memory is whole (`Journal.reclaim`): where the
@@ -152,13 +152,13 @@ async def claim(
     began_at = asyncio.get_running_loop().time()
     if not accepts_loss:
         await check_record(js, names, shard)
-    holder, revision = await _read_owner(js, names, shard)
+    holder, revision = await read_owner(js, names, shard)
     if not may_claim(holder):
-        return Lost(f"{holder.node} holds it" if holder else "it may not be claimed now")
+        return NotOwned(f"{holder.node} holds it" if holder else "it may not be claimed now")
     mine = msgspec.json.encode(Owner(node=node, at=time.wall(), run=run))
     put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
     if isinstance(put, Overtaken):
-        return Lost("another node was faster")
+        return NotOwned("another node was faster")
     attempt = _Attempt(
         shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes,
         began_at=began_at,
@@ -166,19 +166,19 @@ async def claim(
     )  # fmt: skip
     while True:
         drafted = await _draft(js, names, attempt, time)
-        if isinstance(drafted, Lost):
+        if isinstance(drafted, NotOwned):
             return drafted
         appended = await _append_claimed(js, names, node, drafted)
         if isinstance(appended, Appended):
             return replace(drafted, sequence=appended.sequence)
 
 
-async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | Lost:
+async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | NotOwned:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
     past = await _read_past(js, names, attempt.shard)
     marks = past.marks
     if not attempt.accepts_loss:
-        refusal = Refusal(node=attempt.node, at=time.wall(), stream="")
+        refusal = RecordedLoss(node=attempt.node, at=time.wall(), stream="")
         await compare(js, names, attempt.shard, attempt.epoch, marks, refusal)
     clean = attempt.follows_cleanly(past)
     deliveries = await _deliveries(js, names, attempt, clean)
@@ -187,11 +187,11 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
         check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
         end = Mark(position=deliveries.last, stored_at=deliveries.last_at)
         marks = marks.raised(Marks(deliveries=end))
-    if (await _read_owner(js, names, attempt.shard))[1] != attempt.epoch:
-        return Lost("another node claimed it meanwhile")
+    if (await read_owner(js, names, attempt.shard))[1] != attempt.epoch:
+        return NotOwned("another node claimed it meanwhile")
     if past.epoch > attempt.epoch:
         if not await _holds(js, names, attempt.shard, attempt.epoch):
-            return Lost("another node claimed it meanwhile")
+            return NotOwned("another node claimed it meanwhile")
         # Whoever wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
             f"{names.actors} is not the bucket that the journal of shard {attempt.shard} speaks of: its last "
@@ -252,7 +252,7 @@ async def let_go(
     in flight, no answer), would else keep everybody out for as long as this node lives. Whoever follows does
     so uncleanly. To be called where the shard is neither owned nor being claimed.
     """
-    holder, revision = await _read_owner(js, names, shard)
+    holder, revision = await read_owner(js, names, shard)
     if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
         return False
     data = msgspec.json.encode(Owner(node=node, at=holder.at, released=0))
@@ -266,18 +266,16 @@ async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
 
 async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
     """The same. Only a write tells, since a leader that was deposed would not know of a later claim."""
-    if (await _read_owner(js, names, shard))[1] != epoch:
+    if (await read_owner(js, names, shard))[1] != epoch:
         return False
     return await is_last(js, names.proof(shard), names.owner(shard), epoch)
 
 
 async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
-    """The value of `_owner` and its revision, by its leader. Raises `NewerVersion` and `NotOurs`."""
-    return await _read_owner(js, names, shard)
+    """The value of `_owner` and its revision, by its leader; a deleted one has a revision, too.
 
-
-async def _read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
-    """The value of `_owner` and its revision; a deleted one has a revision, too."""
+    Raises `NewerVersion` and `NotOurs`.
+    """
     subject = names.owner(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     if message is None:

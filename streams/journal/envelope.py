@@ -27,8 +27,8 @@ VERSION = 2
 with them: positions that were given again would have old sources."""
 
 
-class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One flush: what its writer recorded at once.
+class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The members of a flush beside its facts, in the order in which they are written.
 
     `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the
     facts up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.
@@ -42,20 +42,17 @@ class Flush(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     unclean: Unclean | None = None
     marks: Marks = UNKNOWN
+
+
+class Flush(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
+    """One flush: what its writer recorded at once."""
+
     facts: tuple[AnyFact, ...]
 
 
-class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Written(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
     """A flush whose facts are encoded already, each by itself, so that its size is known."""
 
-    v: int
-    node: str
-    epoch: int
-    flush: int
-    floor: int
-    at: float
-    unclean: Unclean | None = None
-    marks: Marks = UNKNOWN
     facts: list[msgspec.Raw]
 
 

@@ -31,15 +31,15 @@ from streams.journal.tails import Marks
 from streams.nats.jetstream import JetStream
 
 GATHER_S = 0.2
-FACTS_ENOUGH = 256
+FLUSH_AT_FACTS = 256
 STALLED_S = 1.0
 MARKS_S = 1.0
 """How soon new marks alone are worth a flush: what is routed leads to no fact of this shard."""
 PAYLOAD_SHARE = 4
 """A flush takes one part of so many of the server's largest message."""
-ENVELOPE = 768
+ENVELOPE_BYTES_MAX = 768
 """Bytes that a flush needs beside its facts, at most."""
-SIGNS_OF_LIFE = 4
+FLUSHES_PER_RETENTION = 4
 """A quiet shard appends so many times in its journal's retention."""
 APPEND_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -121,7 +121,7 @@ class Journal:
         self._node = node
         self._listener = listener
         self._time = time
-        self._quiet_max_s = retention_s / SIGNS_OF_LIFE
+        self._quiet_max_s = retention_s / FLUSHES_PER_RETENTION
         self._waiting: deque[Entry] = deque()
         self._waiting_since = 0.0
         self._pending: _Flush | None = None
@@ -153,7 +153,7 @@ class Journal:
         self._waiting.append(Entry(self.index, fact, state))
         if urgent:
             self._urgent_index = self.index
-        if urgent or len(self._waiting) in (1, FACTS_ENOUGH):
+        if urgent or len(self._waiting) in (1, FLUSH_AT_FACTS):
             self._wake.set()
         return self.index
 
@@ -264,13 +264,13 @@ class Journal:
         since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
         after_silence = since - self._cut_at >= GATHER_S
-        if urgent or after_silence or len(self._waiting) >= FACTS_ENOUGH:
+        if urgent or after_silence or len(self._waiting) >= FLUSH_AT_FACTS:
             return since
         return since + GATHER_S
 
     def _cut(self) -> _Flush:
         """The next flush: of the facts that wait, as many as one message takes."""
-        room = self._js.wire.max_payload // PAYLOAD_SHARE - ENVELOPE
+        room = self._js.wire.max_payload // PAYLOAD_SHARE - ENVELOPE_BYTES_MAX
         entries, facts = list[Entry](), list[bytes]()
         while self._waiting:
             fact = encode_fact(self._waiting[0].fact)

@@ -9,8 +9,8 @@ deposed acknowledges nothing.
 import asyncio
 
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
-from streams.nats.codes import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.errors import Unavailable
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, stream_info
@@ -125,9 +125,7 @@ async def last_messages(js: JetStream, stream: str, subject: str, reach: int) ->
 
 async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
     """Return where all up to `position` was purged. Raises `Unavailable` otherwise."""
-    info = await js.stream_info(stream)
-    if info is None:
-        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+    info = await js.existing_stream(stream)
     if info.first <= position and replicated(info):
         raise Unavailable(
             f"{stream}: the leader has nothing at {position} and behind it, its end is {info.last}"

@@ -19,7 +19,7 @@ from actors.machine.invariants import evolve_checked
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, check_created, decode_checkpoint
-from streams.journal.claim import Claim, Lost, holds
+from streams.journal.claim import Claim, NotOwned, holds
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import follows
 from streams.journal.leadership import info_since, is_last
@@ -69,7 +69,7 @@ async def recover(
     turns: Turns | None = None,
     *,
     accepts_loss: bool = False,
-) -> Recovery | Lost:
+) -> Recovery | NotOwned:
     """Read back what the journal and the snapshots say, as of `claim`, which is `node`'s.
 
     Snapshots are read in the `turns` of the node. `accepts_loss`: whatever has become of the streams
@@ -86,7 +86,7 @@ async def recover(
     if checkpoint.sequence >= claim.sequence:
         return await _beyond(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
     tail = await _read_tail(js, names, claim, node, checkpoint.sequence)
-    if isinstance(tail, Lost):
+    if isinstance(tail, NotOwned):
         return tail
     if found is None and not accepts_loss:
         _check_age(infos[names.actors], tail[0])
@@ -120,10 +120,10 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
         await pauses.wait()
 
 
-async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> Lost:
+async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
     """Something lies beyond our claim. While `_owner` is ours, nobody can have put it there."""
     if not await holds(js, names, claim):
-        return Lost(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
+        return NotOwned(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
     raise StreamRemade(
         f"{names.journal} was restored older than {names.actors}: shard {claim.shard} has {what}, but the "
         f"journal only came to {claim.sequence}; see angarium doctor"
@@ -135,17 +135,19 @@ async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> Lost:
 
 async def _read_tail(
     js: JetStream, names: Names, claim: Claim, node: str, after: int
-) -> list[_Recorded] | Lost:
+) -> list[_Recorded] | NotOwned:
     """The flushes behind the sequence `after`, the last of which is our claim."""
     tail: list[_Recorded] = []
     at = after
     while at < claim.sequence:
         messages = await _read_on(js, names, claim.shard, at)
         if not messages:
-            return Lost("our claim is not in the journal any more")
+            return NotOwned("our claim is not in the journal any more")
         for message in messages:
             if message.sequence > claim.sequence:
-                return Lost(f"another node owns it: the journal goes on behind our claim at {claim.sequence}")
+                return NotOwned(
+                    f"another node owns it: its journal goes on behind our claim at {claim.sequence}"
+                )
             if follows(message) > at:
                 return await _broken(js, names, claim, at, message)
             at = message.sequence
@@ -153,14 +155,14 @@ async def _read_tail(
             tail.append(_Recorded(at, message.stored_at, flush))
     last = tail[-1].flush
     if (last.node, last.epoch) != (node, claim.epoch):
-        return Lost(f"the message of the journal at {claim.sequence} is not our claim")
+        return NotOwned(f"the message of the journal at {claim.sequence} is not our claim")
     return tail
 
 
-async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> Lost:
+async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> NotOwned:
     """A message of the tail follows one that is not there. While `_owner` is ours, nobody may purge it."""
     if not await holds(js, names, claim):
-        return Lost(f"another node owns it: it has snapshotted more than up to {at}")
+        return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRemade(
         f"{names.actors} was restored older than {names.journal}, or somebody purged the journal: shard "
         f"{claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "

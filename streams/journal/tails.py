@@ -19,8 +19,8 @@ from msgspec import Struct, field
 
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
-from streams.nats.codes import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
-from streams.nats.errors import ApiError, StreamRemade
+from streams.nats.codes import WRONG_LAST_SEQUENCE
+from streams.nats.errors import StreamRemade
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, until_answered
@@ -97,7 +97,7 @@ class Loss(Struct, frozen=True):
     why: str
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RecordedLoss(Struct, frozen=True, kw_only=True):
     """The value of `_refused`: which message is missing from which stream, and which node found that."""
 
     v: int = VERSION
@@ -116,10 +116,10 @@ class _Look(Struct, frozen=True):
     why: str = ""
 
 
-_refusal = msgspec.json.Decoder(Refusal)
+_refusal = msgspec.json.Decoder(RecordedLoss)
 
 
-async def lost(js: JetStream, stream: str, mark: Mark) -> Loss | None:
+async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     """The loss of the message at `mark`, or None where the stream has it, or has purged it.
 
     Goes on until that is certain, however long NATS is away. Raises `ApiError` where there is no such stream.
@@ -144,9 +144,7 @@ async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
     since the instant `since`.
     """
     asked_at = asyncio.get_running_loop().time()
-    info = await js.stream_info(stream)
-    if info is None:
-        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+    info = await js.existing_stream(stream)
     position = mark.position
     if position > info.last:
         why = f"it ends at {info.last}, but the message at {position} was read from it"
@@ -174,19 +172,19 @@ def _instant(at: float) -> str:
 
 
 async def compare(
-    js: JetStream, names: Names, shard: int, epoch: int, marks: Marks, refusal: Refusal
+    js: JetStream, names: Names, shard: int, epoch: int, marks: Marks, refusal: RecordedLoss
 ) -> None:
     """Compare what is known with the streams; `refusal` is blank but for who looks, and when.
 
     What was refused on record before is looked at, too: the refusal ends where the message is there again.
     To be called by who put `_owner` last, under `epoch`. Raises `StreamRemade`.
     """
-    recorded = await read_refusal(js, names, shard)
+    recorded = await read_recorded_loss(js, names, shard)
     known = [(names.deliveries, marks.deliveries), (names.events, marks.events)]
     if recorded is not None:
         known.insert(0, (recorded.stream, recorded.mark))
     for stream, mark in known:
-        loss = await lost(js, stream, mark)
+        loss = await find_loss(js, stream, mark)
         if loss is not None:
             if recorded is None:
                 await refuse(js, names, shard, epoch, loss, refusal)
@@ -199,17 +197,17 @@ async def compare(
 
 async def check_record(js: JetStream, names: Names, shard: int) -> None:
     """Raise `StreamRemade` where the shard is refused on record, and the message is still missing."""
-    recorded = await read_refusal(js, names, shard)
+    recorded = await read_recorded_loss(js, names, shard)
     if recorded is not None and await is_missing(js, recorded):
         raise StreamRemade(recorded.why)
 
 
-async def is_missing(js: JetStream, recorded: Refusal) -> bool:
+async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
     """Tells whether the message of a refusal on record is still missing.
 
     That its place was purged since, or is empty, proves nothing: what lies behind it is of the new tail.
     """
-    if await lost(js, recorded.stream, recorded.mark) is not None:
+    if await find_loss(js, recorded.stream, recorded.mark) is not None:
         return True
     return not await is_there(js, recorded.stream, recorded.mark)
 
@@ -219,7 +217,9 @@ async def is_there(js: JetStream, stream: str, mark: Mark) -> bool:
     return await until_answered(lambda: js.message(stream, mark.position)) is not None
 
 
-async def refuse(js: JetStream, names: Names, shard: int, epoch: int, loss: Loss, refusal: Refusal) -> bool:
+async def refuse(
+    js: JetStream, names: Names, shard: int, epoch: int, loss: Loss, refusal: RecordedLoss
+) -> bool:
     """Put the loss on record, unless `_owner` is another one's by now; False then."""
     record = msgspec.structs.replace(refusal, stream=loss.stream, mark=loss.mark, why=loss.why)
     return await _put(js, names, shard, epoch, msgspec.json.encode(record))
@@ -244,7 +244,7 @@ async def _put(
         await pauses.wait()
 
 
-async def read_refusal(js: JetStream, names: Names, shard: int) -> Refusal | None:
+async def read_recorded_loss(js: JetStream, names: Names, shard: int) -> RecordedLoss | None:
     """The refusal on record, from the leader. Raises `NewerVersion` and `NotOurs`."""
     subject = names.refusal(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 LOOKS_AFTER_A_HINT_S = (0.0, 0.002, 0.01, 0.05, 0.2)
 """A hint may be faster than the stream, and than the replica that is read."""
 
-TURN_MESSAGES = 64
-TURN_BYTES = 64 << 10
+MESSAGES_IN_A_ROW = 64
+BYTES_IN_A_ROW = 64 << 10
 """How much is handed on before others have a turn: about two milliseconds' work of a node."""
 
 PACE_S = 0.05
@@ -134,7 +134,7 @@ class Follower:
             self._handler(message)
             self.applied = message.sequence
             count, size = count + 1, size + len(message.data)
-            if count >= TURN_MESSAGES or size >= TURN_BYTES:
+            if count >= MESSAGES_IN_A_ROW or size >= BYTES_IN_A_ROW:
                 count = size = 0
                 await asyncio.sleep(0)
 

@@ -54,7 +54,7 @@ SETTLES_S = 5.0
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
 
-TURN = 32
+SENT_IN_A_ROW = 32
 """Messages of a batch that are sent before others have a turn; they take half a millisecond."""
 
 
@@ -161,7 +161,7 @@ class JetStream:
         try:
             for number, put in enumerate(puts[:-1], 1):
                 await self.wire.publish(put.subject, put.data, headers=_in_batch(put, batch, number))
-                if number % TURN == 0:
+                if number % SENT_IN_A_ROW == 0:
                     await asyncio.sleep(0)
         except Disconnected as error:
             return Unanswered(str(error))
@@ -277,6 +277,13 @@ class JetStream:
     async def stream_info(self, stream: str) -> StreamInfo | None:
         reply = await self._find(f"STREAM.INFO.{stream}", None, StreamReply, STREAM_NOT_FOUND)
         return None if reply is None else stream_info(reply)
+
+    async def existing_stream(self, stream: str) -> StreamInfo:
+        """The same of a stream that has to be there. Raises `ApiError` where it is not."""
+        info = await self.stream_info(stream)
+        if info is None:
+            raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
+        return info
 
     async def stream_create(self, config: dict[str, Any]) -> StreamInfo:
         """Create it; the same again changes nothing, another configuration is `ApiError` 10058."""

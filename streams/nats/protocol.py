@@ -263,7 +263,7 @@ def epoch_of(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 instant in UTC, with all its nanoseconds.
 
     The same instant comes as an integer of nanoseconds in the reply subject of a delivered message
-    (`streams.reading.delivered.Delivered`); both must give the same float, and `datetime` alone would cut it.
+    (`streams.reading.delivered`); both must give the same float, and `datetime` alone would cut it.
     """
     whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
     nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from streams.nats.answers import StreamInfo
-from streams.nats.codes import STREAM_NOT_FOUND
-from streams.nats.errors import ApiError, NotPermitted, Unavailable
+from streams.nats.errors import NotPermitted, Unavailable
 from streams.nats.jetstream import JetStream
 
-FIRST_S = 0.05
-LONGEST_S = 1.0
+PAUSE_MIN_S = 0.05
+PAUSE_MAX_S = 1.0
 PATIENCE_S = 30.0
 """How long a command, at which somebody waits, holds out without NATS."""
 
@@ -27,15 +26,15 @@ class Pauses:
 
     def __init__(self, js: JetStream | None = None) -> None:
         self._js = js
-        self._next_s = FIRST_S
+        self._next_s = PAUSE_MIN_S
 
     async def wait(self) -> None:
         if self._js is None:
             await asyncio.sleep(self._next_s)
         elif await self._js.reconnected(self._next_s):
-            self._next_s = FIRST_S
+            self._next_s = PAUSE_MIN_S
             return
-        self._next_s = min(2 * self._next_s, LONGEST_S)
+        self._next_s = min(2 * self._next_s, PAUSE_MAX_S)
 
 
 class Complaint:
@@ -77,10 +76,7 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def stream_info(js: JetStream, stream: str) -> StreamInfo:
     """A stream that has to be there, however long NATS is away. Raises `ApiError` where it is not."""
-    info = await until_answered(lambda: js.stream_info(stream))
-    if info is None:
-        raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
-    return info
+    return await until_answered(lambda: js.existing_stream(stream))
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Acks on their way: gathered for EVERY_S, or until there are MANY, and sent by one task.
+"""Acks on their way: gathered for GATHER_S, or until there are SEND_AT_ACKS, and sent by one task.
 
 The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
 that come with every flush of the journal cost more than all else that it does for a delivery.
@@ -13,8 +13,8 @@ from streams.nats.errors import Disconnected
 from streams.nats.wire import Wire
 from streams.reading.delivered import ACK
 
-EVERY_S = 1.0
-MANY = 1000
+GATHER_S = 1.0
+SEND_AT_ACKS = 1000
 
 
 class Acks:
@@ -24,24 +24,24 @@ class Acks:
         self._wire = wire
         self._replies: list[str] = []
         self._due = asyncio.Event()
-        self._many = asyncio.Event()
+        self._enough = asyncio.Event()
 
     def add(self, replies: list[str]) -> None:
         """Ack these messages, by their reply subjects, soon."""
         self._replies += replies
         self._due.set()
-        if len(self._replies) >= MANY:
-            self._many.set()
+        if len(self._replies) >= SEND_AT_ACKS:
+            self._enough.set()
 
     async def run(self) -> None:
         """Send what is due, until cancelled."""
         while True:
             await self._due.wait()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_S):
-                    await self._many.wait()
+                async with asyncio.timeout(GATHER_S):
+                    await self._enough.wait()
             self._due.clear()
-            self._many.clear()
+            self._enough.clear()
             await self.flush()
 
     async def flush(self) -> None:

@@ -13,6 +13,10 @@ ACK = b"+ACK"
 """The body of an ack, which is published to the message's reply subject and has no answer."""
 
 
+SHORT = 9
+"""Tokens of a reply subject without a domain; a longer one has two more before those that are read here."""
+
+
 class Delivered(Struct, frozen=True, gc=False):
     """`stored_at` is the server's time of the message, seconds since the epoch.
 
@@ -29,14 +33,24 @@ class Delivered(Struct, frozen=True, gc=False):
 def delivered(reply: str) -> Delivered:
     """Read the reply subject of a delivered message. Raises `ValueError` where it is none."""
     tokens = reply.split(".")
-    if len(tokens) < 9 or tokens[0] != "$JS" or tokens[1] != "ACK":
+    if len(tokens) < SHORT or tokens[0] != "$JS" or tokens[1] != "ACK":
         raise ValueError(f"not the reply subject of a delivered message: {reply!r}")
-    at = 4 if len(tokens) == 9 else 6
+    at = 4 if len(tokens) == SHORT else 6
     deliveries, sequence, consumer_sequence, nanoseconds, pending = map(int, tokens[at : at + 5])
     return Delivered(sequence, consumer_sequence, deliveries, nanoseconds / 1e9, pending)
 
 
-def consumer_sequence(reply: str) -> int:
-    """Only the consumer's number of the delivery, since the pull loop asks for it with every message."""
+# The rest of them is not read for every single message: what is asked for has a short way of its own.
+
+
+def place(reply: str) -> tuple[int, float]:
+    """The message's stream sequence and storage time (seconds since the epoch)."""
     tokens = reply.split(".")
-    return int(tokens[6 if len(tokens) == 9 else 8])
+    at = 5 if len(tokens) == SHORT else 7
+    return int(tokens[at]), int(tokens[at + 2]) / 1e9
+
+
+def consumer_sequence(reply: str) -> int:
+    """The consumer's number of the delivery."""
+    tokens = reply.split(".")
+    return int(tokens[6 if len(tokens) == SHORT else 8])

@@ -11,7 +11,8 @@ from streams.installation.topology import Names, shard_consumer
 from streams.journal.tails import NONE, Loss, Mark
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading.messages import event_of, place, receiver_problem
+from streams.reading.delivered import place
+from streams.reading.messages import event_of, receiver_problem
 from streams.reading.reader import Reader
 
 BATCH = 64

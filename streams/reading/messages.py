@@ -38,16 +38,6 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 _TRACESTATE = re.compile(r"[\t\x20-\x7e]{0,512}\Z")
 
 
-def place(reply: str) -> tuple[int, float]:
-    """Stream sequence and storage time (seconds since the epoch) of a message, from its reply subject.
-
-    It is `streams.reading.delivered.delivered` for the two tokens that every single message is asked for.
-    """
-    tokens = reply.split(".")
-    at = 5 if len(tokens) == 9 else 7
-    return int(tokens[at]), int(tokens[at + 2]) / 1e9
-
-
 @lru_cache(maxsize=1 << 16)
 def receiver_problem(receiver: str) -> str:
     """Why no receiver can have this id, or nothing. A few receivers get most messages, hence the cache."""

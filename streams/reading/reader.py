@@ -12,14 +12,14 @@ from typing import Any
 
 from streams.defects import on_defect
 from streams.installation.topology import GROUP
-from streams.journal.tails import NONE, Loss, Mark, higher, lost
+from streams.journal.tails import NONE, Loss, Mark, find_loss, higher
 from streams.nats.codes import CONSUMER_NOT_FOUND
 from streams.nats.errors import ApiError, Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.nats.wire import Message
 from streams.reading.acks import Acks
-from streams.reading.messages import place
+from streams.reading.delivered import place
 from streams.reading.pull import Puller, rewind
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class Reader:
             # The server may have restarted under us, and without its last messages.
             known = higher(self.mark, Mark(position=after or 0))
             for mark in dict.fromkeys((self._handed_on, known)):
-                if (loss := await lost(self._js, stream, mark)) is not None:
+                if (loss := await find_loss(self._js, stream, mark)) is not None:
                     return loss
             if not self._may_reset():
                 return "the lease has lapsed"

@@ -15,7 +15,7 @@ from streams.defects import on_defect
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 
-SENDERS = 32
+SENDERS_MAX = 32
 """How many lanes are served at a time: enough to keep the server busy, and few enough to leave it to others.
 With 64 a copy costs a tenth less, and others wait twice as long beside an event for 20,000 receivers."""
 
@@ -56,7 +56,7 @@ class Lanes(Generic[T]):
             return
         self._lanes[lane] = [item]
         self._ready.append(lane)
-        if self._serving < SENDERS:
+        if self._serving < SENDERS_MAX:
             self._serving += 1
             sender = asyncio.ensure_future(self._serve())
             self._senders.add(sender)

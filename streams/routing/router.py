@@ -24,7 +24,7 @@ from streams.journal.tails import UNKNOWN, Loss, Mark, Marks
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading.messages import place
+from streams.reading.delivered import place
 from streams.reading.reader import Reader
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.freshness import Freshness
@@ -39,14 +39,14 @@ COPY_BYTES = 96
 COPIES_MAX = 256
 """Copies on their way at a time, over all partitions of a node, so that large ones fill no memory either."""
 
-TURN = 1000
+MATCHED_IN_A_ROW = 1000
 """Receivers of one event before somebody else has a turn; these take a millisecond."""
 
 BATCH = 64
 """Events asked for at a time; they come whatever memory they take."""
 
 
-class Tally(Struct):
+class RoutingTotals(Struct):
     """Totals of a node's routers. An event counts again when another owner routes it again."""
 
     events: int = 0
@@ -61,7 +61,7 @@ class Routing(Struct, frozen=True):
     match: Callable[[str, str], tuple[str, ...]]
     freshness: Freshness
     copies: asyncio.Semaphore
-    tally: Tally
+    tally: RoutingTotals
 
 
 class _Open:
@@ -193,7 +193,7 @@ class Router:
         self._count(len(lanes) * COPY_BYTES)
         for number, lane in enumerate(lanes, 1):
             self._lanes.add(lane, opened)
-            if number % TURN == 0:
+            if number % MATCHED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         if not lanes:
             tally.unmatched += 1

@@ -3,15 +3,15 @@
 import angarium.settings
 from streams.installation.partitions import shard_of
 from streams.installation.setup import setup
-from streams.installation.topology import Names, Settings
+from streams.installation.topology import Installation, Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 
 SHARDS = 4
 
 
-def settings(prefix: str) -> Settings:
-    return Settings(prefix=prefix, shards=SHARDS, max_bytes=16 << 20)
+def installation(prefix: str) -> Installation:
+    return Installation(prefix=prefix, shards=SHARDS, max_bytes=16 << 20)
 
 
 def node_settings(names: Names) -> angarium.settings.Settings:
@@ -20,7 +20,7 @@ def node_settings(names: Names) -> angarium.settings.Settings:
 
 
 async def install(js: JetStream, prefix: str) -> Names:
-    await setup(js, settings(prefix))
+    await setup(js, installation(prefix))
     return Names(prefix)
 
 

@@ -16,7 +16,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.receivers import Receivers, subscriptions_of
 from streams.routing.freshness import Freshness
-from streams.routing.router import Router, Routing, Tally
+from streams.routing.router import Router, Routing, RoutingTotals
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import SHARDS, shard
 from tests.contract.servers import Server
@@ -40,7 +40,7 @@ class Owner:
     ) -> None:
         self.js = js
         self.clocks = Clocks()
-        self.tally = Tally()
+        self.tally = RoutingTotals()
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []

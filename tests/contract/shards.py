@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from actors.machine.facts import Repeated
 from actors.machine.state import State
 from streams.installation.topology import Names
-from streams.journal.claim import Claim, Lost, Owner, claim
+from streams.journal.claim import Claim, NotOwned, Owner, claim
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import Entry
 from streams.journal.tails import Mark, Marks
@@ -80,7 +80,7 @@ async def own(
 ) -> Claim:
     """A claim that succeeds."""
     claimed = await claim(js, names, shard, node, clocks or Clocks(), may_claim=anybody, resumes=resumes)
-    assert not isinstance(claimed, Lost), claimed
+    assert not isinstance(claimed, NotOwned), claimed
     return claimed
 
 

@@ -9,7 +9,7 @@ from actors.machine.bucket import Unclean
 from actors.machine.facts import Claimed
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, Lost, Owner, Predecessor, claim, let_go, release
+from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, let_go, release
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
@@ -72,7 +72,7 @@ class TestTheFirstClaim:
             return False
 
         lost = await claim(js, names, SHARD, "b", Clocks(), may_claim=nobody)
-        assert lost == Lost("a holds it")
+        assert lost == NotOwned("a holds it")
         assert [owner.node for owner in asked if owner] == ["a"]
         assert (await owner_of(js, names)).node == "a"
 
@@ -190,7 +190,7 @@ class TestRivals:
     ) -> None:
         faulty.faults[names.owner(SHARD)].append(after(lambda: own(js, names, "b")))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
-        assert lost == Lost("another node was faster")
+        assert lost == NotOwned("another node was faster")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_before_the_journal_is_read(
@@ -198,7 +198,7 @@ class TestRivals:
     ) -> None:
         faulty.before_last[names.journal_of(SHARD)].append(lambda: own(js, names, "b"))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
-        assert lost == Lost("another node claimed it meanwhile")
+        assert lost == NotOwned("another node claimed it meanwhile")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_before_the_owner_is_read_again(
@@ -210,7 +210,7 @@ class TestRivals:
         hooks.append(lambda: asyncio.sleep(0))
         hooks.append(lambda: js.publish(names.owner(SHARD), rival))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
-        assert lost == Lost("another node claimed it meanwhile")
+        assert lost == NotOwned("another node claimed it meanwhile")
         assert await journal_of(js, names) == []
 
     async def test_before_the_claim_is_recorded(
@@ -218,7 +218,7 @@ class TestRivals:
     ) -> None:
         faulty.faults[names.journal_of(SHARD)].append(after(lambda: own(js, names, "b")))
         lost = await claim(faulty, names, SHARD, "a", Clocks(), may_claim=anybody)
-        assert lost == Lost("another node claimed it meanwhile")
+        assert lost == NotOwned("another node claimed it meanwhile")
         assert [flush.node for flush in await journal_of(js, names)] == ["b"]
 
     async def test_the_owner_before_appends_once_more(

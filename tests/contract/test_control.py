@@ -10,7 +10,7 @@ import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from streams import hearing
-from streams.control import BODY_BYTES_MAX, Control, Denied, Done, Request
+from streams.control import BODY_BYTES_MAX, Control, ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.errors import Unavailable
 from streams.nats.inboxes import Inboxes
@@ -26,21 +26,21 @@ class Desk:
     """Owns what belongs to acme."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[ControlRequest] = []
         self.waiting: asyncio.Event | None = None
 
     def owns(self, receiver: str) -> bool:
         return receiver.startswith("acme.")
 
-    async def deal(self, request: Request) -> Done | Denied:
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
         self.requests.append(request)
         if self.waiting is not None:
             await self.waiting.wait()
         match request.verb:
             case "inspect":
-                return Done({"receiver": request.receiver, "queued": 3})
+                return Granted({"receiver": request.receiver, "queued": 3})
             case "flood":
-                return Done({"receiver": "x" * (2 << 20)})
+                return Granted({"receiver": "x" * (2 << 20)})
             case "break":
                 raise RuntimeError("whsec_secret")
             case _:
@@ -72,7 +72,7 @@ async def ask(js: JetStream, subject: str, body: bytes = b"") -> Any:
 async def test_the_owner_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
     answer = await ask(js, names.control("inspect", "acme", "billing"), b"body")
     assert answer == {"ok": True, "receiver": RECEIVER, "queued": 3}
-    assert desk.requests == [Request("inspect", RECEIVER, b"body")]
+    assert desk.requests == [ControlRequest("inspect", RECEIVER, b"body")]
 
 
 async def test_everybody_else_is_silent(js: JetStream, names: Names, control: Control, desk: Desk) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
-from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
+from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -113,7 +113,7 @@ async def test_letters_come_in_pages_that_say_how_much_is_to_come(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
     await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
-    pages: list[Page] = [page async for page in dead.pages(Selection(), 550)]
+    pages: list[LetterPage] = [page async for page in dead.pages(Selection(), 550)]
     assert [(page.seen, page.unseen) for page in pages] == [(256, 344), (256, 88), (38, 0)]
     assert [letter.sequence for page in pages for letter in page.letters] == list(range(1, 551))
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.follow import PACE_S, TURN_BYTES, TURN_MESSAGES, Follower
+from streams.nats.follow import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, PACE_S, Follower
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
@@ -92,8 +92,8 @@ async def test_others_have_their_turns_while_much_is_handed_on(
     await follower.start()
     task.cancel()
     assert sum(at_once) == 208
-    assert max(at_once) <= TURN_MESSAGES
-    assert max(sizes) < TURN_BYTES + 40_000
+    assert max(at_once) <= MESSAGES_IN_A_ROW
+    assert max(sizes) < BYTES_IN_A_ROW + 40_000
     await follower.stop()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError, Unavailable
-from streams.nats.jetstream import TURN, JetStream
+from streams.nats.jetstream import SENT_IN_A_ROW, JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
 from tests.contract.servers import Server
@@ -211,9 +211,9 @@ class TestBatches:
             turn += 1
 
         monkeypatch.setattr(js.wire, "publish", note)
-        assert await js.publish_batch([Put(f"{prefix}.{i}", b"") for i in range(5 * TURN)]) == Stored(
-            5 * TURN
-        )
+        assert await js.publish_batch(
+            [Put(f"{prefix}.{i}", b"") for i in range(5 * SENT_IN_A_ROW)]
+        ) == Stored(5 * SENT_IN_A_ROW)
         assert len(sent_in) >= 5
 
     async def test_a_batch_is_stored_whole(self, js: JetStream, make_stream: MakeStream, prefix: str) -> None:

@@ -10,7 +10,7 @@ from actors.machine.facts import Repeated
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, Owner
 from streams.journal.envelope import Flush, decode_flush, encode_flush
-from streams.journal.journal import FACTS_ENOUGH, Journal
+from streams.journal.journal import FLUSH_AT_FACTS, Journal
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import Unavailable
 from streams.nats.headers import EXPECTED, MESSAGE_ID
@@ -96,7 +96,7 @@ class TestGrouping:
         add(journal, 1, urgent=True)
         await listening.has(1)
         before = asyncio.get_running_loop().time()
-        add(journal, FACTS_ENOUGH)
+        add(journal, FLUSH_AT_FACTS)
         assert journal._due_at() <= before + 0.1
 
     async def test_an_urgent_fact_takes_those_before_it_along(

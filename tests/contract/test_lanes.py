@@ -63,15 +63,15 @@ async def test_each_lane_keeps_its_order_under_refusals(road: Road) -> None:
             await asyncio.sleep(0)
     await until(lambda: road.arrived.total() == 3000)
     assert all(road.stored[name] == list(range(30)) for name in names)
-    assert road.most <= lanes.SENDERS
+    assert road.most <= lanes.SENDERS_MAX
 
 
 async def test_more_lanes_that_are_refused_than_there_are_senders_stop_nobody(road: Road) -> None:
-    refused = [f"t.r{number}" for number in range(2 * lanes.SENDERS)]
+    refused = [f"t.r{number}" for number in range(2 * lanes.SENDERS_MAX)]
     for name in refused:
         road.refuses[name] = ["full"] * 1000
         road.lanes.add(name, 0)
-    await until(lambda: all(len(road.refuses[name]) < 1000 for name in refused[: lanes.SENDERS]))
+    await until(lambda: all(len(road.refuses[name]) < 1000 for name in refused[: lanes.SENDERS_MAX]))
     for item in range(5):
         road.lanes.add("t.healthy", item)
     await until(lambda: len(road.stored["t.healthy"]) == 5)
@@ -93,7 +93,7 @@ async def test_what_comes_while_the_last_sender_goes_is_not_left_lying(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has nothing more to send, but the loop has not told of its end yet."""
-    monkeypatch.setattr(lanes, "SENDERS", 1)
+    monkeypatch.setattr(lanes, "SENDERS_MAX", 1)
     sent = asyncio.get_running_loop().create_future(), asyncio.get_running_loop().create_future()
 
     async def send(_: str, __: int) -> str:

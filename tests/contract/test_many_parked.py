@@ -140,7 +140,7 @@ async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         wire = await connect(ConnectOptions(servers=(server.url,), name="test"))
         js = JetStream(wire)
         await js.start()
-        await setup(js, topology.Settings(shards=shards, max_bytes=1 << 30))
+        await setup(js, topology.Installation(shards=shards, max_bytes=1 << 30))
         crowd = Crowd(server.url, js, Names(), shards)
         crowd.draw(count)
         await crowd.park()

@@ -37,7 +37,7 @@ def clocks() -> Clocks:
 
 @pytest.fixture
 async def join(names: Names, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Join]:
-    monkeypatch.setattr("streams.fleet.members.RENEWALS", TTL_S / ROUND_S)
+    monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / ROUND_S)
     joined: list[Members] = []
 
     async def start(js: JetStream, node: str, its_clocks: Clocks | None = None) -> Members:
@@ -125,7 +125,7 @@ class TestShowing:
         self, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And not at the next of the regular looks, which are a minute apart here."""
-        monkeypatch.setattr("streams.fleet.members.RENEWALS", 1.0 / 60)
+        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", 1.0 / 60)
         await show(js, names, "b")
         a = Members(js, names, "a", SystemTime(), ttl_s=1.0, version="1.2.3")
         await a.start()
@@ -142,7 +142,7 @@ class TestShowing:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Though somebody counts as dead by now, if he showed no life; nobody can tell."""
-        monkeypatch.setattr("streams.fleet.members.RENEWALS", TTL_S / 60)
+        monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
         await show(js, names, "b")
         a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
         await a.start()

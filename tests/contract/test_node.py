@@ -22,7 +22,7 @@ from streams.fleet.members import Members
 from streams.fleet.status import owners
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
-from streams.journal.claim import Claim, Lost, release
+from streams.journal.claim import Claim, NotOwned, release
 from streams.journal.envelope import encode_flush
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Stored, StreamInfo
@@ -154,7 +154,7 @@ async def test_what_passes_refuses_no_shard(
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     failures = [passing] * SHARDS
 
-    async def failing_at_first(number: int, around: Surroundings) -> Shard | Lost:
+    async def failing_at_first(number: int, around: Surroundings) -> Shard | NotOwned:
         if failures:
             raise failures.pop()
         return await take_over(number, around)
@@ -261,7 +261,7 @@ async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
     names = await install(js, prefix)
     claimed, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def take_over_slowly(number: int, around: Surroundings) -> Shard | Lost:
+    async def take_over_slowly(number: int, around: Surroundings) -> Shard | NotOwned:
         taken = await take_over(number, around)
         claimed.set()
         await may_go_on.wait()

@@ -7,7 +7,7 @@ from angarium.node.control import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
 from streams.clock import SystemTime
-from streams.control import Denied, Done, Request
+from streams.control import ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -20,8 +20,8 @@ AT_ONCE = 200
 RECEIVER = "acme.billing"
 
 
-async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Done | Denied:
-    return await desk.deal(Request(verb, receiver, b""))
+async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
+    return await desk.deal(ControlRequest(verb, receiver, b""))
 
 
 def remembered(node: Node) -> int:
@@ -64,7 +64,7 @@ async def test_one_that_was_put_a_moment_ago_is_known_at_once(
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
-        assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Done)
+        assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
 
 
 async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
@@ -89,7 +89,7 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
         await until(lambda: RECEIVER in host.shells and host.shells[RECEIVER].state.parked)
         assert not host.shells[RECEIVER].mailbox
         answer = await ask(ReceiverControl(node), "status", RECEIVER)
-        assert isinstance(answer, Done)
+        assert isinstance(answer, Granted)
         head = answer.members["head"]
         assert (head["sequence"], head["event_id"], head["type"]) == (1, "e1", "order.1")
         assert answer.members["backlog"] == 2

@@ -13,7 +13,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal import parked
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, Lost
+from streams.journal.claim import Claim, NotOwned
 from streams.journal.envelope import encode_fact, encode_flush
 from streams.journal.journal import Journal
 from streams.journal.parked import ParkedList
@@ -74,7 +74,7 @@ def delivered(position: int, sequence: int, receiver: str = RECEIVER, source: in
     return Delivered(receiver=receiver, events=(event,), at=2.5, attempt=1, status=200)
 
 
-async def take_over(js: JetStream, names: Names) -> Recovery | Lost:
+async def take_over(js: JetStream, names: Names) -> Recovery | NotOwned:
     return await recover(js, names, await own(js, names, "b"), "b")
 
 
@@ -225,13 +225,13 @@ class TestTheTail:
         claimed = await own(js, names, "b")
         await own(js, names, "c")
         lost = await recover(js, names, claimed, "b")
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, NotOwned)
         assert f"behind our claim at {claimed.sequence}" in lost.why
 
     async def test_without_our_claim_is_no_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
         claimed = await own(js, names, "b")
         await js.purge(names.journal, claimed.sequence + 1)
-        assert await recover(js, names, claimed, "b") == Lost("our claim is not in the journal any more")
+        assert await recover(js, names, claimed, "b") == NotOwned("our claim is not in the journal any more")
 
     async def test_of_a_newer_version_is_refused(self, js: JetStream, names: Names, shard: Shard) -> None:
         data = b'{"v":1,"node":"a","epoch":1,"flush":1,"floor":0,"at":0,"facts":[{"fact":"melted"}]}'
@@ -255,7 +255,7 @@ class TestBeyondOurClaim:
         checkpoint = Checkpoint(sequence=rival.sequence)
         assert await Snapshots(js, names, rival).write([], [], rival.sequence, checkpoint)
         lost = await recover(js, names, claimed, "b")
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, NotOwned)
         assert f"its checkpoint at {rival.sequence} lies beyond" in lost.why
 
     async def test_a_snapshot_is_another_owners(
@@ -270,7 +270,7 @@ class TestBeyondOurClaim:
         assert await Snapshots(js, names, rival).write(states, [], rival.sequence, checkpoint)
         faulty.shown[names.journal_of(SHARD)].append(claimed.sequence)
         lost = await recover(faulty, names, claimed, "b")
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, NotOwned)
         assert f"the snapshot of {RECEIVER} at {rival.sequence} lies beyond" in lost.why
 
     async def test_while_the_shard_is_ours_a_stream_was_restored_older(
@@ -346,7 +346,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         claimed = await own(js, names, "b")
         await js.publish(names.owner(SHARD), b"")
         await js.purge(names.journal, last)
-        assert isinstance(await recover(js, names, claimed, "b"), Lost)
+        assert isinstance(await recover(js, names, claimed, "b"), NotOwned)
 
     async def test_a_journal_that_has_aged_out(self, js: JetStream, names: Names, shard: Shard) -> None:
         """Then what was settled since the checkpoint is delivered again."""

@@ -17,14 +17,14 @@ from streams.journal import claim as claiming
 from streams.journal import envelope, journal
 from streams.journal import recovery as recovering
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.claim import Lost, claim, release
+from streams.journal.claim import NotOwned, claim, release
 from streams.journal.envelope import decode_flush
 from streams.journal.history import History, last_same, read_history
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import UNKNOWN as UNMARKED
-from streams.journal.tails import Loss, Mark, Marks, Refusal, Restart, read_refusal, refuse
+from streams.journal.tails import Loss, Mark, Marks, RecordedLoss, Restart, read_recorded_loss, refuse
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError, StreamRemade
 from streams.nats.jetstream import JetStream
@@ -70,7 +70,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
     assert (gap.stream, gap.kept.position, gap.known.position) == (names.deliveries, 0, 10)
     found, count = await repaired(js, names)
     assert (found.gaps, count) == (damage.gaps, 1)
-    assert await read_refusal(js, names, SHARD) is None
+    assert await read_recorded_loss(js, names, SHARD) is None
     flush = await last_flush(js, names)
     [fact] = flush.facts
     assert isinstance(fact, Repaired)
@@ -80,7 +80,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
     claimed = await own(js, names, "b")
     assert claimed.clean
     recovery = await recovering.recover(js, names, claimed, "b")
-    assert not isinstance(recovery, Lost)
+    assert not isinstance(recovery, NotOwned)
     state = await Snapshots(js, names, claimed).load(RECEIVER)
     assert state is not None
     assert (state.frontier.position, state.frontier.sequence) == (0, 522)
@@ -141,7 +141,7 @@ async def test_reads_streams_that_were_made_anew_from_their_beginning(
     ]  # fmt: skip
     await repaired(js, names)
     claimed = await own(js, names, "b")
-    assert not isinstance(await recovering.recover(js, names, claimed, "b"), Lost)
+    assert not isinstance(await recovering.recover(js, names, claimed, "b"), NotOwned)
     state = await Snapshots(js, names, claimed).load(RECEIVER)
     assert state is not None
     assert (claimed.floor, state.frontier.position) == (0, 0)
@@ -187,7 +187,7 @@ async def test_events_go_on_under_sources_above_all_others(js: JetStream, names:
     claimed = await own(js, names, "a")
     await release(js, names, claimed, "a")
     refused = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
-    assert not isinstance(refused, Lost)
+    assert not isinstance(refused, NotOwned)
     marks = Marks(events=Mark(position=9, stored_at=1.5))
     await Snapshots(js, names, refused).write([], [], 0, Checkpoint(marks=marks))
     await js.purge(names.journal, refused.sequence + 1)
@@ -252,7 +252,7 @@ async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
     assert checkpoint is not None
     assert checkpoint.needed == 1
     recovery = await recovering.recover(js, names, await own(js, names, "b"), "b")
-    assert not isinstance(recovery, Lost)
+    assert not isinstance(recovery, NotOwned)
     assert "acme.other" in recovery.parked
 
 
@@ -406,9 +406,9 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
     """Who found the loss had read more than the journal knows of, and may have given a number for each."""
     await grown_again(js, names)
     claimed = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody, accepts_loss=True)
-    assert not isinstance(claimed, Lost)
+    assert not isinstance(claimed, NotOwned)
     loss = Loss(names.deliveries, Mark(position=1010, stored_at=1.5), "it is gone")
-    await refuse(js, names, SHARD, claimed.epoch, loss, Refusal(node="a", at=1.5, stream=""))
+    await refuse(js, names, SHARD, claimed.epoch, loss, RecordedLoss(node="a", at=1.5, stream=""))
     await release(js, names, claimed, "a")
     await repaired(js, names)
     [fact] = (await last_flush(js, names)).facts
@@ -434,7 +434,7 @@ async def test_somebody_has_read_of_the_new_tail_already(js: JetStream, names: N
     with pytest.raises(StreamRemade):
         await own(js, names, "b")
     claimed = await claim(js, names, SHARD, "b", Clocks(), may_claim=anybody, accepts_loss=True)
-    assert not isinstance(claimed, Lost)
+    assert not isinstance(claimed, NotOwned)
     shard, new = Recording(js, names, claimed), await mark_at(js, names, 12)
     shard._listening.known = Marks(deliveries=new)
     event = Numbered(sequence=1, position=12, id="new", stored_at=new.stored_at)

@@ -8,7 +8,7 @@ import pytest
 from streams import repair
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Lost, Owner, claim, release
+from streams.journal.claim import NotOwned, Owner, claim, release
 from streams.journal.recovery import recover
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
@@ -23,7 +23,7 @@ async def lose_events(js: JetStream, names: Names) -> None:
     claimed = await own(js, names, "a")
     await release(js, names, claimed, "a")
     again = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
-    assert not isinstance(again, Lost)
+    assert not isinstance(again, NotOwned)
     marks = Marks(events=Mark(position=9, stored_at=1.5))
     await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks))
     await js.purge(names.journal, again.sequence + 1)

@@ -47,8 +47,8 @@ async def away() -> Away:
 async def test_a_new_connection_ends_a_pause_and_the_next_one_is_short(
     away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "FIRST_S", 1000.0)
-    monkeypatch.setattr(retry, "LONGEST_S", 4000.0)
+    monkeypatch.setattr(retry, "PAUSE_MIN_S", 1000.0)
+    monkeypatch.setattr(retry, "PAUSE_MAX_S", 4000.0)
     away.lose()
     pauses = Pauses(away.js)
     pausing = asyncio.ensure_future(pauses.wait())
@@ -60,8 +60,8 @@ async def test_a_new_connection_ends_a_pause_and_the_next_one_is_short(
 
 
 async def test_pauses_grow_without_a_new_connection(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_S", 0.001)
-    monkeypatch.setattr(retry, "LONGEST_S", 0.004)
+    monkeypatch.setattr(retry, "PAUSE_MIN_S", 0.001)
+    monkeypatch.setattr(retry, "PAUSE_MAX_S", 0.004)
     for pauses in (Pauses(), Pauses(away.js)):
         lengths = []
         for _ in range(4):

@@ -8,7 +8,7 @@ import pytest
 
 from streams.installation.partitions import partition_of, shard_of
 from streams.installation.setup import check, setup
-from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, Settings, streams
+from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, Installation, streams
 from streams.nats.answers import Refused, Stored, StreamInfo
 from streams.nats.errors import ApiError, SetupError, Unavailable
 from streams.nats.jetstream import JetStream
@@ -18,9 +18,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def settings(prefix: str) -> Settings:
+def installation(prefix: str) -> Installation:
     """Small: the tests of one server share its disk."""
-    return Settings(prefix=prefix, shards=4, max_bytes=64 * MIB)
+    return Installation(prefix=prefix, shards=4, max_bytes=64 * MIB)
 
 
 async def info(js: JetStream, stream: str) -> StreamInfo:
@@ -29,10 +29,10 @@ async def info(js: JetStream, stream: str) -> StreamInfo:
     return found
 
 
-async def test_everything_is_made_once(js: JetStream, settings: Settings, prefix: str) -> None:
-    names = settings.names
+async def test_everything_is_made_once(js: JetStream, installation: Installation, prefix: str) -> None:
+    names = installation.names
     upper = prefix.upper()
-    assert await setup(js, settings) == [
+    assert await setup(js, installation) == [
         f"stream {upper}_EVENTS of {prefix}.events.*.>",
         f"stream {upper}_DELIVERIES of {prefix}.deliver.*.*",
         f"stream {upper}_JOURNAL of {prefix}.journal.*",
@@ -44,40 +44,40 @@ async def test_everything_is_made_once(js: JetStream, settings: Settings, prefix
         f"4 consumers of {upper}_EVENTS (route-0 to route-3)",
     ]
     created = [(await info(js, name)).created for name in names.streams]
-    assert await setup(js, settings) == []
-    assert await check(js, settings) == []
+    assert await setup(js, installation) == []
+    assert await check(js, installation) == []
     assert [(await info(js, name)).created for name in names.streams] == created
 
 
-async def test_two_at_the_same_time(server: Server, js: JetStream, settings: Settings) -> None:
+async def test_two_at_the_same_time(server: Server, js: JetStream, installation: Installation) -> None:
     wire = await server.connect("the other")
     other = JetStream(wire)
     await other.start()
-    await asyncio.gather(setup(js, settings), setup(other, settings))
-    assert await check(js, settings) == []
+    await asyncio.gather(setup(js, installation), setup(other, installation))
+    assert await check(js, installation) == []
     await other.stop()
     await wire.close()
 
 
-async def test_only_what_is_missing_is_made(js: JetStream, settings: Settings) -> None:
-    names = settings.names
-    await setup(js, settings)
+async def test_only_what_is_missing_is_made(js: JetStream, installation: Installation) -> None:
+    names = installation.names
+    await setup(js, installation)
     await js.request(f"$JS.API.STREAM.DELETE.{names.dead_letters}", b"")
     await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-2", b"")
-    assert [str(problem) for problem in await check(js, settings)] == [
+    assert [str(problem) for problem in await check(js, installation)] == [
         f"the installation: stream {names.dead_letters} is missing, must be there: run `angarium setup`",
         f"the installation: consumer shard-2 of {names.deliveries} is missing, must be there: "
         "run `angarium setup`",
     ]
-    assert await setup(js, settings) == [
-        f"stream {names.dead_letters} of {settings.prefix}.dead.*.*",
+    assert await setup(js, installation) == [
+        f"stream {names.dead_letters} of {installation.prefix}.dead.*.*",
         f"consumer shard-2 of {names.deliveries}",
     ]
 
 
-async def test_what_is_published_comes_to_its_shard(js: JetStream, settings: Settings) -> None:
-    names = settings.names
-    await setup(js, settings)
+async def test_what_is_published_comes_to_its_shard(js: JetStream, installation: Installation) -> None:
+    names = installation.names
+    await setup(js, installation)
     for tenant, name in (("acme", "billing"), ("acme", "crm"), ("Other-1", "billing_2")):
         receiver = f"{tenant}.{name}"
         shard, partition = shard_of(tenant, name, 4), partition_of(tenant, 4)
@@ -95,11 +95,11 @@ async def test_what_is_published_comes_to_its_shard(js: JetStream, settings: Set
         assert router.pending > 0
 
 
-async def test_bodies_fit_wherever_they_go(js: JetStream, settings: Settings) -> None:
+async def test_bodies_fit_wherever_they_go(js: JetStream, installation: Installation) -> None:
     """With the headers that a producer may set, and those that each further copy adds."""
-    names = settings.names
-    await setup(js, settings)
-    body, headers = bytes(settings.max_body), {"H": "x" * 8000}
+    names = installation.names
+    await setup(js, installation)
+    body, headers = bytes(installation.max_body), {"H": "x" * 8000}
     assert isinstance(await js.publish(names.publish_event("a", "t"), body, headers), Stored)
     copied = headers | {"Copy": "x" * 8000}
     assert isinstance(await js.publish(names.publish_to("a.b"), body, copied), Stored)
@@ -109,51 +109,51 @@ async def test_bodies_fit_wherever_they_go(js: JetStream, settings: Settings) ->
         assert isinstance(await js.publish(too_large, body + bytes(25_000)), Refused)
 
 
-async def test_the_journal_and_the_snapshots_can_be_fenced(js: JetStream, settings: Settings) -> None:
-    names = settings.names
-    await setup(js, settings)
+async def test_the_journal_and_the_snapshots_can_be_fenced(js: JetStream, installation: Installation) -> None:
+    names = installation.names
+    await setup(js, installation)
     last = "Nats-Expected-Last-Subject-Sequence"
     assert await js.publish(names.journal_of(3), b"{}", {last: "0"}) == Stored(1)
     assert await js.publish(names.owner(3), b"{}", {last: "0"}) == Stored(1)
     fence = {last: "1", f"{last}-Subject": names.owner(3)}
     assert await js.publish(names.actor(3, "a.b"), b"{}", fence) == Stored(2)
     assert await js.publish(names.checkpoint(3), b"{}", fence) == Stored(3)
-    assert await js.subjects(names.actors, f"$KV.{settings.prefix}_actors.3.*") == {
+    assert await js.subjects(names.actors, f"$KV.{installation.prefix}_actors.3.*") == {
         names.owner(3): 1,
         names.checkpoint(3): 1,
     }
 
 
-async def test_a_node_shows_itself_for_a_while(js: JetStream, settings: Settings) -> None:
-    await setup(js, settings)
-    answer = await js.publish(settings.names.node("n1"), b"{}", {"Nats-TTL": "2s"})
+async def test_a_node_shows_itself_for_a_while(js: JetStream, installation: Installation) -> None:
+    await setup(js, installation)
+    answer = await js.publish(installation.names.node("n1"), b"{}", {"Nats-TTL": "2s"})
     assert answer == Stored(1)
 
 
-async def test_an_installation_without_a_stamp_is_stamped(js: JetStream, settings: Settings) -> None:
-    config = streams(settings)[0]
+async def test_an_installation_without_a_stamp_is_stamped(js: JetStream, installation: Installation) -> None:
+    config = streams(installation)[0]
     await js.stream_create(config | {"metadata": {"owner": "us"}})
-    made = await setup(js, settings)
-    assert f"stamp of stream {settings.names.events}" in made
-    metadata = (await info(js, settings.names.events)).config["metadata"]
+    made = await setup(js, installation)
+    assert f"stamp of stream {installation.names.events}" in made
+    metadata = (await info(js, installation.names.events)).config["metadata"]
     assert (metadata[STAMP_SHARDS], metadata[STAMP_VERSION], metadata["owner"]) == ("4", "1", "us")
-    assert await setup(js, settings) == []
+    assert await setup(js, installation) == []
 
 
-async def test_limits_that_were_widened_are_left_alone(js: JetStream, settings: Settings) -> None:
-    await setup(js, settings)
+async def test_limits_that_were_widened_are_left_alone(js: JetStream, installation: Installation) -> None:
+    await setup(js, installation)
     wider = {"max_bytes": 128 * MIB, "max_age": 0, "max_msg_size": MIB, "duplicate_window": 600 * 10**9}
-    config = (await info(js, settings.names.deliveries)).config | wider
+    config = (await info(js, installation.names.deliveries)).config | wider
     await js.stream_update(config)
-    assert await setup(js, settings) == []
-    after = (await info(js, settings.names.deliveries)).config
+    assert await setup(js, installation) == []
+    after = (await info(js, installation.names.deliveries)).config
     assert {name: after[name] for name in wider} == wider
 
 
-async def test_another_shard_count_is_refused(js: JetStream, settings: Settings) -> None:
-    await setup(js, settings)
+async def test_another_shard_count_is_refused(js: JetStream, installation: Installation) -> None:
+    await setup(js, installation)
     with pytest.raises(SetupError) as refused:
-        await setup(js, msgspec.structs.replace(settings, shards=8))
+        await setup(js, msgspec.structs.replace(installation, shards=8))
     assert str(refused.value).startswith(
         "the installation has 4 shards, the setting shards says 8: set it to 4 (--shards, ANGARIUM_SHARDS or "
     )
@@ -162,26 +162,26 @@ async def test_another_shard_count_is_refused(js: JetStream, settings: Settings)
 
 @pytest.mark.parametrize("shards", [2, 8])
 async def test_another_shard_count_is_the_one_problem_that_is_told(
-    js: JetStream, settings: Settings, shards: int
+    js: JetStream, installation: Installation, shards: int
 ) -> None:
-    await setup(js, settings)
-    [problem] = await check(js, msgspec.structs.replace(settings, shards=shards))
+    await setup(js, installation)
+    [problem] = await check(js, msgspec.structs.replace(installation, shards=shards))
     assert "set it to 4" in str(problem)
 
 
-async def test_a_newer_installation_is_refused(js: JetStream, settings: Settings) -> None:
-    config = streams(settings)[0]
+async def test_a_newer_installation_is_refused(js: JetStream, installation: Installation) -> None:
+    config = streams(installation)[0]
     await js.stream_create(config | {"metadata": {STAMP_SHARDS: "4", STAMP_VERSION: "2"}})
     with pytest.raises(SetupError, match=r"the version is 2, must be 1 or less: .*upgrade"):
-        await setup(js, settings)
+        await setup(js, installation)
 
 
-async def test_a_refusal_makes_nothing(js: JetStream, settings: Settings) -> None:
-    config = streams(settings)[1]
+async def test_a_refusal_makes_nothing(js: JetStream, installation: Installation) -> None:
+    config = streams(installation)[1]
     await js.stream_create(config | {"discard": "old"})
     with pytest.raises(SetupError, match=r"discard is old, must be new: .*drop"):
-        await setup(js, settings)
-    assert await js.stream_info(settings.names.events) is None
+        await setup(js, installation)
+    assert await js.stream_info(installation.names.events) is None
 
 
 @pytest.mark.parametrize(
@@ -203,16 +203,16 @@ async def test_a_refusal_makes_nothing(js: JetStream, settings: Settings) -> Non
     ],
 )
 async def test_what_would_break_a_promise_is_refused(
-    js: JetStream, settings: Settings, which: int, changed: dict[str, Any], field: str
+    js: JetStream, installation: Installation, which: int, changed: dict[str, Any], field: str
 ) -> None:
-    config = streams(settings)[which] | changed
+    config = streams(installation)[which] | changed
     if field == "subjects":
-        config["subjects"] = [subject.format(prefix=settings.prefix) for subject in config["subjects"]]
+        config["subjects"] = [subject.format(prefix=installation.prefix) for subject in config["subjects"]]
     await js.stream_create(config)
-    problems = await check(js, settings)
+    problems = await check(js, installation)
     assert field in [problem.field for problem in problems]
     with pytest.raises(SetupError, match=f"stream {config['name']}: {field} is"):
-        await setup(js, settings)
+        await setup(js, installation)
 
 
 @pytest.mark.parametrize(
@@ -227,27 +227,29 @@ async def test_what_would_break_a_promise_is_refused(
     ],
 )
 async def test_a_consumer_that_would_break_a_promise_is_refused(
-    js: JetStream, settings: Settings, changed: dict[str, Any], field: str
+    js: JetStream, installation: Installation, changed: dict[str, Any], field: str
 ) -> None:
-    names = settings.names
-    await setup(js, settings)
+    names = installation.names
+    await setup(js, installation)
     made = await js.consumer_info(names.deliveries, "shard-1")
     assert made is not None
     await js.request(f"$JS.API.CONSUMER.DELETE.{names.deliveries}.shard-1", b"")
     config = made.config | changed
-    config["filter_subject"] = config["filter_subject"].format(prefix=settings.prefix)
+    config["filter_subject"] = config["filter_subject"].format(prefix=installation.prefix)
     if config["ack_policy"] == "none":
         for name in ("priority_policy", "priority_groups", "priority_timeout"):
             del config[name]
     await js.consumer_create(names.deliveries, config)
     with pytest.raises(SetupError, match=f"consumer shard-1 of {names.deliveries}: {field} is"):
-        await setup(js, settings)
+        await setup(js, installation)
 
 
-async def test_what_the_server_refuses_is_said(js: JetStream, settings: Settings) -> None:
-    await js.stream_create({"name": f"{settings.prefix}thief", "subjects": [f"{settings.prefix}.journal.1"]})
-    with pytest.raises(SetupError, match=f"refuses to make stream {settings.names.journal}: .*overlap"):
-        await setup(js, settings)
+async def test_what_the_server_refuses_is_said(js: JetStream, installation: Installation) -> None:
+    await js.stream_create(
+        {"name": f"{installation.prefix}thief", "subjects": [f"{installation.prefix}.journal.1"]}
+    )
+    with pytest.raises(SetupError, match=f"refuses to make stream {installation.names.journal}: .*overlap"):
+        await setup(js, installation)
 
 
 @pytest.mark.parametrize(
@@ -258,30 +260,35 @@ async def test_what_the_server_refuses_is_said(js: JetStream, settings: Settings
     ],
 )
 async def test_a_disk_that_will_not_do_is_told_with_the_remedy(
-    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch, code: int, text: str, remedy: str
+    js: JetStream,
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    text: str,
+    remedy: str,
 ) -> None:
     async def refuse(config: dict[str, Any]) -> None:
         raise ApiError(code, text)
 
     monkeypatch.setattr(js, "stream_create", refuse)
     with pytest.raises(SetupError, match=rf"{text} .*{code}\): .*{remedy}"):
-        await setup(js, settings)
+        await setup(js, installation)
 
 
 async def test_a_server_too_old_is_refused(
-    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(js.wire), "server_version", "2.12.9")
     with pytest.raises(SetupError, match=r"nats-server is 2\.12\.9, must be 2\.14 or newer: upgrade it"):
-        await setup(js, settings)
+        await setup(js, installation)
 
 
 async def test_a_server_without_jetstream_is_refused(
-    js: JetStream, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nobody() -> None:
         raise Unavailable("nobody answers")
 
     monkeypatch.setattr(js, "check", nobody)
     with pytest.raises(SetupError, match="enable it in nats-server"):
-        await setup(js, settings)
+        await setup(js, installation)

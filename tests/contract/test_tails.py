@@ -7,7 +7,17 @@ from msgspec.structs import replace
 
 from streams.installation.topology import Names, shard_consumer
 from streams.journal.journal import Journal
-from streams.journal.tails import Loss, Mark, Marks, Refusal, compare, lift, lost, read_refusal, refuse
+from streams.journal.tails import (
+    Loss,
+    Mark,
+    Marks,
+    RecordedLoss,
+    compare,
+    find_loss,
+    lift,
+    read_recorded_loss,
+    refuse,
+)
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -26,7 +36,7 @@ from tests.contract.shards import (
 )
 from tests.contract.waiting import Seen, until
 
-WHO = Refusal(node="a", at=1.5, stream="")
+WHO = RecordedLoss(node="a", at=1.5, stream="")
 
 
 async def begun(js: JetStream, names: Names, listening: Listening) -> Journal:
@@ -68,9 +78,9 @@ async def test_a_message_has_one_time_whoever_tells_it(js: JetStream, names: Nam
 async def test_what_is_there_is_not_lost(js: JetStream, names: Names) -> None:
     for _ in range(3):
         await publish(js, names, RECEIVER)
-    assert await lost(js, names.deliveries, Mark()) is None
-    assert await lost(js, names.deliveries, await mark_at(js, names, 2)) is None
-    assert await lost(js, names.deliveries, Mark(position=3)) is None
+    assert await find_loss(js, names.deliveries, Mark()) is None
+    assert await find_loss(js, names.deliveries, await mark_at(js, names, 2)) is None
+    assert await find_loss(js, names.deliveries, Mark(position=3)) is None
 
 
 async def test_what_was_purged_is_not_lost(js: JetStream, names: Names) -> None:
@@ -78,9 +88,9 @@ async def test_what_was_purged_is_not_lost(js: JetStream, names: Names) -> None:
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)
     await js.purge(names.deliveries, 3)
-    assert await lost(js, names.deliveries, mark) is None
+    assert await find_loss(js, names.deliveries, mark) is None
     await js.purge(names.deliveries, 4)
-    assert await lost(js, names.deliveries, mark) is None
+    assert await find_loss(js, names.deliveries, mark) is None
 
 
 async def test_what_was_deleted_by_hand_is_not_lost(js: JetStream, names: Names) -> None:
@@ -88,11 +98,11 @@ async def test_what_was_deleted_by_hand_is_not_lost(js: JetStream, names: Names)
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)
     await js.delete(names.deliveries, 2)
-    assert await lost(js, names.deliveries, mark) is None
+    assert await find_loss(js, names.deliveries, mark) is None
 
 
 async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:
-    loss = await lost(js, names.deliveries, Mark(position=4, stored_at=1.5))
+    loss = await find_loss(js, names.deliveries, Mark(position=4, stored_at=1.5))
     assert loss is not None
     assert "it ends at 0, but the message at 4 was read from it" in loss.why
 
@@ -111,7 +121,7 @@ async def test_an_end_that_a_deposed_leader_tells(
         return answers.pop() if answers else await ask(stream)
 
     monkeypatch.setattr(js, "stream_info", stream_info)
-    assert await lost(js, names.deliveries, Mark(position=1)) is None
+    assert await find_loss(js, names.deliveries, Mark(position=1)) is None
     assert not answers
 
 
@@ -120,7 +130,7 @@ async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> Non
         await publish(js, names, RECEIVER)
     mark = await mark_at(js, names, 2)
     await remake(js, names, 5)
-    loss = await lost(js, names.deliveries, mark)
+    loss = await find_loss(js, names.deliveries, mark)
     assert loss is not None
     assert (loss.stream, loss.mark) == (names.deliveries, mark)
     assert "what was read at 2 was stored at" in loss.why
@@ -156,21 +166,21 @@ class TestTheRecord:
         claimed = await own(js, names, "a")
         loss = Loss(names.deliveries, Mark(position=1), "it is gone")
         assert await refuse(js, names, SHARD, claimed.epoch, loss, WHO)
-        recorded = await read_refusal(js, names, SHARD)
+        recorded = await read_recorded_loss(js, names, SHARD)
         assert recorded is not None
         assert (recorded.node, recorded.stream, recorded.mark) == ("a", names.deliveries, loss.mark)
         with pytest.raises(StreamRemade, match="it ends at 0"):
             await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
         await publish(js, names, RECEIVER)
         await compare(js, names, SHARD, claimed.epoch, Marks(), WHO)
-        assert await read_refusal(js, names, SHARD) is None
+        assert await read_recorded_loss(js, names, SHARD) is None
 
     async def test_is_made_at_a_claim(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "a")
         marks = Marks(events=Mark(position=9, stored_at=1.5))
         with pytest.raises(StreamRemade, match=names.events):
             await compare(js, names, SHARD, claimed.epoch, marks, WHO)
-        recorded = await read_refusal(js, names, SHARD)
+        recorded = await read_recorded_loss(js, names, SHARD)
         assert recorded is not None
         assert (recorded.stream, recorded.mark) == (names.events, marks.events)
 
@@ -180,7 +190,7 @@ class TestTheRecord:
         claimed = await own(js, names, "b")
         loss = Loss(names.deliveries, Mark(position=1), "it is gone")
         assert not await refuse(js, names, SHARD, before.epoch, loss, WHO)
-        assert await read_refusal(js, names, SHARD) is None
+        assert await read_recorded_loss(js, names, SHARD) is None
         assert await refuse(js, names, SHARD, claimed.epoch, loss, WHO)
         assert not await lift(js, names, SHARD, before.epoch)
-        assert await read_refusal(js, names, SHARD) is not None
+        assert await read_recorded_loss(js, names, SHARD) is not None

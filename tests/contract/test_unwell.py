@@ -14,7 +14,7 @@ from streams.fleet.standing import Standing
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import publish, settings
+from tests.contract.installation import installation, publish
 from tests.contract.servers import RealServer, Server
 from tests.contract.test_standing import write
 
@@ -42,7 +42,7 @@ async def put(
 
 
 async def told(js: JetStream, names: Names) -> list[Finding]:
-    return await unwell.receivers(js, settings(names.prefix))
+    return await unwell.receivers(js, installation(names.prefix))
 
 
 def waits(receiver: str, since: float, **members: object) -> State:

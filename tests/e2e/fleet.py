@@ -14,7 +14,7 @@ import msgspec
 
 from streams.installation.partitions import shard_of
 from streams.installation.setup import setup
-from streams.installation.topology import Names, Settings
+from streams.installation.topology import Installation, Names
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
@@ -172,7 +172,7 @@ async def open_fleet(
         js = JetStream(wire)
         await js.start()
         stack.push_async_callback(js.stop)
-        await setup(js, Settings(shards=SHARDS, max_bytes=512 << 20))
+        await setup(js, Installation(shards=SHARDS, max_bytes=512 << 20))
         fleet = Fleet(server, js, sink, directory, ttl_s)
         sink.whose = lambda port: owner_of_port(port, sink.port, fleet.nodes.values())
         stack.push_async_callback(fleet.close)

@@ -12,7 +12,7 @@ import pytest
 
 from streams.installation.partitions import partition_of
 from streams.journal.envelope import decode_flush
-from streams.journal.tails import read_refusal
+from streams.journal.tails import read_recorded_loss
 from streams.nats.answers import Stored
 from tests.e2e.commands import Terminal
 from tests.e2e.fleet import SHARDS, Fleet, names, shard
@@ -84,7 +84,7 @@ async def test_a_lost_tail_is_refused_until_it_is_accepted(fleet: Fleet, tmp_pat
     async def refused() -> bool:
         """Each shard has one loss on record, whichever was found first."""
         concerned = (shard(DIRECT), partition_of("u", SHARDS))
-        return all([await read_refusal(fleet.js, names, each) is not None for each in concerned])
+        return all([await read_recorded_loss(fleet.js, names, each) is not None for each in concerned])
 
     await fleet.until_true(refused, "both losses are on record")
     findings = msgspec.json.decode((await asyncio.to_thread(terminal.run, "doctor", "--json")).stdout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.control import Control, Denied, Done, Request
+from streams.control import Control, ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
@@ -26,9 +26,9 @@ class Desk:
     def owns(self, receiver: str) -> bool:
         return True
 
-    async def deal(self, request: Request) -> Done | Denied:
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
         if request.verb == "inspect":
-            return Done({"receiver": request.receiver, "phase": "idle"})
+            return Granted({"receiver": request.receiver, "phase": "idle"})
         return Denied("unknown_verb", "there is no such verb")
 
 

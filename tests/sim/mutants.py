@@ -34,7 +34,7 @@ from streams.fleet.lease import MARGIN_S, Lease
 from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal import claim, journal, recovery
-from streams.journal.claim import Claim, Lost, Owner
+from streams.journal.claim import Claim, NotOwned, Owner
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.snapshots import Snapshots
@@ -107,10 +107,10 @@ async def _append_after_anything(
 
 
 _drafting: ContextVar[int] = ContextVar("_drafting", default=0)
-_draft, _read_owner = claim._draft, claim._read_owner
+_draft, _read_owner = claim._draft, claim.read_owner
 
 
-async def _draft_unread(*args: Any) -> Claim | Lost:
+async def _draft_unread(*args: Any) -> Claim | NotOwned:
     token = _drafting.set(args[2].epoch)
     try:
         return await _draft(*args)
@@ -135,7 +135,7 @@ def _clean_by_owner_alone(attempt: claim._Attempt, past: claim._Past) -> bool:
 
 async def _tail_as_it_comes(
     js: JetStream, names: Names, claimed: Claim, node: str, after: int
-) -> list[recovery._Recorded] | Lost:
+) -> list[recovery._Recorded] | NotOwned:
     tail: list[recovery._Recorded] = []
     at, subject = after, names.journal_of(claimed.shard)
     while at < claimed.sequence:
@@ -374,7 +374,7 @@ ALL = [
            ((journal, "append", _append_after_anything),),
            ownership.flush_of_a_sleeper),
     Mutant("owner-not-reread", "the claim reads _owner again",
-           ((claim, "_draft", _draft_unread), (claim, "_read_owner", _read_owner_once),
+           ((claim, "_draft", _draft_unread), (claim, "read_owner", _read_owner_once),
             (claim, "_holds", _hold_anyway)),
            ownership.claimant_sleeps_between_two_steps),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",

@@ -179,7 +179,9 @@ class Run:
         wire = await self.network.connect(process)
         js = JetStream(wire)
         await js.start()
-        await setup(js, topology.Settings(shards=self.plan.shards, replicas=3 if self.plan.clustered else 1))
+        await setup(
+            js, topology.Installation(shards=self.plan.shards, replicas=3 if self.plan.clustered else 1)
+        )
         if self.plan.room:
             deliveries = await stream_info(js, self.names.deliveries)
             await js.stream_update(deliveries.config | {"max_bytes": self.plan.room})

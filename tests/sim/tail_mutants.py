@@ -13,7 +13,7 @@ from streams import purge, repair
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal import claim, tails
-from streams.journal.claim import Claim, Lost
+from streams.journal.claim import Claim, NotOwned
 from streams.journal.journal import Journal
 from streams.journal.tails import Loss, Mark, Marks
 from streams.nats.jetstream import JetStream
@@ -25,7 +25,7 @@ from tests.sim.mutant import Mutant
 from tests.sim.scenarios import repairs
 from tests.sim.scenarios import tails as losses
 
-_lost, _look = tails.lost, tails._look
+_lost, _look = tails.find_loss, tails._look
 _bring_back, _record, _draft = _Repair._bring_back, _Repair._record, claim._draft
 
 
@@ -78,10 +78,10 @@ async def _with_the_first_flush(repairing: _Repair, facts: Sequence[Fact], after
     await _record(repairing, facts, after)
 
 
-async def _trimmed(js: JetStream, names: Names, attempt: Any, time: Timekeeper) -> Claim | Lost:
+async def _trimmed(js: JetStream, names: Names, attempt: Any, time: Timekeeper) -> Claim | NotOwned:
     """Positions beyond the end that is left are dropped at once."""
     drafted = await _draft(js, names, attempt, time)
-    if isinstance(drafted, Lost) or drafted.unclean is None or not attempt.accepts_loss:
+    if isinstance(drafted, NotOwned) or drafted.unclean is None or not attempt.accepts_loss:
         return drafted
     end = (await stream_info(js, names.deliveries)).last
     return replace(drafted, unclean=replace(drafted.unclean, position=min(drafted.unclean.position, end)))
@@ -101,10 +101,10 @@ TAIL_MUTANTS = (
            ((claim, "compare", _believe),),
            losses.deliveries_lose_their_tail_between_nodes),
     Mutant("tail-unseen-by-the-inbox", "the inbox compares before it begins, and after each gap",
-           ((reader, "lost", _unseen_in("_DELIVERIES")),),
+           ((reader, "find_loss", _unseen_in("_DELIVERIES")),),
            losses.deliveries_lose_their_tail_under_a_node),
     Mutant("tail-unseen-by-the-router", "the router compares before it begins, and after each gap",
-           ((reader, "lost", _unseen_in("_EVENTS")),),
+           ((reader, "find_loss", _unseen_in("_EVENTS")),),
            losses.events_lose_their_tail_under_a_node),
     Mutant("tail-known-by-position", "a message is known by its time, not by its position alone",
            ((tails, "_look", _look_at_the_end),),

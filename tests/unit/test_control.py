@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.runtime.discarding import forget
-from streams.control import UNDER_WAY_MAX, Control, Denied, Done, Request, Tally
+from streams.control import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.wire import Message
 from streams.service import ANSWERS_MAX, Identity, Service
@@ -23,8 +23,8 @@ class Desk:
     def owns(self, receiver: str) -> bool:
         return True
 
-    async def deal(self, request: Request) -> Done | Denied:
-        return Done({"discarded": await forget(self._world.shell)})
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
+        return Granted({"discarded": await forget(self._world.shell)})
 
 
 class Wire:
@@ -88,7 +88,7 @@ async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_
         return {}
 
     identity = Identity(name="angarium", id="n1", version="1.2.3", started_at=0.0)
-    service = Service(wire, identity, "angarium.ctl.*.*.*", Tally(), data)  # type: ignore[arg-type]
+    service = Service(wire, identity, "angarium.ctl.*.*.*", ControlTotals(), data)  # type: ignore[arg-type]
     await service.start()
     before = len(asyncio.all_tasks())
     for _ in range(1000):
@@ -116,6 +116,6 @@ class Busy:
     def owns(self, receiver: str) -> bool:
         return True
 
-    async def deal(self, request: Request) -> Done | Denied:
+    async def deal(self, request: ControlRequest) -> Granted | Denied:
         await asyncio.Event().wait()
         raise AssertionError

@@ -7,8 +7,8 @@ from msgspec import structs
 
 from actors.machine.event import Event
 from streams.nats.answers import StoredMessage
-from streams.reading.delivered import delivered
-from streams.reading.messages import event_of, place, receiver_problem, stored_event
+from streams.reading.delivered import delivered, place
+from streams.reading.messages import event_of, receiver_problem, stored_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -15,7 +15,7 @@ from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.tallies import Tallies
-from streams.routing.router import Tally as Routed
+from streams.routing.router import RoutingTotals
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 Listeners = list[Any]
@@ -32,7 +32,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             add_listener=listeners.append, listeners=listeners,
         ),
         members=SimpleNamespace(lease=lease, wanted=lambda shards: list(range(shards))),
-        routing=SimpleNamespace(tally=Routed(events=7, copies=9)),
+        routing=SimpleNamespace(tally=RoutingTotals(events=7, copies=9)),
         tallies=members.get("tallies", Tallies()),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(

@@ -7,8 +7,8 @@ from streams.installation.topology import (
     GROUP,
     JOURNAL_AGE_S,
     PIN_TIMEOUT_S,
+    Installation,
     Names,
-    Settings,
     consumers,
     shard_consumer,
     streams,
@@ -18,8 +18,8 @@ from streams.reading import pull
 SECOND = 1_000_000_000
 
 
-def by_name(settings: Settings) -> dict[str, dict[str, object]]:
-    return {config["name"]: config for config in streams(settings)}
+def by_name(installation: Installation) -> dict[str, dict[str, object]]:
+    return {config["name"]: config for config in streams(installation)}
 
 
 def test_the_names_of_the_contract() -> None:
@@ -45,7 +45,7 @@ def test_the_names_of_the_contract() -> None:
 
 
 def test_another_prefix_shares_nothing() -> None:
-    ours, theirs = by_name(Settings()), by_name(Settings(prefix="foo"))
+    ours, theirs = by_name(Installation()), by_name(Installation(prefix="foo"))
     assert next(iter(theirs)) == "FOO_EVENTS"
     assert not ours.keys() & theirs.keys()
     assert not {str(config["subjects"]) for config in ours.values()} & {
@@ -54,37 +54,37 @@ def test_another_prefix_shares_nothing() -> None:
 
 
 def test_nothing_accepted_is_dropped_for_something_new() -> None:
-    for config in by_name(Settings()).values():
+    for config in by_name(Installation()).values():
         assert config["discard"] == "new"
         assert config["retention"] == "limits"
         assert config["storage"] == "file"
 
 
 def test_only_the_leader_serves_snapshots() -> None:
-    served = {name for name, config in by_name(Settings()).items() if config["allow_direct"]}
-    assert by_name(Settings()).keys() - served == {"KV_angarium_actors"}
+    served = {name for name, config in by_name(Installation()).items() if config["allow_direct"]}
+    assert by_name(Installation()).keys() - served == {"KV_angarium_actors"}
 
 
 def test_a_copy_fits_where_the_original_did() -> None:
-    configs = by_name(Settings(max_body=1000))
+    configs = by_name(Installation(max_body=1000))
     sizes = [configs[f"ANGARIUM_{name}"]["max_msg_size"] for name in ("EVENTS", "DELIVERIES", "DEAD")]
     assert sizes == [1000 + 8192, 1000 + 2 * 8192, 1000 + 3 * 8192]
     assert "max_msg_size" not in configs["ANGARIUM_JOURNAL"]
 
 
 def test_the_bucket_takes_no_larger_configuration_than_a_node_reads() -> None:
-    assert by_name(Settings())["KV_angarium_receivers"]["max_msg_size"] == DOCUMENT_MAX + 8192
+    assert by_name(Installation())["KV_angarium_receivers"]["max_msg_size"] == DOCUMENT_MAX + 8192
 
 
 def test_the_room_of_each_stream() -> None:
-    configs = by_name(Settings(max_bytes=4096))
+    configs = by_name(Installation(max_bytes=4096))
     rooms = [configs[f"ANGARIUM_{name}"]["max_bytes"] for name in ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")]
     assert rooms == [4096, 4096, 2048, 1024]
-    assert by_name(Settings())["ANGARIUM_EVENTS"]["max_bytes"] == 4 << 30
+    assert by_name(Installation())["ANGARIUM_EVENTS"]["max_bytes"] == 4 << 30
 
 
 def test_the_journal() -> None:
-    journal = by_name(Settings(replicas=3))["ANGARIUM_JOURNAL"]
+    journal = by_name(Installation(replicas=3))["ANGARIUM_JOURNAL"]
     assert journal["compression"] == "s2"
     assert journal["max_age"] == JOURNAL_AGE_S * SECOND
     assert journal["num_replicas"] == 3
@@ -93,7 +93,7 @@ def test_the_journal() -> None:
 @pytest.mark.parametrize("shards", [1, 64])
 def test_a_consumer_for_each_shard_and_partition(shards: int) -> None:
     names = Names()
-    made = consumers(Settings(shards=shards))
+    made = consumers(Installation(shards=shards))
     assert [stream for stream, _ in made] == [names.deliveries] * shards + [names.events] * shards
     assert [config["durable_name"] for _, config in made] == [
         *(names.shard_consumer(n) for n in range(shards)),

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from streams.dead_letters.letters import DeadLetters, Letter, Page, Selection
+from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
 
 PAGE = 256
 
@@ -32,7 +32,7 @@ async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterat
         tell(min(start + PAGE, len(wanted)), len(wanted))
 
 
-async def told(found: AsyncIterator[Page], tell: Tell) -> AsyncIterator[list[Letter]]:
+async def told(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:
     """The letters of each page; `tell` hears how many were looked at, of how many."""
     seen = 0
     async for page in found:

@@ -8,9 +8,9 @@ from angarium.connecting import installation, open_jetstream
 from angarium.operations.health import sizing, unwell
 from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.settings import Settings, Unknown, unknown_variables
-from streams.fleet.status import owners, refusals, remade, seen_members, server_time
+from streams.fleet.status import owners, recorded_losses, remade, seen_members, server_time
 from streams.installation.setup import check
-from streams.installation.topology import Settings as Installation
+from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError, Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
@@ -91,7 +91,7 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
 async def _refused(js: JetStream, of: Installation) -> list[Finding]:
     """The shards whose streams have lost what was read from them; each reason once."""
     try:
-        refused = await refusals(js, of.names, of.shards)
+        refused = await recorded_losses(js, of.names, of.shards)
     except Unusable as error:
         return [ill("shards", str(error))]
     shards: dict[str, list[int]] = {}

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from actors.errors import Unusable
 from angarium import logs
-from streams.installation.topology import Settings as Installation
+from streams.installation.topology import Installation
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info

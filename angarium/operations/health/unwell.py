@@ -22,7 +22,7 @@ from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.operations.receivers.listing import phase_of, policy_of
 from angarium.quantities import age_text
 from streams.fleet.standing import Standing, Waiting, Worked, counted, standings, worked
-from streams.installation.topology import Settings as Installation
+from streams.installation.topology import Installation
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
