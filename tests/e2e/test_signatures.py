@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 import standardwebhooks
-import svix
 
 from angarium.demo import payloads
 from streams.nats.answers import Answer, Stored, Unanswered
@@ -30,6 +29,8 @@ def secret_of(receiver: str, which: str) -> str:
 
 def refusals(request: Request, secret: str) -> list[str]:
     """Why somebody who knows this secret would refuse the request; nobody has the body of another."""
+    import svix  # Here: above, each worker would import it, for half a second.
+
     refused = []
     for package, error in (
         (standardwebhooks, standardwebhooks.WebhookVerificationError),
