@@ -94,18 +94,19 @@ def _check_numbers(
 ) -> Breach | None:
     """Each event is the next in order under the next number, or it is open."""
     last = before.frontier.sequence
-    position, sequence, new = before.frontier.position, last, 0
+    position, sequence, known = before.frontier.position, last, 0
     for each in fact.events:
         if each.position > position:
-            position, sequence, new = each.position, sequence + 1, new + 1
+            position, sequence = each.position, sequence + 1
             if each.sequence != sequence:
                 return Breach.NUMBER
         elif each.sequence > last:
             return Breach.NUMBER
-    known = len(fact.events) - new
-    if not known and new == 1 and not (before.open or after.open):
+        else:
+            known += 1
+    if not (known or before.open or after.open):
         return None  # The most frequent case: the next event is delivered at once.
-    opened = -known if isinstance(fact, _SETTLING) else new
+    opened = -known if isinstance(fact, _SETTLING) else sequence - last
     return None if len(after.open) == len(before.open) + opened else Breach.SETTLED
 
 
