@@ -35,13 +35,13 @@ class ControlRequest(Struct, frozen=True):
 
 
 class Granted(Struct, frozen=True):
-    """It was done, and what it did is on record. `members` stand beside `"ok": true` in the answer."""
+    """Success: what was asked is done and on record. `members` stand beside `"ok": true` in the answer."""
 
     members: dict[str, Any] = field(default_factory=dict)
 
 
 class Denied(Struct, frozen=True):
-    """It was not done. `code` is one token for programs, `message` one sentence for people."""
+    """A refusal: nothing was done. `code` is one token for programs, `message` one sentence for people."""
 
     code: str
     message: str
@@ -51,7 +51,7 @@ class Desk(Protocol):
     """Answers requests about receivers."""
 
     def owns(self, receiver: str) -> bool:
-        """Tells whether this node owns the receiver's shard now; any two tokens may be asked for."""
+        """Return whether this node owns the receiver's shard now; any two tokens may be asked for."""
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
         """Do what is asked, and return once it is recorded."""
@@ -82,7 +82,7 @@ class Control:
         self._hearing = Hearing(wire, [(self.subject, self._on_message)])
 
     async def start(self) -> None:
-        """From now on requests are answered."""
+        """Begin to answer requests."""
         self._loop = asyncio.get_running_loop()
         await self._hearing.start()
 

@@ -31,7 +31,7 @@ class Hearing:
         self._deaf: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """From now on messages are handed on."""
+        """Begin to hand on messages."""
         self._loop = asyncio.get_running_loop()
         for subject, handler in self._subjects:
             self._subscriptions.append(await self._wire.subscribe(subject, self._bounded(handler)))

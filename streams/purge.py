@@ -96,7 +96,7 @@ async def purge_deliveries(
 async def purge_events(
     js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, settled_end: int
 ) -> None:
-    """The same of the events, which nobody needs once they are routed.
+    """Purge the events that nobody needs once they are routed.
 
     Here the server's own ack floor tells, since an ack by anyone follows the confirmation of every copy.
     """
@@ -200,7 +200,7 @@ def eviction_end(deliveries: StreamInfo) -> int:
 
 
 def is_short(info: StreamInfo) -> bool:
-    """Tells whether there is no room for what nobody needs."""
+    """Return whether there is no room for what nobody needs."""
     return info.max_bytes > 0 and _window(info) < info.bytes
 
 

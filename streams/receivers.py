@@ -115,12 +115,12 @@ class Receivers:
         return known.policy if known else None
 
     def known(self, receiver: str) -> bool:
-        """Tells whether there is a configuration, be it valid or not."""
+        """Return whether there is a configuration, be it valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists
 
     def heard_of(self, receiver: str) -> bool:
-        """Tells whether there is a configuration, be it valid or not, or was one that was removed."""
+        """Return whether there is a configuration, be it valid or not, or was one that was removed."""
         return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:
@@ -290,7 +290,7 @@ class Receivers:
             self._tell(receiver)
 
     def _note(self, receiver: str, removal: Removal | None) -> bool:
-        """Tells whether that removal is news."""
+        """Return whether that removal is news."""
         known = self._removals.get(receiver)
         if removal is None or (known is not None and removal.revision <= known.revision):
             return False

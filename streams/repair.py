@@ -415,7 +415,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
 
 
 def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
-    """Tells whether a shard may be claimed: nobody holds it, or somebody who is dead."""
+    """Return whether a shard may be claimed: nobody holds it, or somebody who is dead."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 
 

@@ -60,7 +60,7 @@ class Service:
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
-        """From now on the node is listed."""
+        """Begin to list the node."""
         await self._hearing.start()
 
     async def stop(self) -> None:

@@ -87,7 +87,7 @@ class DeadLetterWriter:
             await pauses.wait()
 
     async def _try_unknown(self, receiver: str, left: dict[int, Burial]) -> str | None:
-        """Those of names that nobody knows: others go before them, on this node and on the server."""
+        """Bury letters of unknown names, which wait for all others, on this node and on the server."""
         some = dict(islice(left.items(), UNKNOWN_AT_ONCE))
         async with self._turns:
             why = await self._try(receiver, some)

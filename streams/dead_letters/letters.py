@@ -85,7 +85,7 @@ class Letter(Struct, frozen=True):
 
     @property
     def body_gone(self) -> bool:
-        """Tells whether only the headers could be kept."""
+        """Return whether only the headers could be kept."""
         return self.headers.get(DEAD_BODY) == bury.BODY_GONE
 
 
@@ -102,12 +102,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     until: float | None = None
 
     def wants(self, letter: Letter) -> bool:
-        """Tells whether a letter of these receivers is wanted."""
+        """Return whether a letter of these receivers is wanted."""
         in_time = (self.since is None or letter.at >= self.since) and not self.is_past(letter)
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
     def is_past(self, letter: Letter) -> bool:
-        """Tells whether it is too late; so are all behind it, for they lie in the order of their times."""
+        """Return whether it is too late; so are all behind it, for they lie in the order of their times."""
         return self.until is not None and letter.at >= self.until
 
 
@@ -148,7 +148,7 @@ class DeadLetters:
             sequence = found.messages[-1].sequence + 1
 
     async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
-        """The same, the newest first, for those who want only some of them."""
+        """The letters, the newest first, for those who want only some of them."""
         subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
@@ -179,7 +179,7 @@ class DeadLetters:
         return self._letter(found) if found else None
 
     async def letters(self, sequences: Iterable[int]) -> list[Letter]:
-        """Those of these letters that are there, from the leader, oldest first."""
+        """The letters at these places that are there, from the leader, oldest first."""
         found: list[Letter] = []
 
         async def look(sequence: int) -> None:

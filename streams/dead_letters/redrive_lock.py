@@ -37,7 +37,7 @@ LEASES_WAITED = 1.1
 
 
 class Busy(AngariumError):
-    """Somebody else has the turn."""
+    """Another process has the turn."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -150,7 +150,7 @@ class Members:
         return wanted(shards, self.node, self.live)
 
     def may_claim(self, owner: Owner | None) -> bool:
-        """True if a shard of this `_owner` may be claimed: free, released, ours, or its holder is dead."""
+        """Return whether a shard of this owner may be claimed: free, ours, or its holder is dead."""
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
         if owner.run:
@@ -162,7 +162,7 @@ class Members:
         return self._silent(self._started_boottime, self._time.boottime())
 
     def stale(self, node: str) -> bool:
-        """Tells whether its heartbeat has stood still for the TTL and half a second, at our last look.
+        """Return whether its heartbeat has stood still for the TTL and half a second, at our last look.
 
         Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
 
@@ -296,7 +296,7 @@ class Members:
             self._seen[node] = self._runs[node, run] = seen
 
     def _told(self, node: str, data: bytes) -> tuple[float, str]:
-        """Its TTL and its run. A node that cannot be understood counts as having our TTL."""
+        """The TTL and the run of a node. One that cannot be understood counts as having our TTL."""
         try:
             member = _member.decode(data)
         except UNREADABLE:
@@ -334,7 +334,7 @@ class Members:
                 del self._runs[key]
 
     def _on_heartbeat(self, message: Message) -> None:
-        """Somebody new, or somebody who leaves: look at once."""
+        """Look at once where a node is new, or leaves."""
         node = message.subject.rpartition(".")[2]
         if node not in self._seen or not message.data:
             self._hint.set()

@@ -116,7 +116,7 @@ def waiting(standing: Standing, worked: Worked) -> Waiting | None:
 
 
 async def counted(js: JetStream, names: Names, standing: Standing, worked: Worked) -> Waiting:
-    """The same by the stream, of a receiver whose state is known. Raises `Unavailable`."""
+    """The events that wait by the stream, of a receiver whose state is known. Raises `Unavailable`."""
     state = standing.state or State(receiver=standing.receiver)
     # What an owner released without parking the receiver is settled.
     after = max(state.frontier.position, 0 if state.parked else worked.floor)

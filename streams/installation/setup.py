@@ -61,7 +61,7 @@ async def setup(js: JetStream, installation: Installation) -> list[str]:
 
 
 async def check(js: JetStream, installation: Installation) -> list[Problem]:
-    """All that `setup` would refuse or would have to make. Raises as it does, for the server itself."""
+    """Find what `setup` would refuse or would have to make. Raises as it does, for the server itself."""
     found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
     if any(problem.field == SHARDS for problem in problems):
@@ -119,7 +119,7 @@ def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) ->
 
 
 def _merged(problems: list[Problem]) -> list[Problem]:
-    """The same problem of several streams or consumers told once."""
+    """Merge the same problem of several streams or consumers into one."""
     places: dict[tuple[str, str, str, str], list[str]] = {}
     for each in problems:
         places.setdefault((each.field, each.has, each.wants, each.why), []).append(each.where)

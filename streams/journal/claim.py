@@ -120,7 +120,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     accepts_loss: bool
 
     def follows_cleanly(self, past: _Past) -> bool:
-        """Tells whether whoever owned the shard before posted nothing that is not on record."""
+        """Return whether whoever owned the shard before posted nothing that is not on record."""
         if past.predecessor is None:
             return past.blank and not self.revision
         released = self.holder is not None and self.holder.released == past.epoch
@@ -260,12 +260,12 @@ async def let_go(
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
-    """Tells whether `_owner` is still as this claim put it, for certain."""
+    """Return whether `_owner` is still as this claim put it, for certain."""
     return await _holds(js, names, claim.shard, claim.epoch)
 
 
 async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
-    """The same. Only a write tells, since a leader that was deposed would not know of a later claim."""
+    """Check the epoch of `_owner` by a write: a leader that was deposed would not know of a later claim."""
     if (await read_owner(js, names, shard))[1] != epoch:
         return False
     return await is_last(js, names.proof(shard), names.owner(shard), epoch)

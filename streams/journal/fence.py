@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Appended(Struct, frozen=True):
-    """It is the message at `sequence`."""
+    """Success: it is the message at `sequence`."""
 
     sequence: int
 

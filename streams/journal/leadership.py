@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX = 32 << 20
 
 
 def replicated(info: StreamInfo) -> bool:
-    """Tells whether the stream can have had another leader."""
+    """Return whether the stream can have had another leader."""
     return int(info.config.get("num_replicas", 1)) > 1
 
 
@@ -79,7 +79,7 @@ async def _newest(js: JetStream, stream: str, subject: str, reach: int) -> list[
 
 
 async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) -> list[int]:
-    """The same of all subjects that match, a few at a time.
+    """Ensure it of all subjects that match, a few at a time.
 
     The server answers for 1,024 subjects at most, and with some 64 MiB. Whoever is asked for the subjects
     may be a leader that was deposed: if it has the stream up to `reach`, it knows all that matter.
@@ -133,7 +133,7 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
 
 
 async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
-    """Tells whether the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
+    """Return whether the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
 
     An empty message on the subject `proof` of the same stream is stored under that condition, which only the
     leader can do.

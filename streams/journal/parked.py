@@ -174,7 +174,7 @@ async def read_parked(js: JetStream, names: Names, shard: int, checkpoint: Check
 
 
 async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of: int) -> Part:
-    """From the leader; one that was deposed and does not know it yet may answer with an older one."""
+    """Read a part from the leader; one that was deposed, unknowingly, may answer with an older one."""
     subject, pauses = names.parked(shard, number), Pauses()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S

@@ -236,7 +236,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str
 
 
 def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
-    """Without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
+    """Check that without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRemade(
             f"{bucket.name} was made anew: it was created {bucket.created}, the journal was begun before, "
@@ -245,7 +245,7 @@ def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
 
 
 def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) -> None:
-    """Nothing can have been read that was never stored.
+    """Check that nothing was read that was never stored.
 
     A source proves nothing of the kind: it stands in a header, which a producer may have forged.
     """

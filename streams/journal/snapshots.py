@@ -73,7 +73,7 @@ class Snapshots:
         return None if snapshot is None else snapshot.state
 
     async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
-        """The same, with the journal sequence as of which it is true."""
+        """The last snapshot, with the journal sequence as of which it is true."""
         subject = self._names.actor(self._claim.shard, receiver)
         async with self._turns.turn(due):
             message = await self._js.last_message(self._names.actors, subject)

@@ -12,7 +12,7 @@ requests, heartbeats among them, behind them."""
 
 
 class Turns:
-    """So many places as there are, taken for as long as `turn` is held."""
+    """A bounded number of places, each taken for as long as `turn` is held."""
 
     def __init__(self, places: int = LOADS_MAX) -> None:
         self._free = places

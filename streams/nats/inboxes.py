@@ -24,7 +24,7 @@ class Inboxes:
         self._told = False
 
     def includes(self, reply: str) -> bool:
-        """Tells whether a request with this reply subject is answered; logs the first one that is not."""
+        """Return whether a request with this reply subject is answered; logs the first one that is not."""
         if not reply:
             return False
         if reply.startswith(self._beginnings):

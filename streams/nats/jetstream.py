@@ -110,7 +110,7 @@ class JetStream:
 
     @property
     def unsettled(self) -> bool:
-        """Tells whether NATS is away or has just come back, so that what fails needs no explanation."""
+        """Return whether NATS is away or has just come back, so that what fails needs no explanation."""
         return not self.wire.connected or asyncio.get_running_loop().time() < self._settled_at
 
     async def reconnected(self, within_s: float) -> bool:
@@ -279,7 +279,7 @@ class JetStream:
         return None if reply is None else stream_info(reply)
 
     async def existing_stream(self, stream: str) -> StreamInfo:
-        """The same of a stream that has to be there. Raises `ApiError` where it is not."""
+        """A stream that has to be there. Raises `ApiError` where it is not."""
         info = await self.stream_info(stream)
         if info is None:
             raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")

@@ -60,7 +60,7 @@ class Complaint:
             self._log.log(level, self._event, extra=self._fields | fields | {"why": why})
 
     def over(self) -> None:
-        """It goes on: the same reason is told when it comes again."""
+        """End the complaint: the same reason is told when it comes again."""
         self._said = 0, ""
 
 
@@ -80,7 +80,7 @@ async def stream_info(js: JetStream, stream: str) -> StreamInfo:
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a command: raises the last `Unavailable` after `PATIENCE_S`, `NotPermitted` at once."""
+    """Ask for a command: raises the last `Unavailable` after `PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while True:

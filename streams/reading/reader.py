@@ -117,7 +117,7 @@ class Reader:
             self._puller.hold(held)
 
     async def _read(self) -> None:
-        """From RESET to gap, over and over. A run that came no further than others is followed by a pause."""
+        """Read from RESET to gap, over and over, pausing after a run that came no further than others."""
         pauses = Pauses(self._js)
         while True:
             self._gapped.clear()

@@ -40,7 +40,7 @@ class Freshness:
         return self._time.boottime()
 
     def covers(self, came_at: float) -> bool:
-        """Tells whether an event that came then may be matched by what is applied now."""
+        """Return whether an event that came then may be matched by what is applied now."""
         return came_at <= self._as_of + AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:

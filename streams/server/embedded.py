@@ -290,7 +290,7 @@ def _close_all(path: Path) -> None:
 
 
 def _is_free(port: int) -> bool:
-    """Tells whether a server could listen on the port now, asked in the way in which nats-server will."""
+    """Return whether a server could listen on the port now, asked in the way in which nats-server will."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
