@@ -27,14 +27,13 @@ def attempts(
     """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
     from angarium.cli import record_words as words
     from angarium.ledger.answers import Filter
-    from angarium.ledger.schema import ALWAYS
     from angarium.operations.records import attempts as operation
 
     settings = options.settings_of(given)
     since, until = words.span(given)
     wanted = Filter(
         failed=failed, status=None if status is None else words.status(status), since=since,
-        until=ALWAYS if until is None else until, limit=limit,
+        until=until, limit=limit,
     )  # fmt: skip
     listed = words.consult(settings, lambda of: operation.attempts(of, receiver, wanted))
     if as_json:

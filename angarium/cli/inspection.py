@@ -7,27 +7,43 @@ import click
 from actors.status import duration_text
 from angarium.cli import names, options
 from angarium.cli.perform import perform
+from angarium.settings import Settings
 from angarium.terminal import output
 
 
 @click.command("inspect", short_help="The live state of a receiver.")
 @names.receiver("receiver")
+@click.option("--at", metavar="TIME", help="As of then, from the ledger: 2h, 2026-01-31T12:00:00Z.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
-@options.takes(*options.CONNECTION)
-def inspect(receiver: str, as_json: bool, **given: Any) -> None:
+@options.takes(*options.CONNECTION, "ledger")
+def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
     """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
 
     The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
     Where NATS does not permit that, but angarium.ctl.status, the receiver's last answer is left out.
+
+    With --at, the ledger tells what was then: all but what lay in a node's memory.
     """
     from angarium.operations.control.state import state
 
-    answer = perform(options.settings_of(given), lambda to: state(to, receiver))
+    settings = options.settings_of(given)
+    answer = looked_back(settings, receiver, at) if at else perform(settings, lambda to: state(to, receiver))
     if as_json:
         output.say_json(answer)
         return
     for line in lines(answer):
         output.say(line)
+
+
+def looked_back(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
+    """The state at a moment, as far as facts tell."""
+    from angarium.cli import record_words as words
+    from angarium.operations.records.moment import moment
+
+    instant = words.instant(at)
+    answer = words.consult(settings, lambda of: moment(of, receiver, instant))
+    words.notes(answer.pop("ledger"))
+    return answer
 
 
 def lines(state: dict[str, Any]) -> list[str]:
@@ -43,7 +59,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 def _headline(state: dict[str, Any]) -> str:
     """Says how much waits, and why; a node of an older version tells only the phase."""
-    count, why = state["backlog"], state.get("why") or str(state["phase"]).replace("_", " ")
+    count, why = state.get("backlog"), state.get("why") or str(state["phase"]).replace("_", " ")
     return f"{count} waiting, {why}" if count else str(why)
 
 

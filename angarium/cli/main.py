@@ -48,12 +48,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _commands() -> click.Group:
     from angarium.cli.attempts import attempts
+    from angarium.cli.audit import audit
     from angarium.cli.bench import bench
     from angarium.cli.dead import dead
     from angarium.cli.demo import demo
     from angarium.cli.dev import dev
     from angarium.cli.doctor import doctor
     from angarium.cli.event import event
+    from angarium.cli.history import history
     from angarium.cli.inspection import inspect
     from angarium.cli.ledger import ledger
     from angarium.cli.listen import listen
@@ -62,6 +64,7 @@ def _commands() -> click.Group:
     from angarium.cli.receiver import receiver
     from angarium.cli.repair import repair
     from angarium.cli.setup import setup
+    from angarium.cli.top import top
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(__version__, message="angarium %(version)s")
@@ -70,7 +73,7 @@ def _commands() -> click.Group:
 
     commands = (
         dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair, ledger,
-        event, attempts,
+        event, attempts, history, audit, top,
     )  # fmt: skip
     for command in commands:
         angarium.add_command(command)

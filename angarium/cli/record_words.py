@@ -25,14 +25,15 @@ def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | Fai
     return done(run(consulted(settings, operation)))
 
 
-def span(given: dict[str, Any]) -> tuple[int, int | None]:
+def span(given: dict[str, Any]) -> tuple[int, int]:
     """The instants of `--since` and `--until`, in milliseconds. Raises BadQuantity."""
-    now = time.time()
-    since, until = (
-        None if given[name] is None else round(quantities.instant(given[name], now) * 1000)
-        for name in ("since", "until")
-    )
-    return since or 0, until
+    since, until = given["since"] or "1970-01-01T00:00:00Z", given["until"] or "0s"
+    return instant(since), instant(until) + (given["until"] is None)
+
+
+def instant(text: str) -> int:
+    """An instant as people write it, in milliseconds. Raises BadQuantity."""
+    return round(quantities.instant(text, time.time()) * 1000)
 
 
 def status(text: str) -> tuple[int, int]:
@@ -70,3 +71,24 @@ def outcome(attempt: dict[str, Any]) -> str:
 def moment(at: str | None) -> str:
     """An instant to the millisecond: 2026-11-20 20:00:00.123Z."""
     return "-" if at is None else at.replace("T", " ")
+
+
+def failing_cells(row: dict[str, Any]) -> list[Any]:
+    """The row of a receiver that fails, for people."""
+    since = row["failing_since"]
+    now = time.time()
+    lasts = None if since is None else quantities.age_text(now - quantities.instant(since, now))
+    last = row["error"] or (f"HTTP {row['status']}" if row["status"] else None)
+    disabled = f"disabled ({row['disabled']}); " if row["disabled"] else ""
+    return [lasts, row["receiver"], row["failures"], f"{disabled}{last or 'no attempt'}"]
+
+
+def late_cells(row: dict[str, Any]) -> list[Any]:
+    """The row of a receiver whose events come late, for people."""
+    return [
+        f"{row['latest_s']:.3g} s",
+        f"{row['mean_s']:.3g} s",
+        row["receiver"],
+        row["delivered"],
+        row["failed"],
+    ]

@@ -1,5 +1,7 @@
 """Answers of the ledger, as values: instants are milliseconds since 1970, UTC, or None."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from angarium.ledger.schema import ALWAYS, DELIVERED
@@ -61,3 +63,51 @@ class Filter(Struct, frozen=True, kw_only=True):
     since: int = 0
     until: int = ALWAYS
     limit: int = 100
+
+
+class Change(Struct, frozen=True):
+    """Something that befell a receiver; `kind` is the tag of its fact, or `recovered`."""
+
+    at: int
+    kind: str
+    detail: dict[str, Any]
+
+
+class Configured(Struct, frozen=True):
+    """A configuration that was put, without what is secret; None where it was removed."""
+
+    at: int
+    revision: int
+    document: str | None
+
+
+class Standing(Struct, frozen=True):
+    """The standing of a receiver by the last fact of it."""
+
+    receiver: str
+    shard: int
+    failing_since: int | None
+    failures: int
+    disabled: str | None
+    paused: bool
+    last_at: int | None
+    last_status: int | None
+    last_error: str | None
+
+
+class Late(Struct, frozen=True):
+    """The attempts at a receiver within a time, and how long its events took from storage to delivery."""
+
+    receiver: str
+    attempts: int
+    delivered: int
+    failed: int
+    late_ms: int
+    late_ms_max: int
+
+
+class Unknown(Struct, frozen=True):
+    """The lack of facts from `since` (0: the beginning) to `until`: the state is not known."""
+
+    since: int
+    until: int

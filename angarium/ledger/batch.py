@@ -118,8 +118,11 @@ class Batch(Struct):
                 continue
             name = key_of(fact.receiver, read.shard)
             receiver = known[name]
-            groups.setdefault(name, []).append(fact)
-            self._fact(receiver, fact, read.position, ordinal, flushed_at)
+            before = groups.setdefault(name, [])
+            # What names no instant happened with the fact before it.
+            happened = milliseconds(getattr(before[-1], "at", 0.0)) if before else 0
+            before.append(fact)
+            self._fact(receiver, fact, read.position, ordinal, happened or flushed_at)
         for name, facts in groups.items():
             receiver, text = known[name], _encoder.encode(facts).decode()
             self.facts.append((self.block, receiver.id, read.position, flushed_at, text))
@@ -131,7 +134,7 @@ class Batch(Struct):
     def _spans(self, at: int) -> None:
         self.since, self.until = min(self.since, at), max(self.until, at)
 
-    def _fact(self, receiver: Receiver, fact: f.Fact, position: int, ordinal: int, flushed_at: int) -> None:
+    def _fact(self, receiver: Receiver, fact: f.Fact, position: int, ordinal: int, happened: int) -> None:
         match fact:
             case f.Delivered() | f.AttemptFailed() | f.Throttled():
                 self._attempt(receiver, fact, position, ordinal)
@@ -158,7 +161,7 @@ class Batch(Struct):
             case f.Repaired(at=ended_at, position=first):
                 self._discard(receiver, milliseconds(ended_at), first + 1, schema.ALWAYS, schema.MISSING)
         if (detail := _detail(fact)) is not None:
-            at = milliseconds(getattr(fact, "at", 0.0)) or flushed_at
+            at = milliseconds(getattr(fact, "at", 0.0)) or happened
             kind = str(fact.__struct_config__.tag)
             self._change(receiver, at, position, ordinal, kind, detail)
             _hold(receiver, fact)

@@ -12,6 +12,8 @@ import msgspec
 from actors.errors import InvalidPolicy
 from actors.policy import Policy, parse
 
+UNKNOWN_URL = "https://unknown.invalid/"
+"""In the place of the URL, which is not kept."""
 SHOWN = frozenset(
     {each.encode_name for each in msgspec.structs.fields(Policy)} - {"url", "secrets", "headers"}
 )
@@ -42,7 +44,7 @@ def policy_of(document: str | None) -> Policy | None:
         return None
     shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SHOWN}
     try:
-        return parse(msgspec.json.encode(shown | {"url": "https://unknown.invalid/"}), strict=False)[0]
+        return parse(msgspec.json.encode(shown | {"url": UNKNOWN_URL}), strict=False)[0]
     except InvalidPolicy:
         return None
 

@@ -5,9 +5,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from angarium.ledger import schema
-from angarium.ledger.answers import Attempt, Delivery, Filter, Progress
+from angarium.ledger.answers import (
+    Attempt,
+    Change,
+    Configured,
+    Delivery,
+    Filter,
+    Late,
+    Progress,
+    Standing,
+    Unknown,
+)
+from angarium.ledger.batch import Base
 from angarium.ledger.driver import aiosqlite
+from angarium.ledger.fold import Moment, fold
 from angarium.ledger.sqlite import BUSY_MS, told
 from angarium.ledger.store import LedgerError
 
@@ -35,6 +49,29 @@ FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
     AND a.sequence = ?4
 ORDER BY a.at
+"""
+_STARTS = """
+SELECT a.at FROM blocks b CROSS JOIN attempts a
+WHERE b.until >= ? AND b.since < ? AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ?
+ORDER BY a.at LIMIT ?
+"""
+_STANDING = """
+    r.name, r.shard, r.failing_since, r.failures, r.disabled, r.paused, r.last_at, r.last_status, r.last_error
+"""
+_FAILING = f"""
+SELECT {_STANDING} FROM receivers r WHERE failing_since IS NOT NULL OR disabled IS NOT NULL
+ORDER BY failing_since IS NULL, failing_since LIMIT ?
+"""
+_LATE = """
+SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms), max(m.late_ms_max)
+FROM minutes m JOIN receivers r ON r.id = m.receiver WHERE m.minute >= ?
+GROUP BY m.receiver HAVING sum(m.delivered) ORDER BY max(m.late_ms_max) DESC LIMIT ?
+"""
+_BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
+_FACTS_UNTIL = """
+SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
+WHERE b.last > ?2 AND b.since <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
+ORDER BY f.position
 """
 _SINCE = "SELECT min(block), max(block) FROM blocks"
 
@@ -94,6 +131,64 @@ class Questions:
                 attempts=tuple(_attempt(row, event_id) for row in tries),
             ))  # fmt: skip
         return found
+
+    async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:
+        """The instants at which attempts began, pings included, in their order."""
+        rows = await self.rows(_STARTS, since, until, receiver, since, until, limit)
+        return [at for (at,) in rows]
+
+    async def changes(self, receiver: int) -> list[Change]:
+        """The history of a receiver, in its order."""
+        rows = await self.rows(
+            "SELECT at, kind, detail FROM changes WHERE receiver = ? ORDER BY at, position, ordinal", receiver
+        )
+        return [Change(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
+
+    async def configurations(self, receiver: int, until: int = schema.ALWAYS) -> list[Configured]:
+        """The configurations that were put up to an instant, in their order."""
+        query = "SELECT at, revision, document FROM configurations WHERE receiver = ? AND at <= ? ORDER BY at"
+        return [Configured(*row) for row in await self.rows(query, receiver, until)]
+
+    async def standing(self, receiver: int) -> Standing:
+        """The standing of a receiver by now."""
+        return Standing(*(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0])
+
+    async def failing(self, limit: int) -> list[Standing]:
+        """The receivers that fail, those first that have done so for longest; and those that are disabled."""
+        return [Standing(*row) for row in await self.rows(_FAILING, limit)]
+
+    async def late(self, since: int, limit: int) -> list[Late]:
+        """The receivers whose events came latest since an instant."""
+        return [Late(*row) for row in await self.rows(_LATE, since // 60_000, limit)]
+
+    async def owner(self, shard: int, at: int) -> str:
+        """The node that owned a shard at an instant; empty where that is not known."""
+        query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
+        rows = await self.rows(query, shard, at)
+        return rows[0][0] if rows else ""
+
+    async def unclean_claims(self, shard: int) -> list[tuple[int, str]]:
+        """The claims of a shard after an owner that had not stopped in order: instant and node."""
+        query = "SELECT at, node FROM claims WHERE shard = ? AND NOT clean ORDER BY position"
+        return [(at, node) for at, node in await self.rows(query, shard)]
+
+    async def moment(self, receiver: int, name: str, at: int) -> Moment | Unknown:
+        """The state of a receiver at an instant: facts folded over the last base state before it."""
+        (pruned_at,) = (await self.rows("SELECT at FROM pruned"))[0]
+        gaps = await self.rows("SELECT last, since, until FROM gaps WHERE since < ? ORDER BY first", at)
+        if gaps and at < gaps[-1][2]:
+            return Unknown(gaps[-1][1], gaps[-1][2])
+        after = gaps[-1][0] if gaps else 0
+        found = await self.rows(
+            f"SELECT {_BASE} AND at <= ? ORDER BY position DESC LIMIT 1", receiver, after, at
+        )
+        if not found:
+            later = await self.rows(f"SELECT {_BASE} ORDER BY position LIMIT 1", receiver, after)
+            if later and (later[0][3] == "snapshot" or later[0][2] <= pruned_at):
+                return Unknown(0, later[0][2])
+        base = Base(*found[0]) if found else None
+        rows = await self.rows(_FACTS_UNTIL, receiver, max(after, base.position if base else 0), at)
+        return fold(name, base, rows, at)
 
     async def _event(self, receiver: int, position: int, block: int, sequence: int) -> str | None:
         """The id of the event of an attempt, whose delivery may have its row in an earlier block."""

@@ -5,13 +5,17 @@ import os
 import random
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tests.e2e.commands import COMMAND, ROOT, Terminal
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.load import mixed_load
+from tests.e2e.sink import Reply
 from tests.secrecy import told
 
 KILLS = 4
@@ -99,3 +103,54 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     asking.environment["ANGARIUM_LEDGER"] = f"sqlite:///{path}"
     event = next(fact["events"][0]["id"] for fact in facts if fact["fact"] == "delivered")
     assert asking.json("event", event)["deliveries"][0]["state"] == "delivered"
+
+
+async def test_a_look_back_says_what_inspect_said(fleet: Fleet, tmp_path: Path) -> None:
+    """One that fails, one that is paused, one that is well: each asked at moments at which it was at rest."""
+    await fleet.start_ready()
+    path = tmp_path / "ledger.db"
+    process = Process(fleet, path)
+    await process.start()
+    rate = {"limit": 1000, "burst": 5}
+    await fleet.configure(["t.well", "t.paused"], rate=rate)
+    await fleet.configure(["t.fails"], retry={"base_s": 300, "cap_s": 300})
+    fleet.sink.manners["t.fails"] = lambda _: Reply(status=500)
+    asking = Terminal(tmp_path, "nats://127.0.0.1:1")
+    asking.environment["ANGARIUM_LEDGER"] = f"sqlite:///{path}"
+    said: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def record(receiver: str, rests: Callable[[dict[str, Any]], bool]) -> None:
+        """Ask when it rests: what it is told then holds until the next fact."""
+
+        async def at_rest() -> bool:
+            return rests(await fleet.ask("inspect", receiver))
+
+        await fleet.until_true(at_rest, f"{receiver} rests")
+        last = await fleet.js.last_message(names.journal, f"{names.prefix}.journal.*")
+        assert last is not None
+        await fleet.until(lambda: position(path) >= last.sequence, "the ledger knows that, too")
+        answer = await fleet.ask("inspect", receiver)
+        said.append((receiver, datetime.now(UTC).isoformat(), answer))
+
+    for count in (1, 2):
+        for receiver in ("t.well", "t.fails", "t.paused"):
+            await fleet.js.publish(
+                names.publish_to(receiver), b"{}", {"Angarium-Id": f"{receiver[2:]}-{count}"}
+            )
+        await record("t.well", lambda told: bool(told["counters"]["delivered"] == len(said) // 3 + 1))
+        await record("t.fails", lambda told: told["phase"] == "backing_off" and not told["in_flight"])
+        await fleet.ask("pause", "t.paused")
+        await record("t.paused", lambda told: told["phase"] == "paused" and not told["in_flight"])
+        await fleet.ask("resume", "t.paused")
+    await process.stop()
+    for receiver, at, then in said:
+        found = asking.json("inspect", receiver, "--at", at)
+        for name in found.keys() - {"at", "recorded_at", "head", "bucket"}:
+            assert found[name] == then[name], (receiver, at, name)
+        for name in ("limit", "per", "burst", "effective_limit") if then["bucket"] else ():
+            assert found["bucket"][name] == then["bucket"][name]
+    assert "is paused\n" not in asking.done("history", "t.paused")
+    assert "Z  paused\n" in asking.done("history", "t.paused")
+    assert "failing since" in asking.done("history", "t.fails")
+    assert "t.well: kept: no window" in asking.done("audit", "t.well")
+    assert "t.fails" in asking.done("top")

@@ -1,0 +1,88 @@
+"""`angarium audit`: attempts at a receiver against its rate, from the ledger."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli import names, options
+from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.ledger.audit import Bar, Limit
+    from angarium.operations.records.auditing import Audit
+
+WIDTH = 30
+VERDICTS = {
+    "kept": "kept: no window has more attempts than the limit allows",
+    "exceeded": "exceeded",
+    "no_limit": "no limit was in force",
+}
+
+
+@click.command("audit", short_help="Attempts against a receiver's rate, from the ledger.")
+@names.receiver("receiver")
+@click.option(
+    "--since", metavar="TIME", default="1h", show_default=True, help="Since then: 2h, 3d, or an instant."
+)
+@click.option("--until", metavar="TIME", help="Up to then.")
+@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@options.takes("ledger", "prefix")
+def audit(receiver: str, as_json: bool, **given: Any) -> None:
+    """Compare the attempts in every window of a second, and of the burst's length, with the limit in force.
+
+    In any window of t seconds at most burst + rate * t attempts may start. Ends with 1 where more did.
+    """
+    from angarium.cli import record_words as words
+    from angarium.operations.records import auditing
+
+    settings = options.settings_of(given)
+    since, until = words.span(given)
+    found = words.consult(settings, lambda of: auditing.audit(of, receiver, since, until))
+    if as_json:
+        output.say_json(found)
+    else:
+        for line in lines(found):
+            output.say(line)
+        words.notes(found.ledger)
+    if found.verdict == "exceeded":
+        raise click.ClickException(f"{receiver} got more attempts than its limit allows")
+
+
+def lines(found: "Audit") -> list[str]:
+    """The audit for people: the verdict, the fullest windows, and a chart."""
+    from angarium.cli import record_words as words
+    from angarium.operations.records.reading import text
+
+    said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
+    said += [
+        f"  since {words.moment(text(each.at)) if each.at else 'ever'}: {_limit(each)}"
+        for each in found.limits
+    ]
+    for window in found.windows:
+        if window.at is not None:
+            allowed = "any number" if window.allowed is None else window.allowed
+            more = f", exceeded in {window.exceeded} windows" if window.exceeded else ""
+            said.append(
+                f"  fullest {window.length_s:g} s: {window.attempts} of {allowed} "
+                f"from {words.moment(text(window.at))}{more}"
+            )
+    return said + [_bar(bar, found.chart) for bar in found.chart]
+
+
+def _counted(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
+def _limit(limit: "Limit") -> str:
+    return "no limit" if limit.per_second is None else f"{limit.per_second:g} a second, burst {limit.burst}"
+
+
+def _bar(bar: "Bar", chart: "list[Bar]") -> str:
+    """One part of the time: its fullest second, beside what was allowed in it."""
+    from angarium.cli import record_words as words
+    from angarium.operations.records.reading import text
+
+    scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
+    drawn = "#" * round(bar.most / scale * WIDTH)
+    allowed = "" if bar.allowed is None else f" of {bar.allowed}"
+    return f"  {words.moment(text(bar.at))}  {drawn:{WIDTH}}  {bar.most}{allowed} a second"

@@ -1,0 +1,39 @@
+"""`angarium top`: the receivers that do worst, from the ledger."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import options
+from angarium.terminal import output
+
+FAILING = ("failing for", "receiver", "failures", "last")
+LATE = ("latest", "mean", "receiver", "delivered", "failed")
+
+
+@click.command("top", short_help="The receivers that do worst, from the ledger.")
+@click.option(
+    "--within", default="1h", show_default=True, metavar="AGE", help="Lateness of the last 15m, 2h, 1d."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="So many of each.")
+@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@options.takes("ledger", "prefix")
+def top(within: str, limit: int, as_json: bool, **given: Any) -> None:
+    """List the receivers that fail, for longest first, and those whose events come latest.
+
+    Lateness is the time from the storage of an event to its delivery.
+    """
+    from angarium import quantities
+    from angarium.cli import record_words as words
+    from angarium.operations.records import top as operation
+
+    settings, within_s = options.settings_of(given), quantities.age(within)
+    worst = words.consult(settings, lambda of: operation.top(of, within_s, limit))
+    if as_json:
+        output.say_json(worst)
+        return
+    output.say_table(FAILING, map(words.failing_cells, worst.failing), cut=("last", "receiver"))
+    if output.on_terminal():
+        output.say()
+    output.say_table(LATE, map(words.late_cells, worst.late), cut=("receiver",))
+    words.notes(worst.ledger)

@@ -1,0 +1,99 @@
+"""The audit of promise 4: attempts in every window against the limit in force. Pure.
+
+In any window of t seconds at most `burst + rate·t` attempts may start. The ledger knows when an attempt ended
+and how long it took, so its start is known to some milliseconds: windows are judged as if they were a little
+longer. Across a change the highest burst counts, and each rate for its time.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+TOLERANCE_MS = 10
+BARS = 16
+
+
+class Limit(Struct, frozen=True):
+    """The rate in force from the instant `at` on; None: no limit."""
+
+    at: int
+    per_second: float | None = None
+    burst: int = 0
+
+
+class Window(Struct, frozen=True):
+    """The fullest window of one length, by its room: it began `at`, and `allowed` attempts might start in it.
+
+    `exceeded` counts the windows in which more did. `allowed` is None where no limit was in force.
+    """
+
+    length_s: float
+    at: int | None = None
+    attempts: int = 0
+    allowed: int | None = None
+    exceeded: int = 0
+
+
+class Bar(Struct, frozen=True):
+    """A part of the time: all attempts in it, and the most that began within a second of it."""
+
+    at: int
+    attempts: int
+    most: int
+    allowed: int | None
+
+
+def lengths(limits: Sequence[Limit]) -> list[float]:
+    """The lengths of the windows that are looked at: a second, and as long as it takes to fill each burst."""
+    fills = {each.burst / each.per_second for each in limits if each.per_second}
+    return sorted({1.0} | fills)
+
+
+def fullest(starts: Sequence[int], limits: Sequence[Limit], length_s: float) -> Window:
+    """Look at every window of that length that begins with an attempt; `starts` ascend."""
+    found, least_room = Window(length_s), math.inf
+    length_ms, end, exceeded = length_s * 1000, 0, 0
+    for index, start in enumerate(starts):
+        while end < len(starts) and starts[end] < start + length_ms:
+            end += 1
+        allowed = allowance(limits, start, start + length_ms)
+        room = math.inf if allowed is None else allowed - (end - index)
+        exceeded += room < 0
+        fuller = room < least_room or (room == least_room and end - index > found.attempts)
+        if fuller or found.at is None:
+            found, least_room = Window(length_s, start, end - index, allowed), room
+    return Window(length_s, found.at, found.attempts, found.allowed, exceeded)
+
+
+def allowance(limits: Sequence[Limit], since: float, until: float) -> int | None:
+    """Count the attempts that may start in a window, with its tolerance; None: any number."""
+    tokens, burst = 0.0, 0
+    ends = [*[each.at for each in limits[1:]], math.inf]
+    for limit, end in zip(limits, ends, strict=True):
+        lasts_ms = min(end, until + TOLERANCE_MS) - max(limit.at, since - TOLERANCE_MS)
+        if lasts_ms <= 0:
+            continue
+        if limit.per_second is None:
+            return None
+        tokens += limit.per_second * lasts_ms / 1000
+        burst = max(burst, limit.burst)
+    return math.floor(burst + tokens + 1e-9) if burst else None
+
+
+def bars(starts: Sequence[int], limits: Sequence[Limit], since: int, until: int) -> list[Bar]:
+    """The chart: the time in equal parts."""
+    edges = [since + (until - since) * each // BARS for each in range(BARS + 1)]
+    found = []
+    for begin, end in pairwise(edges):
+        within = [each for each in starts if begin <= each < end]
+        second = fullest(within, limits, 1.0)
+        allowed = second.allowed if within else allowance(limits, begin, begin + 1000)
+        most, last = 0, 0
+        for index, start in enumerate(within):
+            while last < len(within) and within[last] < start + 1000:
+                last += 1
+            most = max(most, last - index)
+        found.append(Bar(begin, len(within), most, allowed))
+    return found

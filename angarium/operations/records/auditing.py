@@ -1,0 +1,62 @@
+"""Audits a receiver's rate: attempts in every window against the limit in force at that time."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from angarium.ledger.answers import Change
+from angarium.ledger.audit import Bar, Limit, Window, bars, fullest, lengths
+from angarium.operations.failures import Failed, operation
+from angarium.operations.records.reading import Records, Standing, number_of, standing, text
+
+ATTEMPTS_MAX = 200_000
+"""Some seconds' work; whoever wants more asks for one stretch after the other."""
+
+
+class Audit(Struct, frozen=True):
+    """The audit of a receiver's rate: `kept` where no window has more attempts than its limit allows.
+
+    `no_limit`: none was in force. `limits` are those that were, `windows` the fullest of each length.
+    """
+
+    receiver: str
+    verdict: Literal["kept", "exceeded", "no_limit"]
+    since: str
+    until: str
+    attempts: int
+    limits: list[Limit]
+    windows: list[Window]
+    chart: list[Bar]
+    ledger: Standing
+
+
+@operation
+async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
+    """Audit a stretch of time. Fails as invalid, as not_found, and as refused where it is too long."""
+    number = await number_of(of, receiver)
+    starts = await of.questions.starts(number, since, until, ATTEMPTS_MAX + 1)
+    if len(starts) > ATTEMPTS_MAX:
+        raise Failed(
+            "refused",
+            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it --until "
+            f"{text(starts[-2])}, and go on from there",
+        )
+    limits = limits_of(await of.questions.changes(number), since, until)
+    windows = [fullest(starts, limits, length_s) for length_s in lengths(limits)]
+    limited = any(each.per_second is not None for each in limits)
+    exceeded = any(each.exceeded for each in windows)
+    drawn = bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
+    return Audit(
+        receiver, "exceeded" if exceeded else "kept" if limited else "no_limit", str(text(since or 1)),
+        str(text(until)), len(starts), limits, windows, drawn, await standing(of),
+    )  # fmt: skip
+
+
+def limits_of(changes: list[Change], since: int, until: int) -> list[Limit]:
+    """The limits in force between two instants, by the facts that set them."""
+    found = [Limit(0)]
+    for each in changes:
+        if each.kind == "rate_set" and each.at < until:
+            limit = Limit(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            found = [limit] if each.at <= since else [*found, limit]
+    return found

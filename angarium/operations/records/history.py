@@ -1,0 +1,126 @@
+"""Tells the history of a receiver: what befell it, in words, its configurations included."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from actors.policy import Offline
+from actors.status import duration_text
+from angarium.ledger.answers import Change, Configured
+from angarium.ledger.configurations import changed, policy_of
+from angarium.operations.failures import operation
+from angarium.operations.records.reading import Records, number_of, standing, text
+from angarium.operations.records.reading import Standing as Reach
+
+
+class Entry(Struct, frozen=True):
+    """One thing that befell a receiver. `what` is a sentence for people."""
+
+    at: str
+    kind: str
+    what: str
+    detail: dict[str, Any]
+
+
+class History(Struct, frozen=True):
+    """The history of a receiver, the oldest first; `now` is how it does by the last fact."""
+
+    receiver: str
+    entries: list[Entry]
+    now: str
+    ledger: Reach
+
+
+_WORDS = {
+    "opened": "began to take events",
+    "paused": "paused",
+    "resumed": "resumed: whatever held it back is over",
+    "retargeted": "got another URL: whatever held it back is over",
+    "repaired": "its events are read again, since the stream had lost its tail",
+}
+_DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
+
+
+@operation
+async def history(of: Records, receiver: str, since: int, until: int) -> History:
+    """Tell what befell a receiver between two instants. Fails as invalid and not_found."""
+    number = await number_of(of, receiver)
+    configurations = await of.questions.configurations(number)
+    changes = await of.questions.changes(number)
+    began = {each.at for each in changes if each.kind == "opened"}
+    found = [
+        _entry(each, configurations)
+        for each in changes
+        if each.kind != "retargeted" or each.at not in began  # Its first URL is no other one.
+    ]
+    before: str | None = None
+    for each in configurations:
+        found.append((each.at, "configured", _configured(each, before), {"revision": each.revision}))
+        before = each.document
+    now = await of.questions.standing(number)
+    for at, node in await of.questions.unclean_claims(now.shard):
+        found.append(
+            (at, "claimed", f"its shard went to {node}, from an owner that had died", {"node": node})
+        )
+    entries = [
+        Entry(str(text(at)), kind, what, detail)
+        for at, kind, what, detail in sorted(found, key=lambda each: each[0])
+        if since <= at < until
+    ]
+    doing = "takes events"
+    if now.disabled:
+        doing = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
+    elif now.paused:
+        doing = "paused"
+    elif now.failing_since:
+        error = now.last_error or (f"HTTP {now.last_status}" if now.last_status else "no answer")
+        doing = f"failing since {text(now.failing_since)}, {now.failures} attempts, the last: {error}"
+    return History(receiver, entries, doing, await standing(of))
+
+
+def _entry(change: Change, configurations: list[Configured]) -> tuple[int, str, str, dict[str, Any]]:
+    detail = change.detail
+    match change.kind, detail:
+        case "disabled", {"reason": reason}:
+            what = _DISABLED.get(reason, f"disabled: {reason}")
+        case "removed", {"discarded": count}:
+            what = f"removed; {_events(count)} that waited discarded"
+        case "forgot", {"discarded": count}:
+            what = f"told to forget; {_events(count)} that waited discarded"
+        case "missing", {"first": first, "last": last}:
+            what = f"its events at {first} to {last} are gone from the stream"
+        case "rate_set", {"per_second": rate, "burst": burst}:
+            what = f"rate {rate:g} a second, burst {burst}"
+        case "rate_set", _:
+            what = "no rate limit"
+        case "window_set", {"size": size}:
+            what = f"dedup window of {size} events"
+        case "recovered", {"since": since, "failures": failures}:
+            lasted_s = (change.at - since) / 1000
+            offline_s = _offline(configurations, change.at).after_s
+            state = "was offline" if lasted_s >= offline_s else "failed"
+            lasted = f"{duration_text(lasted_s)} without a success, {failures} failures"
+            what = f"takes events again; it {state}: {lasted}"
+            detail = detail | {"since": text(since)}
+        case kind, _:
+            what = _WORDS.get(kind, kind)
+    return change.at, change.kind, what, detail
+
+
+def _offline(configurations: list[Configured], at: int) -> Offline:
+    """The times of the last usable configuration before an instant."""
+    policies = [policy_of(each.document) for each in configurations if each.at <= at]
+    return next((each.offline for each in reversed(policies) if each), Offline())
+
+
+def _configured(put: Configured, before: str | None) -> str:
+    if put.document is None:
+        return "configuration removed"
+    if before is None:
+        return f"configuration put (revision {put.revision})"
+    members = ", ".join(changed(before, put.document)) or "nothing"
+    return f"configuration changed (revision {put.revision}): {members}"
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count} events"

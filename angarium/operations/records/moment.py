@@ -1,0 +1,55 @@
+"""Looks back: what `inspect` said of a receiver at a moment, as far as its state tells."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from actors.machine.owed.view import View
+from actors.machine.state import State
+from actors.policy import Policy
+from actors.status import Head, inspect
+from angarium.ledger.answers import Unknown
+from angarium.ledger.configurations import UNKNOWN_URL, policy_of
+from angarium.operations.failures import Failed, operation
+from angarium.operations.records.reading import Records, number_of, standing, text
+
+MEMORY = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
+"""The members that tell of a node's memory, or of the stream; no fact does."""
+
+
+@operation
+async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
+    """Fold the facts up to the instant `at`. Fails as invalid, as not_found, and where that is not known."""
+    number = await number_of(of, receiver)
+    known = await standing(of)
+    found = await of.questions.moment(number, receiver, at)
+    if isinstance(found, Unknown):
+        since = f"between {text(found.since)} and" if found.since else "before"
+        raise Failed("not_found", f"the state of {receiver} is not known {since} {text(found.until)}")
+    now = await of.questions.standing(number)
+    state, policy = found.state, await _policy(of, number, found.state, at)
+    told = inspect(
+        state, policy, View(), at / 1000, shard=now.shard, node=await of.questions.owner(now.shard, at),
+        queued=0, backlog=0, head=_head(state), last_answer=None, problems=[],
+    )  # fmt: skip
+    members: dict[str, Any] = {name: value for name, value in told.items() if name not in MEMORY}
+    if head := members["head"]:
+        members["head"] = {name: value for name, value in head.items() if name != "type"}
+    return members | {"at": text(at), "recorded_at": text(found.at), "ledger": known}
+
+
+async def _policy(of: Records, number: int, state: State, at: int) -> Policy | None:
+    """The last configuration that could be used; a made-up one where the ledger came later than that."""
+    policies = [policy_of(each.document) for each in await of.questions.configurations(number, at)]
+    policy = next((each for each in reversed(policies) if each), None)
+    if policy is None:
+        return Policy(url=UNKNOWN_URL) if state.opened else None
+    default = of.settings.rate
+    return replace(policy, rate=default) if policy.rate is None and default is not None else policy
+
+
+def _head(state: State) -> Head | None:
+    if not state.open:
+        return None
+    entry = state.open[0]
+    return Head(position=entry.position, sequence=entry.sequence, id=entry.id, stored_at=entry.stored_at)

@@ -1,0 +1,47 @@
+"""Finds the receivers that do worst: those that fail, and those whose events come late."""
+
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.operations.failures import operation
+from angarium.operations.records.reading import Records, Standing, standing, text
+
+
+class Worst(Struct, frozen=True):
+    """The receivers that fail, for longest first, and those whose events came latest within `within_s`."""
+
+    failing: list[dict[str, Any]]
+    late: list[dict[str, Any]]
+    within_s: float
+    ledger: Standing
+
+
+@operation
+async def top(of: Records, within_s: float, limit: int) -> Worst:
+    """Find so many of each."""
+    failing = [
+        {
+            "receiver": each.receiver,
+            "failing_since": text(each.failing_since),
+            "failures": each.failures,
+            "disabled": each.disabled,
+            "last_attempt_at": text(each.last_at),
+            "status": each.last_status,
+            "error": each.last_error,
+        }
+        for each in await of.questions.failing(limit)
+    ]
+    late = [
+        {
+            "receiver": each.receiver,
+            "latest_s": each.late_ms_max / 1000,
+            "mean_s": round(each.late_ms / each.delivered / 1000, 3),
+            "delivered": each.delivered,
+            "attempts": each.attempts,
+            "failed": each.failed,
+        }
+        for each in await of.questions.late(round((time.time() - within_s) * 1000), limit)
+    ]
+    return Worst(failing, late, within_s, await standing(of))

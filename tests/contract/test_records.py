@@ -1,0 +1,251 @@
+"""What the operations on the ledger answer, from a journal whose facts are known."""
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.evolve import evolve
+from actors.machine.owed.view import View
+from actors.machine.state import State
+from actors.policy import parse
+from actors.status import inspect
+from angarium.ledger import schema
+from angarium.ledger.answers import Filter
+from angarium.operations.failures import Failure
+from angarium.operations.records.attempts import attempts
+from angarium.operations.records.auditing import audit
+from angarium.operations.records.history import history
+from angarium.operations.records.journey import journey
+from angarium.operations.records.moment import MEMORY, moment
+from angarium.operations.records.reading import consulted
+from angarium.operations.records.top import top
+from angarium.settings import Settings
+from streams.following import journal_reader
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.receivers import Receivers
+from tests.contract.installation import install, shard
+from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened, rows
+
+MS = round(NOW * 1000)
+CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+async def ask(settings: Settings, question: Any) -> Any:
+    answer = await consulted(settings, question)
+    assert not isinstance(answer, Failure), answer
+    return answer
+
+
+async def refused(settings: Settings, question: Any) -> Failure:
+    answer = await consulted(settings, question)
+    assert isinstance(answer, Failure), answer
+    return answer
+
+
+async def test_attempts_are_listed_by_what_came_back_and_when(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 3)
+    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 1)
+    statuses = [200, 204, 500, 503, 404, 200, 201, 503, 200, 410]
+    await pen.flush(opened())
+    for sequence, status in enumerate(statuses, 1):
+        outcome = delivered if status < 300 else failed
+        await pen.flush(outcome(sequence, NOW + sequence, status=status))
+    await catch_up(js, names, path)
+    assert rows(path, "SELECT count(*) FROM blocks")[0][0] > 2
+
+    async def listed(**wanted: Any) -> list[int]:
+        found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter(**wanted)))
+        assert all(each["event_id"] == f"e{each['sequence']}" for each in found.attempts)
+        return [each["sequence"] for each in found.attempts]
+
+    assert await listed() == list(range(10, 0, -1))
+    assert await listed(limit=3) == [10, 9, 8]
+    assert await listed(failed=True) == [10, 8, 5, 4, 3]
+    assert await listed(status=(503, 503)) == [8, 4]
+    assert await listed(status=(500, 599), failed=True) == [8, 4, 3]
+    assert await listed(status=(200, 299)) == [9, 7, 6, 2, 1]
+    assert await listed(status=(200, 200)) == [9, 6, 1]
+    assert await listed(status=(201, 204)) == [7, 2]
+    assert await listed(status=(204, 204)) == [2]
+    assert await listed(since=MS + 3000, until=MS + 6000) == [6, 5, 4]
+    assert (await refused(settings, lambda of: attempts(of, "acme.nobody", Filter()))).kind == "not_found"
+
+
+async def test_an_event_is_followed_over_all_receivers(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(7), delivered(7, NOW + 5, attempt=2))
+    await pen.flush(opened("acme.other"), receiver="acme.other")
+    dead = f.DeadLettered(receiver="acme.other", events=(numbered(7),), at=NOW + 3, reason="expired")
+    await pen.flush(dead, receiver="acme.other")
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: journey(of, "e7"))
+    told = [
+        (each["receiver"], each["state"], each["reason"], len(each["attempts"])) for each in found.deliveries
+    ]
+    assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
+    assert (await refused(settings, lambda of: journey(of, "e8"))).kind == "not_found"
+    assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
+
+
+async def test_the_history_is_told_in_words(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    receivers = Receivers(js, names)
+    await receivers.put(RECEIVER, CONFIGURATION)
+    await catch_up(js, names, path)  # The bucket keeps the last one alone.
+    await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
+    target = f.Retargeted(receiver=RECEIVER, target="url")
+    await pen.flush(opened(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(failed(1, NOW + 10))
+    await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600))
+    await pen.flush(failed(2, NOW + 700, status=410, gone=True))
+    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
+    await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
+    await catch_up(js, names, path)
+    told = await ask(settings, lambda of: history(of, RECEIVER, 0, schema.ALWAYS))
+    said = [each.what for each in told.entries]
+    assert "configuration changed (revision 2): order, rate, url" in said
+    assert [each for each in said if not each.startswith("configuration")] == [
+        "began to take events",
+        "rate 5 a second, burst 2",
+        "takes events again; it was offline: 7 min without a success, 1 failures",
+        "paused",
+        "resumed: whatever held it back is over",
+        "disabled: it answered 410 (Gone)",
+        "its shard went to one, from an owner that had died",
+    ]
+    assert told.now == "disabled: it answered 410 (Gone)"
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
+async def test_the_audit_holds_attempts_against_the_limit_in_force(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, more: int, verdict: str
+) -> None:
+    await pen.flush(opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
+    await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: audit(of, RECEIVER, 0, MS + 100_000))
+    assert (found.verdict, found.attempts) == (verdict, len(at))
+    assert [each.length_s for each in found.windows] == [0.4, 1.0]
+    assert sum(bar.attempts for bar in found.chart) == len(at)
+
+
+async def test_the_worst_are_found(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(1, NOW + 1))
+    await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
+    await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: top(of, 1e9, 10))
+    assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
+    assert [(each["receiver"], each["latest_s"]) for each in found.late] == [
+        ("acme.late", 9.0),
+        ("acme.soon", 2.0),
+    ]
+
+
+async def test_a_look_back_folds_to_what_inspect_said(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each fact, by way of base states that lie now before it, now behind."""
+    monkeypatch.setattr("angarium.ledger.fold.FACTS_MAX", 4)
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
+    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 2)
+    await Receivers(js, names).put(RECEIVER, CONFIGURATION)
+    bucket = Bucket(1.5, NOW, 1)
+    first: list[f.Fact] = [opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
+    await pen.flush(*first)
+    facts: list[f.Fact] = []
+    for sequence in range(1, 9):
+        facts.append(failed(sequence, NOW + 10 * sequence, bucket=bucket))
+        facts.append(delivered(sequence, NOW + 10 * sequence + 5, attempt=2, bucket=bucket))
+    facts.append(f.Paused(receiver=RECEIVER, at=NOW + 96))
+    said, state = dict[int, dict[str, Any]](), State(receiver=RECEIVER)
+    policy = parse(CONFIGURATION, strict=True)[0]
+    for fact in first:
+        state = evolve(state, fact)
+    for fact in facts:
+        await pen.flush(fact)
+        state = evolve(state, fact)
+        at = getattr(fact, "at", NOW) + 1.0
+        said[round(at * 1000)] = inspect(
+            state, policy, View(), at, shard=shard(RECEIVER), node="", queued=0, backlog=0, head=None,
+            last_answer=None, problems=[],
+        )  # fmt: skip
+    await catch_up(js, names, path)
+    # Configurations have the server's time, which is not that of these facts.
+    _execute(path, "UPDATE configurations SET at = 0")
+    assert rows(path, "SELECT count(*) FROM states")[0][0] > 2
+    for at_ms, before in said.items():
+        told = await ask(settings, partial(moment, receiver=RECEIVER, at=at_ms))
+        for name in before.keys() - {*MEMORY, "head"}:
+            assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
+    told = await ask(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    assert told["next_sequence"] == 1
+
+
+async def test_before_what_is_known_a_look_back_says_from_when_on(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    gone = await pen.flush(delivered(1))
+    await js.purge(names.journal, gone + 1)
+    await pen.flush(delivered(2, NOW + 50))
+    await catch_up(js, names, path)
+    failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
+    assert "is not known before" in failure.text
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    assert "nothing is known from the beginning to" in found.ledger.notes[0]
+
+
+async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+    _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    assert found.ledger.behind_s > 1e9
+    assert "behind, at 1970-01-01T00:16:40.000Z; see that angarium ledger runs" in found.ledger.notes[0]
+    missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: top(of, 1.0, 1))
+    assert "there is no ledger no/such.db: angarium dev keeps one" in missing.text
+
+
+def _execute(path: Path, statement: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute(statement)
+    db.commit()
+    db.close()

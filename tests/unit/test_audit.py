@@ -1,0 +1,74 @@
+"""The audit of promise 4: windows against the limit in force, with a bucket of our own as the judge."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.machine.bucket import Bucket, refill, take
+from actors.machine.bucket import Limit as InForce
+from angarium.ledger.audit import BARS, TOLERANCE_MS, Limit, allowance, bars, fullest, lengths
+
+TEN = [Limit(0, 10.0, 2)]
+
+
+def test_the_fullest_window_is_found() -> None:
+    starts = [0, 500, 600, 610, 5000]
+    found = fullest(starts, TEN, 0.2)
+    assert (found.at, found.attempts, found.allowed, found.exceeded) == (500, 3, 4, 0)
+
+
+def test_a_window_with_too_many_is_found_whatever_comes_around_it() -> None:
+    starts = [*range(0, 10_000, 100), *range(10_000, 10_010), *range(11_000, 20_000, 100)]
+    found = fullest(starts, TEN, 1.0)
+    assert found.at == 9_100
+    assert found.allowed is not None
+    assert found.attempts > found.allowed
+    assert found.exceeded
+
+
+def test_without_a_limit_nothing_is_exceeded() -> None:
+    found = fullest([1] * 1000, [Limit(0)], 1.0)
+    assert (found.attempts, found.allowed, found.exceeded) == (1000, None, 0)
+    assert lengths([Limit(0)]) == [1.0]
+
+
+def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() -> None:
+    limits = [Limit(0, 10.0, 1), Limit(10_000, 100.0, 5)]
+    tolerance = TOLERANCE_MS / 1000
+    assert allowance(limits, 9_000, 10_000) == int(5 + 10 * (1 + tolerance) + 100 * tolerance)
+    assert allowance(limits, 9_500, 10_500) == int(5 + 10 * (0.5 + tolerance) + 100 * (0.5 + tolerance))
+    assert allowance([Limit(0, 10.0, 1), Limit(10_000)], 9_500, 10_500) is None
+    assert lengths(limits) == [0.05, 0.1, 1.0]
+
+
+@given(
+    st.floats(0.5, 50.0),
+    st.integers(1, 20),
+    st.lists(st.integers(0, 800), min_size=1, max_size=80),
+    st.booleans(),
+)
+def test_what_a_bucket_lets_pass_is_never_exceeded_and_a_burst_more_always_is(
+    rate: float, burst: int, pauses: list[int], again: bool
+) -> None:
+    limit = InForce(rate, burst)
+    bucket, now, starts = Bucket(float(burst), 0.0, 1), 0, list[int]()
+    for pause in pauses:
+        now += pause
+        bucket = refill(bucket, limit, now / 1000, 1)
+        if (taken := take(bucket)) is not None:
+            bucket = taken
+            starts.append(now)
+    limits = [Limit(0, rate, burst)]
+    for length_s in lengths(limits):
+        assert not fullest(starts, limits, length_s).exceeded
+    more = sorted(starts + [starts[0]] * (burst + int(rate) + 2))
+    assert fullest(more, limits, 1.0).exceeded
+
+
+def test_the_chart_has_every_attempt_and_shows_the_fullest_second_of_each_part() -> None:
+    starts = sorted([*range(0, 60_000, 500), 30_001, 30_002])
+    drawn = bars(starts, TEN, 0, 60_000)
+    assert len(drawn) == BARS
+    assert sum(bar.attempts for bar in drawn) == len(starts)
+    assert [bar.most for bar in drawn].count(2) == BARS - 1
+    assert max(bar.most for bar in drawn) == 4
+    assert all(bar.allowed == 12 for bar in drawn)
