@@ -56,12 +56,12 @@ CREATE TABLE facts (
     block INTEGER NOT NULL, receiver INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL,
     facts TEXT NOT NULL,
     PRIMARY KEY (block, receiver, position)
-) WITHOUT ROWID;
+);
 CREATE TABLE states (
     receiver INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL,
     PRIMARY KEY (receiver, position)
-) WITHOUT ROWID;
+);
 CREATE TABLE minutes (
     minute INTEGER NOT NULL, receiver INTEGER NOT NULL, attempts INTEGER NOT NULL, delivered INTEGER NOT NULL,
     failed INTEGER NOT NULL, throttled INTEGER NOT NULL, dead INTEGER NOT NULL,
