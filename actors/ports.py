@@ -1,6 +1,6 @@
-"""The ports of the deciding floor: what the shell of an actor needs of the world, and nothing more.
+"""The ports of the deciding floor: what an actor needs of the world, and nothing more.
 
-Each port has a real body (in `streams` or `angarium.delivery`) and a simulated one; the shell cannot tell
+Each port has a real body (in `streams` or `angarium.delivery`) and a simulated one; an actor cannot tell
 them apart, and the contract tests see to it that nobody can.
 """
 

@@ -34,7 +34,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "ids policy",
         "machine",
-        "answers ports counters news retention status subscriptions",
+        "memory answers ports counters news retention status subscriptions",
         "runtime",
     ),
     "streams": (
@@ -84,7 +84,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
 """The rooms of a folder, from the ground up: a room knows those on the floors below its own."""
 
 AWAITING = frozenset({
-    "host", "shell", "ping", "alarm", "flow_control", "memory", "skipping", "strangers", "discarding",
+    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skipping",
+    "strangers", "discarding",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "home"})
@@ -367,7 +368,7 @@ BREACHES = [
     (arrows_point_down, "actors.runtime.host", "from angarium import settings"),
     (arrows_point_down, "actors.machine.state", "from . import ids"),
     (arrows_point_down, "streams.reading.inbox", "from actors.runtime import host"),
-    (arrows_point_down, "streams.reading.inbox", "from actors.runtime.shell import Shell"),
+    (arrows_point_down, "streams.reading.inbox", "from actors.runtime.actor import Actor"),
     (arrows_point_down, "streams.reading.inbox", "def f():\n    import angarium.node.app"),
     (arrows_point_down, "angarium.delivery.exchange.http1", "from streams.nats.wire import Wire"),
     (arrows_point_down, "angarium.delivery.exchange.http1", "from angarium import settings"),
@@ -392,7 +393,7 @@ BREACHES = [
     (the_core_is_pure, "actors.anything_new", "import time"),
     (the_core_is_pure, "actors.machine.state", "from logging import getLogger"),
     (the_core_is_pure, "actors.runtime.host", "import random"),
-    (the_core_is_pure, "actors.machine.state", "from actors.runtime.shell import Shell"),
+    (the_core_is_pure, "actors.machine.state", "from actors.runtime.actor import Actor"),
     (the_core_is_pure, "actors.machine.state", "from datetime import datetime\nx = datetime.now()"),
     (the_core_is_pure, "actors.machine.state", "x = open('state')"),
     (the_core_is_pure, "actors.machine.state", "async def f(): ..."),
@@ -477,7 +478,7 @@ ALLOWED = [
         "from angarium import __version__\nfrom streams.nats import wire",
     ),
     (the_core_is_pure, "actors.ports", "class Sender(Protocol):\n    async def send(self) -> None: ..."),
-    (the_core_is_pure, "actors.runtime.shell", "import asyncio\nasync def f(clock):\n    return clock.now()"),
+    (the_core_is_pure, "actors.runtime.actor", "import asyncio\nasync def f(clock):\n    return clock.now()"),
     (
         nothing_is_swallowed,
         "streams.reading.pull",

@@ -1,5 +1,6 @@
 """The live actors of one shard: what holds them in memory, wakes them and performs what the machine asks for.
 
-Read `shell` first (one actor), then `host` (all actors of a shard). The rest is what an actor is made of: its
-mailbox, its messages not yet acknowledged, its operations.
+Read `actor` first (one receiver at work), then `host` (all actors of a shard). An actor is made of its
+`live_state`, its `pending` events and its `burials`; `ping`, `skipping` and `discarding` are what can be
+asked of it.
 """

@@ -20,7 +20,7 @@ from actors.machine import commands as c
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
 
 if TYPE_CHECKING:
-    from actors.runtime.shell import Shell
+    from actors.runtime.actor import Actor
 
 READ_MAX = 1024
 """Events that are read at least, where so many wait: of more, the first are only counted."""
@@ -38,82 +38,82 @@ class Passed(Struct, frozen=True):
     keys: bytes
 
 
-async def forget(shell: "Shell") -> int:
+async def forget(actor: "Actor") -> int:
     """Discard what waits and clear failures, on record; returns how many events that were.
 
     Raises Unavailable.
     """
-    async with _standing_still(shell):
-        position = shell.taken_to
-        passed = await _passed(shell, position)
-        discarded = passed.count + len(shell.state.open)
-        shell.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys))
-        index = shell.host.recorder.index
-    await shell.host.confirmed_to(index)
+    async with _standing_still(actor):
+        position = actor.pending.taken_to
+        passed = await _passed(actor, position)
+        discarded = passed.count + len(actor.state.open)
+        actor.pending.discard(c.ForgetBacklog(position, passed.count, passed.source, passed.keys))
+        index = actor.host.recorder.index
+    await actor.host.confirmed_to(index)
     return discarded
 
 
-async def remove(shell: "Shell") -> None:
+async def remove(actor: "Actor") -> None:
     """Discard what a receiver has waiting whose configuration was taken away. Raises Unavailable."""
-    async with _standing_still(shell):
-        known = shell.host.policies.removal(shell.receiver)
-        removal = known if known is not None and known.revision > shell.state.removal else None
-        position = await _removed_to(shell, removal.at) if removal else shell.taken_to
-        passed = await _passed(shell, position)
+    async with _standing_still(actor):
+        known = actor.host.policies.removal(actor.receiver)
+        removal = known if known is not None and known.revision > actor.state.removal else None
+        position = await _removed_to(actor, removal.at) if removal else actor.pending.taken_to
+        passed = await _passed(actor, position)
         revision = removal.revision if removal else 0
-        shell.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
+        actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
 
 
 @asynccontextmanager
-async def _standing_still(shell: "Shell") -> AsyncIterator[None]:
+async def _standing_still(actor: "Actor") -> AsyncIterator[None]:
     """Nothing is in flight and nothing is begun, so nothing can be posted but what the journal speaks of."""
-    shell.hold_count += 1
+    actor.hold_count += 1
     try:
-        while shell.in_flight:
-            await shell.landing()
+        while actor.pending.in_flight:
+            await actor.landing()
         # What was recorded and not made starts no more, or is recorded again.
-        shell.end_grant(shell.host.clock.now(), used=False)
+        actor.live.tokens.end_grant(actor.host.clock.now(), actor.host.epoch, used=False)
         yield
     finally:
-        shell.hold_count -= 1
-        shell.wake()
+        actor.hold_count -= 1
+        actor.wake()
 
 
-async def _removed_to(shell: "Shell", removed_at: float) -> int:
+async def _removed_to(actor: "Actor", removed_at: float) -> int:
     """Finds the last event of the removed receiver. Later ones may be for one that was put again.
 
     What an owner that vanished may have posted was the removed one's in any case.
     """
-    taken_to = shell.taken_to
-    first = await shell.host.backlog.first_since(shell.receiver, removed_at)
+    taken_to = actor.pending.taken_to
+    first = await actor.host.backlog.first_since(actor.receiver, removed_at)
     if first is None:
         return taken_to
-    return max(shell.state.frontier.position, shell.posted_to, min(taken_to, first - 1))
+    return max(actor.state.frontier.position, actor.pending.posted_to, min(taken_to, first - 1))
 
 
-async def _passed(shell: "Shell", to: int) -> Passed:
+async def _passed(actor: "Actor", to: int) -> Passed:
     """Reads what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
-        frontier = shell.state.frontier
-        found = await _read(shell, frontier, to)
-        if shell.host.stopped:
+        frontier = actor.state.frontier
+        found = await _read(actor, frontier, to)
+        if actor.host.stopped:
             raise asyncio.CancelledError
-        if shell.state.frontier is frontier:
+        if actor.state.frontier is frontier:
             # What is gone from the stream cannot be read, but may have been posted.
-            return Passed(max(found.count, shell.unrecorded), found.source, found.keys)
+            return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
 
 
-async def _read(shell: "Shell", frontier: Frontier, to: int) -> Passed:
+async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
     """Number all that was stored, as if it were given; of very many, the last of them."""
-    backlog, receiver, at = shell.host.backlog, shell.receiver, frontier
+    backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
     many = max(READ_MAX, 2 * frontier.size_at(to))
-    counted = await _count(shell, at.position, to)
+    counted = await _count(actor, at.position, to)
     if counted > many:
-        start = await _near_the_end(shell, at.position, to, many)
+        start = await _near_the_end(actor, at.position, to, many)
         # Of what lies in between nothing is known, and the window is all theirs.
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
     before, end = at.sequence, at.position
-    while end < to and not shell.host.stopped:
+    while end < to and not actor.host.stopped:
         batch = await backlog.read(receiver, end, to, PAGE)
         for event in batch.events:
             if event.position <= to and not is_repeat(at, event):
@@ -124,19 +124,19 @@ async def _read(shell: "Shell", frontier: Frontier, to: int) -> Passed:
     return Passed(counted if counted > many else fresh, at.source, keys)
 
 
-async def _count(shell: "Shell", after: int, to: int) -> int:
+async def _count(actor: "Actor", after: int, to: int) -> int:
     """Counts the messages above `after` and up to `to`, as far as some replica knows."""
-    backlog, receiver = shell.host.backlog, shell.receiver
+    backlog, receiver = actor.host.backlog, actor.receiver
     beyond = await backlog.count(receiver, to)
     return await backlog.count(receiver, after) - beyond
 
 
-async def _near_the_end(shell: "Shell", after: int, to: int, wanted: int) -> int:
+async def _near_the_end(actor: "Actor", after: int, to: int, wanted: int) -> int:
     """A position above which lie `wanted` messages up to `to`, or up to twice as many."""
     low, high = after, to
     while high - low > 1:
         middle = (low + high) // 2
-        count = await _count(shell, middle, to)
+        count = await _count(actor, middle, to)
         if wanted <= count <= 2 * wanted:
             return middle
         if count < wanted:

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 from actors.counters import Tally
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
+from actors.memory.unacked import Bindings
 from actors.news import News
 from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender
-from actors.runtime.unacked import Bindings
 
 
 class ShardPorts(Protocol):
@@ -39,11 +39,6 @@ class ShardPorts(Protocol):
     @property
     def unjudged_to(self) -> int:
         """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
-        ...
-
-    @property
-    def released_by_journal(self) -> int:
-        """All messages up to there are released by the confirmed journal."""
         ...
 
     def may_start(self) -> bool:

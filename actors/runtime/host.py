@@ -21,6 +21,7 @@ from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
+from actors.memory.unacked import Bindings
 from actors.news import News
 from actors.policy import Policy
 from actors.ports import (
@@ -35,11 +36,11 @@ from actors.ports import (
     Unavailable,
 )
 from actors.retention import Needed, Retention
+from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.coalescing import next_beat
 from actors.runtime.flow_control import FlowControl
-from actors.runtime.shell import ASK_AGAIN_S, UNCONFIRMED_MAX, Shell
+from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.strangers import Strangers
-from actors.runtime.unacked import Bindings
 
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
@@ -62,30 +63,12 @@ class Host:
     """
 
     def __init__(
-        self,
-        *,
-        epoch: int,
-        claimed_at: float,
-        claim_position: int,
-        unclean: Unclean | None,
-        floor: int,
-        needed: int,
-        unacked_max: int,
-        clock: Clock,
-        recorder: Recorder,
-        sender: Sender,
-        backlog: Backlog,
-        dead_letters: DeadLetterWriter,
-        snapshots: Snapshots,
-        policies: Policies,
-        tally: Tally,
-        within_lease: Callable[[], bool],
-        ack: Callable[[list[str]], None],
-        hold: Callable[[bool], None],
-        saturated: Callable[[], bool],
-        refuse: Callable[[str], None],
-        tell: Callable[[News], None],
-    ) -> None:
+        self, *, epoch: int, claimed_at: float, claim_position: int, unclean: Unclean | None, floor: int,
+        needed: int, unacked_max: int, clock: Clock, recorder: Recorder, sender: Sender, backlog: Backlog,
+        dead_letters: DeadLetterWriter, snapshots: Snapshots, policies: Policies, tally: Tally,
+        within_lease: Callable[[], bool], ack: Callable[[list[str]], None], hold: Callable[[bool], None],
+        saturated: Callable[[], bool], refuse: Callable[[str], None], tell: Callable[[News], None],
+    ) -> None:  # fmt: skip
         self.epoch = epoch
         self.claimed_at = claimed_at
         self.claim_position = claim_position
@@ -104,14 +87,14 @@ class Host:
         self.flow_control = FlowControl(hold, saturated)
         self.bindings = Bindings(floor)
         self.needs = Retention()
-        self.shells: dict[str, Shell] = {}
+        self.actors: dict[str, Actor] = {}
+        self.strangers: Strangers | None = None
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
         self.away: dict[str, float | None] = {}
         self.stopped = self.draining = self._held_up = False
         self.in_flight = 0
-        self._strangers: Strangers | None = None
         self._within_lease = within_lease
         self.refuse = refuse
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,7 +118,7 @@ class Host:
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
         self.away.update(parked)
         if UNKNOWN in self.changed or UNKNOWN in parked:
-            self.activate(UNKNOWN)  # It says what others are opened above.
+            self.activate_strangers()  # It says what others are opened above.
         self.spawn(self._bring_back(list(states)))
         self.spawn(self._sweep())
 
@@ -143,9 +126,8 @@ class Host:
         """Nothing is started, recorded or acked any more."""
         self.stopped = True
         self.flow_control.stop()
-        for shell in self.shells.values():
-            shell.close()
-            shell.ready.cancel()
+        for each in self._all():
+            each.close()
         for task in self._tasks:
             task.cancel()
         for _, waiter in self._waiters:
@@ -190,17 +172,24 @@ class Host:
 
     # ---- actors
 
-    def _shell(self, receiver: str) -> Shell:
-        shell = self.shells.get(receiver)
-        if shell is None and receiver == UNKNOWN:
-            shell = self._strangers = Strangers(self)
-        self.shells[receiver] = shell = shell or Shell(receiver, self)
-        return shell
+    def _all(self) -> list[Actor | Strangers]:
+        return [*self.actors.values(), *([self.strangers] if self.strangers else ())]
+
+    def _present(self, receiver: str) -> Actor | Strangers | None:
+        return self.strangers if receiver == UNKNOWN else self.actors.get(receiver)
+
+    def _made(self, receiver: str) -> Actor | Strangers:
+        """The actor, or the record of names that nobody knows; its state is still to be given to it."""
+        if receiver == UNKNOWN:
+            self.strangers = Strangers(self)
+            return self.strangers
+        actor = self.actors[receiver] = Actor(receiver, self)
+        return actor
 
     async def _bring_back(self, known: list[str]) -> None:
         """Let all actors come that have something to do: those whose state is known, then the parked ones."""
         for number, receiver in enumerate(known, 1):
-            self.activate(receiver)
+            self._bring(receiver)
             if number % TURN == 0:
                 await asyncio.sleep(0)
         waiting: list[tuple[float, str]] = []
@@ -221,32 +210,44 @@ class Host:
             if receiver in self.away:
                 state = await self._read(receiver, due)
                 if state is not None and receiver in self.away:
-                    self._begin(self._shell(receiver), state)
+                    self._begin(self._present(receiver) or self._made(receiver), state)
 
-    def activate(self, receiver: str) -> Shell:
+    def activate(self, receiver: str) -> Actor:
         """The actor in memory; if it was not, its snapshot is being read."""
-        shell = self.shells.get(receiver)
-        if shell is None:
-            shell = self._shell(receiver)
-            state = self.changed.get(receiver) or self.writing.get(receiver)
-            if state is not None:
-                self._begin(shell, state)
-            else:
-                self.spawn(self._load(shell))
-        return shell
+        actor = self.actors.get(receiver) or self._bring(receiver)
+        assert isinstance(actor, Actor)
+        return actor
 
-    def _begin(self, shell: Shell, state: State) -> None:
-        receiver = shell.receiver
+    def activate_strangers(self) -> Strangers:
+        """The record of names that nobody knows; if it was not in memory, it is being read."""
+        record = self.strangers or self._bring(UNKNOWN)
+        assert isinstance(record, Strangers)
+        return record
+
+    def _bring(self, receiver: str) -> Actor | Strangers:
+        """Let an actor come, or the record of names that nobody knows."""
+        if (present := self._present(receiver)) is not None:
+            return present
+        made = self._made(receiver)
+        state = self.changed.get(receiver) or self.writing.get(receiver)
+        if state is not None:
+            self._begin(made, state)
+        else:
+            self.spawn(self._load(made))
+        return made
+
+    def _begin(self, actor: Actor | Strangers, state: State) -> None:
+        receiver = actor.receiver
         self.away.pop(receiver, None)
         self._noted[receiver] = state
-        shell.touched_at = self.clock.now()
-        shell.begin(state, self.policies.policy(receiver))
+        actor.touched_at = self.clock.now()
+        actor.begin(state, self.policies.policy(receiver))
 
-    async def _load(self, shell: Shell) -> None:
+    async def _load(self, actor: Actor | Strangers) -> None:
         """Somebody waits for the actor."""
-        state = await self._read(shell.receiver, 0.0)
-        if state is not None and not shell.loaded:
-            self._begin(shell, state)
+        state = await self._read(actor.receiver, 0.0)
+        if state is not None and not actor.loaded:
+            self._begin(actor, state)
 
     async def _read(self, receiver: str, due: float) -> State | None:
         """The state by the actor's snapshot; None where the shard has ended meanwhile.
@@ -262,30 +263,28 @@ class Host:
             except Unusable as error:  # A snapshot that must not be guessed at.
                 self.refuse(str(error))
                 return None
-            if not state.opened and self._strangers is not None and receiver != UNKNOWN:
-                await asyncio.shield(self._strangers.ready)
+            if not state.opened and self.strangers is not None and receiver != UNKNOWN:
+                await asyncio.shield(self.strangers.ready)
             return None if self.stopped else state
         return None
 
-    async def resident(self, receiver: str) -> Shell:
+    async def resident(self, receiver: str) -> Actor:
         """The actor, in memory with its state known. Cancelled if the shard stops before."""
-        shell = self.activate(receiver)
-        shell.touched_at = self.clock.now()
-        await asyncio.shield(shell.ready)
-        return shell
+        actor = self.activate(receiver)
+        actor.touched_at = self.clock.now()
+        await asyncio.shield(actor.ready)
+        return actor
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
         """The consumer handed out a message."""
-        shell, strangers = self.shells.get(receiver), self._strangers
+        actor, strangers = self.actors.get(receiver), self.strangers
         # What came before it for the same name goes first.
         if strangers is not None and receiver in strangers.names:
             strangers.take(receiver, event, reply)
-        elif (shell is not None and shell.state.opened) or self.knows(receiver):
-            (shell or self.activate(receiver)).arrive(event, reply)
+        elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
+            (actor or self.activate(receiver)).arrive(event, reply)
         else:
-            record = self.activate(UNKNOWN)
-            assert isinstance(record, Strangers)
-            record.take(receiver, event, reply)
+            self.activate_strangers().take(receiver, event, reply)
         self.flow_control.came(self.bindings.bound)
         if self.bindings.bound > self.unacked_max // 2:
             self._park_largest()
@@ -294,19 +293,19 @@ class Host:
         """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
         if self.policies.heard_of(receiver):
             return True
-        remembered = self._strangers.remembered if self._strangers else ()
+        remembered = self.strangers.remembered if self.strangers else ()
         if any(receiver in each for each in (self.changed, self.writing, self.parked, remembered)):
             return True
-        shell = self.shells.get(receiver)  # Somebody may only have asked for one of that name.
-        return shell is not None and not shell.is_blank
+        actor = self.actors.get(receiver)  # Somebody may only have asked for one of that name.
+        return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """A configuration changed. Only who waits, or was removed, must come into memory for it."""
-        shell, strangers = self.shells.get(receiver), self._strangers
+        actor, strangers = self.actors.get(receiver), self.strangers
         if strangers is not None and receiver in strangers.names:
             strangers.give_to_known(receiver)
-        if shell is not None:
-            shell.configure(policy)
+        if actor is not None:
+            actor.configure(policy)
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.activate(receiver)
         elif strangers is not None and strangers.has_unread:
@@ -317,29 +316,24 @@ class Host:
         self.spawn(self._wake_all())
 
     async def _wake_all(self) -> None:
-        for number, shell in enumerate(list(self.shells.values()), 1):
-            shell.wake()
+        for number, each in enumerate(self._all(), 1):
+            each.wake()
             if number % TURN == 0:
                 await asyncio.sleep(0)
 
-    # ---- what shells ask
+    # ---- what actors ask
 
     @property
     def released_to(self) -> int:
         """Nothing up to there is a new receiver's: it is released, and not left to the stream unjudged."""
-        floor, strangers = self._confirmed_floor, self._strangers
+        floor, strangers = self._confirmed_floor, self.strangers
         return strangers.opens_above(floor) if strangers else floor
 
     @property
     def unjudged_to(self) -> int:
         """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
-        strangers = self._strangers
-        return strangers.seen if strangers and strangers.state.parked else 0
-
-    @property
-    def released_by_journal(self) -> int:
-        """All messages up to there are released by the confirmed journal."""
-        return self._confirmed_floor
+        strangers = self.strangers
+        return strangers.cursor.seen if strangers and strangers.state.parked else 0
 
     def within_lease(self) -> bool:
         """Tells whether a first byte may leave now."""
@@ -378,24 +372,25 @@ class Host:
         """The journal holds these facts: states are true, messages may be acked, who waited may go on."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
-        touched: dict[str, Shell] = {}
+        touched: dict[str, Actor | Strangers] = {}
         full: set[str] = set()
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
-            shell = self.shells.get(receiver)
-            if shell is not None:
-                if shell.unconfirmed >= UNCONFIRMED_MAX:
+            actor = self.actors.get(receiver) or self._present(receiver)
+            if actor is not None:
+                if actor.live.unconfirmed >= UNCONFIRMED_MAX:
                     full.add(receiver)
-                shell.confirm(fact, state)
-                touched[receiver] = shell
+                actor.live.confirm(fact, state)
+                touched[receiver] = actor
             self.changed[receiver] = self._noted[receiver] = state
         if self._cut[0] <= index:
             self._confirmed_floor = self._cut[1]
-        for receiver, shell in touched.items():
-            self._note_parked(receiver, shell.confirmed)
-            if shell.barrier > before or receiver in full:
-                shell.wake()
+        for receiver, actor in touched.items():
+            self._note_parked(receiver, actor.live.confirmed)
+            # What was turned away is buried once that is confirmed.
+            if actor.live.barrier > before or receiver in full or actor is self.strangers:
+                actor.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
         self._waiters = [(each, waiter) for each, waiter in self._waiters if each > index]
@@ -430,8 +425,8 @@ class Host:
 
     def written(self) -> None:
         """The snapshots hold what was taken."""
-        if self._strangers is not None:
-            self._strangers.remembered.update(self.writing)
+        if self.strangers is not None:
+            self.strangers.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:
@@ -459,10 +454,10 @@ class Host:
         """There is no room for what waits below that position: it becomes dead letters."""
         self._note_needs()
         for receiver in self.needs.below(below):
-            shell = self.activate(receiver)
-            needed = shell.state.needed_position if shell.loaded else None
+            actor = self._bring(receiver)
+            needed = actor.state.needed_position if actor.loaded else None
             if needed is not None and needed < below:
-                shell.give_up_to(below - 1, "evicted")
+                actor.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
         """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
@@ -471,10 +466,10 @@ class Host:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
             for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
-                shell = self.shells.get(receiver)
-                if shell is not None and shell.loaded:
-                    shell.park()
-                    shell.wake()
+                actor = self._present(receiver)
+                if actor is not None and actor.loaded:
+                    actor.park()
+                    actor.wake()
                 if number % TURN == 0:
                     await asyncio.sleep(0)
             self.acknowledge()
@@ -484,17 +479,17 @@ class Host:
             await self._passivate(now - IDLE_S)
 
     async def _passivate(self, before: float) -> None:
-        for number, (receiver, shell) in enumerate(list(self.shells.items()), 1):
+        for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
             kept = receiver in self.changed or receiver in self.writing
-            if shell.touched_at < before and shell.resting and not kept:
-                shell.close()
-                del self.shells[receiver]
+            if actor.touched_at < before and actor.resting and not kept:
+                actor.close()
+                del self.actors[receiver]
             if number % MANY == 0:
                 await asyncio.sleep(0)
 
     def _park_largest(self) -> None:
         """The inbox is half full: whoever holds most of it goes to the stream."""
-        largest = max(self.shells.values(), key=lambda shell: len(shell.bound) if shell.loaded else 0)
-        if largest.loaded and largest.bound:
+        largest = max(self._all(), key=lambda each: each.bound_count if each.loaded else 0)
+        if largest.loaded and largest.bound_count:
             largest.park()
             largest.wake()

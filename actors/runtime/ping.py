@@ -7,7 +7,7 @@ from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.policy import Policy
 from actors.ports import Attempt
-from actors.runtime.shell import Shell
+from actors.runtime.actor import Actor
 
 
 class Refusal(AngariumError):
@@ -18,59 +18,63 @@ class Refusal(AngariumError):
         self.code = code
 
 
-async def ping(shell: Shell) -> Answered | Failed:
+async def ping(actor: Actor) -> Answered | Failed:
     """Ping a receiver; raises Refusal where nothing may go to it.
 
     The ping is recorded before it is made, since it leaves no unsettled event behind from which a later owner
     could tell that a token was spent.
     """
-    host, policy = shell.host, shell.policy
+    host, policy = actor.host, actor.policy
     now = host.clock.now()
     if policy is None:
-        raise Refusal("misconfigured", f"{shell.receiver} has no valid configuration; put one")
-    if shell.state.throttled_until > now:
-        wait_s = shell.state.throttled_until - now
-        raise Refusal("throttled", f"{shell.receiver} asked to be left alone for {wait_s:.0f} s more")
+        raise Refusal("misconfigured", f"{actor.receiver} has no valid configuration; put one")
+    if actor.state.throttled_until > now:
+        wait_s = actor.state.throttled_until - now
+        raise Refusal("throttled", f"{actor.receiver} asked to be left alone for {wait_s:.0f} s more")
     if not host.may_start():
         raise Refusal("unavailable", "the shard is not in order at the moment; try again")
-    bucket = shell.bucket_at(now)
+    tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
     if bucket is not None:
         left = take(bucket)
         if left is None:
-            raise Refusal("rate_limited", f"{shell.receiver} has no token left; try again later")
-        shell.bucket = left
-    shell.set_aside += limited
-    shell.pinging += 1
+            raise Refusal("rate_limited", f"{actor.receiver} has no token left; try again later")
+        tokens.bucket = left
+    tokens.set_aside += limited
+    actor.pinging += 1
     try:
-        return await _record_and_send(shell, policy, now, limited)
+        return await _record_and_send(actor, policy, now, limited)
     finally:
-        shell.pinging -= 1
+        actor.pinging -= 1
 
 
-async def _record_and_send(shell: Shell, policy: Policy, now: float, limited: bool) -> Answered | Failed:
-    host = shell.host
-    shell.record(c.StartPing(), now)
+async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bool) -> Answered | Failed:
+    host = actor.host
+    actor.live.record(c.StartPing(), now)
     index = host.recorder.index
     await host.confirmed_to(index)
     recorded_at, now = now, host.clock.now()
     late = now > recorded_at + GRANT_S
     if limited:
-        shell.start_or_give_back(now, used=not late)
+        actor.live.tokens.start_or_give_back(now, host.epoch, used=not late)
     if late:
-        shell.wake()
+        actor.wake()
         raise Refusal("unavailable", "it took too long to record the ping; try again")
     event = Event(
         position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
         body=b'{"type":"angarium.ping"}',
     )  # fmt: skip
-    outcome = await shell.send(Attempt(
-        receiver=shell.receiver, policy=policy, event=event, sequence=None, number=1,
+    attempt = Attempt(
+        receiver=actor.receiver, policy=policy, event=event, sequence=None, number=1,
         may_start=host.within_lease,
-    ))  # fmt: skip
+    )  # fmt: skip
+    try:
+        outcome = await host.sender.send(attempt)
+    except Exception as error:
+        outcome = actor.broken(attempt, error)
     if isinstance(outcome, NotSent):
         raise Refusal("unavailable", outcome.why)
     if not host.stopped:
-        shell.record(c.RecordOutcome(None, outcome), host.clock.now())
-        shell.wake()
+        actor.live.record(c.RecordOutcome(None, outcome), host.clock.now())
+        actor.wake()
     return outcome

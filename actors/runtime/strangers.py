@@ -16,7 +16,7 @@ together, behind what is for known receivers:
 4. Nobody waits for them: after 2 s, or where more than `WAITING_MAX` of them wait, the record *parks*, as an
    actor does. They lie in the stream then, and what cannot be held is found again by reading the whole shard
    from the record's position. Until all of it is judged, a receiver that has no state begins at that position
-   and reads its own events from there (`Memory.behind_strangers`).
+   and reads its own events from there (`Pending.behind_strangers`).
 5. If nothing can be buried for a minute (the dead letters are full), those that lie far below what was
    received are discarded, on record. If there is no room in the stream, those below its horizon are evicted.
 """
@@ -32,13 +32,17 @@ from msgspec import Struct
 from actors.ids import UNKNOWN
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.facts import Burial, Fact
+from actors.machine.facts import Burial
 from actors.machine.owed.view import Cutoff
 from actors.machine.state import BURIALS_MAX, State
+from actors.memory.cursor import Cursor
+from actors.memory.unacked import Unacked
 from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
+from actors.runtime.actor import ASK_AGAIN_S, Actor
+from actors.runtime.burials import Burials
 from actors.runtime.home import ShardPorts
-from actors.runtime.shell import ASK_AGAIN_S, Shell
+from actors.runtime.live_state import LiveState
 
 PAGE = 64
 """How many are turned away at once, or buried."""
@@ -72,7 +76,7 @@ class StrangerPorts(ShardPorts, Protocol):
         """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
         ...
 
-    def activate(self, receiver: str) -> Shell:
+    def activate(self, receiver: str) -> Actor:
         """The actor in memory; if it was not, its snapshot is being read."""
         ...
 
@@ -85,24 +89,44 @@ class _Stranger(Struct, frozen=True, gc=False):
     malformed: bool
 
 
-class Strangers(Shell):
+class Strangers:
     """The events of one shard that are for nobody: its state is the record, `waiting` is by position.
 
-    All that are not judged lie in `waiting` or, unread, beyond `read_to` and up to `seen`.
+    All that are not judged lie in `waiting` or, unread, beyond the cursor. `remembered` are those who ever
+    had a snapshot.
     """
 
-    __slots__ = ("_buried_at", "_coming", "_door", "_turned_at", "_turning", "names", "remembered", "waiting")
+    __slots__ = ("_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff", "host",
+                 "live", "loaded", "names", "ready", "receiver", "remembered", "touched_at", "unacked",
+                 "waiting")  # fmt: skip
 
-    def __init__(self, door: StrangerPorts) -> None:
-        super().__init__(UNKNOWN, door)
+    def __init__(self, host: StrangerPorts) -> None:
+        self.receiver = UNKNOWN
+        self.host = host
+        self.live = LiveState(UNKNOWN, host)
+        self.unacked = Unacked(UNKNOWN, host.bindings)
+        self.cursor = Cursor()
+        self.burials = Burials()
+        self.cutoff: Cutoff | None = None
+        self.loaded = False
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting: dict[int, _Stranger] = {}
         self.names: Counter[str] = Counter()
         self.remembered: set[str] = set()
-        self._door = door
-        self._coming: list[Shell] = []
+        self.touched_at = self._buried_at = host.clock.now()
+        self._coming: list[Actor] = []
         self._turning = False
         self._turned_at = float("-inf")
-        self._buried_at = door.clock.now()
+
+    @property
+    def state(self) -> State:
+        """The record as it is, confirmed or not."""
+        return self.live.state
+
+    @property
+    def bound_count(self) -> int:
+        """Counts the messages that are held for nobody."""
+        return len(self.unacked.bound)
 
     @property
     def refused_to(self) -> int:
@@ -116,36 +140,36 @@ class Strangers(Shell):
     @property
     def has_unread(self) -> bool:
         """Tells whether some lie in the stream of which nothing else is known."""
-        return self.read_to < self.seen
+        return self.cursor.read_to < self.cursor.seen
 
     # ---- what an actor would do
 
     def begin(self, state: State, policy: Policy | None) -> None:
         """The record is known; it is used once it is known, too, who has a snapshot."""
-        self.state = self.confirmed = state
+        self.live.begin(state, None)
         self.host.spawn(self._begin())
 
     async def _begin(self) -> None:
         while not self.host.stopped:
             try:
-                self.remembered.update(await self._door.snapshots.receivers())
+                self.remembered.update(await self.host.snapshots.receivers())
             except Unavailable:
                 await asyncio.sleep(ASK_AGAIN_S)
                 continue
             break
         self.loaded = True
-        self.read_to = self.seen = self.refused_to
+        self.cursor.begin(self.refused_to, 0)
         for position in [each for each in self.waiting if each <= self.refused_to]:
             self._drop(position)  # It was turned away before the record was read.
-            self._release(position, self.host.recorder.index)
-        self.give_to_known(*filter(self._door.knows, self.names))  # Else their next ones overtook these.
+            self.unacked.release(position, self.host.recorder.index)
+        self.give_to_known(*filter(self.host.knows, self.names))  # Else their next ones overtook these.
         if self.state.parked or len(self.waiting) > WAITING_MAX:
-            self.seen = max(self.refused_to, self.host.bindings.received)
+            self.cursor.begin(self.refused_to, self.host.bindings.received)
             for position in list(self.waiting):
                 self._drop(position)
             self.park()
         else:
-            self.read_to = self.seen = max(self.waiting, default=self.refused_to)
+            self.cursor.begin(max(self.waiting, default=self.refused_to), 0)
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
@@ -156,30 +180,19 @@ class Strangers(Shell):
     def park(self) -> None:
         """Hold no message back any longer, on record; they lie in the stream."""
         if not self.state.parked:
-            self.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
-            self.parked_mark = self.host.recorder.index
-            self.read_to = max(self.read_to, self.refused_to)
-            self.seen = max(self.seen, self.read_to)
-        for position in list(self.bound):
-            self._release(position, self.parked_mark)
+            self.live.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
+            self.cursor.parked_mark = self.host.recorder.index
+            self.cursor.begin(max(self.cursor.read_to, self.refused_to), self.cursor.seen)
+        self.unacked.release_all(self.cursor.parked_mark)
 
     def give_up_to(self, position: int, reason: str) -> None:
         """Whatever is not judged up to `position` becomes a dead letter, be the name known or not."""
         self.cutoff = Cutoff(position, reason)
         self.wake()
 
-    def confirm(self, fact: Fact, state: State) -> None:
-        """The journal holds `fact`: what it turned away may be buried."""
-        super().confirm(fact, state)
-        self._bury_next()
-
-    @property
-    def resting(self) -> bool:
-        """Nothing in memory would be lost, and a receiver that is put needs nothing of it."""
-        done = (
-            self.loaded and self.state is self.confirmed and self.refused_to <= self.host.released_by_journal
-        )
-        return done and not (self.waiting or self.state.unfinished or self.burying or self._turning)
+    def close(self) -> None:
+        """Let nobody wait for it any more; its tasks end with the shard."""
+        self.ready.cancel()
 
     def wake(self) -> None:
         """Something happened: do what is owed."""
@@ -195,17 +208,15 @@ class Strangers(Shell):
         """A message came for a name that nobody knows by now, or that had one before it here."""
         host, position = self.host, event.position
         now = self.touched_at = host.clock.now()
-        if (before := self.bound.get(position)) is not None:
-            before.reply = reply
+        if not self.unacked.bind(position, reply, now):
             return
-        self.bound[position] = host.bindings.bind(position, UNKNOWN, reply, now)
         if self.loaded and position <= self.refused_to:
-            self._release(position, host.recorder.index)
+            self.unacked.release(position, host.recorder.index)
         elif not self.loaded or not (self.has_unread or len(self.waiting) >= WAITING_MAX):
             self._wait_for(receiver, event)
             self.wake()
         else:
-            self.seen = max(self.seen, position)
+            self.cursor.saw(position, event.source)
             self.park()
             self.wake()
 
@@ -215,8 +226,8 @@ class Strangers(Shell):
             self.waiting[position] = _Stranger(receiver, event.source, bool(event.malformed))
             self.names[receiver] += 1
         if self.loaded:
-            self.read_to = max(self.read_to, position)
-            self.seen = max(self.seen, position)
+            self.cursor.arrived(max(self.cursor.read_to, position))
+            self.cursor.saw(position, event.source)
 
     def _drop(self, position: int) -> _Stranger:
         stranger = self.waiting.pop(position)
@@ -232,11 +243,8 @@ class Strangers(Shell):
             if stranger.receiver not in receivers:
                 continue
             self._drop(position)
-            reply = ""
-            if (binding := self.bound.pop(position, None)) is not None:
-                self.host.bindings.drop(binding)
-                reply = binding.reply
-            self._door.activate(stranger.receiver).find(position, stranger.source, reply)
+            reply = self.unacked.drop(position)
+            self.host.activate(stranger.receiver).find(position, stranger.source, reply)
 
     # ---- turns
 
@@ -259,14 +267,14 @@ class Strangers(Shell):
         covered = sorted(self.waiting)
         try:
             if covered:
-                await self._door.policies.catch_up()
+                await self.host.policies.catch_up()
         except Unavailable:
             if self.cutoff is None:
                 raise
             covered = [each for each in covered if each <= self.cutoff.to]
         if self.host.stopped:
             return
-        self.give_to_known(*filter(self._door.knows, self.names))
+        self.give_to_known(*filter(self.host.knows, self.names))
         self._turn_away(covered)
         self._pass_over()
 
@@ -277,35 +285,35 @@ class Strangers(Shell):
                 return
             if len(self._coming) >= COMING_MAX:
                 return
-            reach = self.seen
-            found = await self.host.backlog.read_all(self.read_to, reach, READ_AT_ONCE)
+            cursor, reach = self.cursor, self.cursor.seen
+            found = await self.host.backlog.read_all(cursor.read_to, reach, READ_AT_ONCE)
             if self.host.stopped:
                 return
             self._take_stretch([each for each in found.events if each[1].position <= reach])
             if found.complete:
-                self.read_to = max(self.read_to, reach)
+                cursor.arrived(max(cursor.read_to, reach))
 
     def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
         """All of it lies beyond what was read: nobody else of these names waits behind it."""
         for receiver, event in found:
-            if receiver in self.names or not self._door.knows(receiver):
+            if receiver in self.names or not self.host.knows(receiver):
                 self._wait_for(receiver, event)
             else:
                 self._tell(receiver, event)
-            self.read_to = event.position
+            self.cursor.arrived(event.position)
 
     def _tell(self, receiver: str, event: Event) -> None:
         """A known receiver's event was found, which is its own already, as a rule."""
-        shell = self._door.activate(receiver)
-        shell.find(event.position, event.source, "")
-        if not shell.loaded:
-            self._coming.append(shell)
+        actor = self.host.activate(receiver)
+        actor.find(event.position, event.source, "")
+        if not actor.loaded:
+            self._coming.append(actor)
 
     def _let_go_of_told(self) -> None:
         """Let receivers leave memory that were told and have nothing to do."""
-        for shell in self._coming:
-            if shell.resting:
-                shell.touched_at = float("-inf")
+        for actor in self._coming:
+            if actor.resting:
+                actor.touched_at = float("-inf")
         self._coming = [each for each in self._coming if not each.loaded]
 
     def _turn_away(self, covered: list[int]) -> None:
@@ -314,7 +322,7 @@ class Strangers(Shell):
         if not self.state.burials:
             self._buried_at = now  # Nothing was owed until now.
         stuck = now - self._buried_at > LEFT_BEHIND_S
-        far = self.host.bindings.received - self._door.unacked_max // 2
+        far = self.host.bindings.received - self.host.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
             Burial(position=position, reason=self._reason(position, stranger), receiver=stranger.receiver)
@@ -322,12 +330,12 @@ class Strangers(Shell):
         ]
         if not new:
             return
-        self.record(c.TurnAway(tuple(new), discarded=bool(behind)), now)
+        self.live.record(c.TurnAway(tuple(new), discarded=bool(behind)), now)
         if behind:
             log.warning("strangers.discarded", extra={"count": len(new), "why": "nothing can be buried"})
         for burial in new:
             self._drop(burial.position)
-            self._release(burial.position, self.host.recorder.index)
+            self.unacked.release(burial.position, self.host.recorder.index)
 
     def _reason(self, position: int, stranger: _Stranger) -> str:
         if self.cutoff is not None and position <= self.cutoff.to:
@@ -356,25 +364,31 @@ class Strangers(Shell):
         """
         if not self.state.parked:
             return
-        clear_to = min(self.read_to, min(self.waiting, default=self.read_to + 1) - 1)
+        read_to = self.cursor.read_to
+        clear_to = min(read_to, min(self.waiting, default=read_to + 1) - 1)
         held = self.host.bindings.lowest_but(UNKNOWN)
         if not (self.waiting or self.has_unread) and held > clear_to:
-            self.record(c.UnparkReceiver(), self.host.clock.now())
+            self.live.record(c.UnparkReceiver(), self.host.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self.refused_to + PASS_OVER_MIN:
-            self.record(c.PassOver(clear_to), self.host.clock.now())
+            self.live.record(c.PassOver(clear_to), self.host.clock.now())
 
     # ---- burials
 
     def _bury_next(self) -> None:
         """Bury the next of what the confirmed journal says was turned away."""
-        if self.burying or self.host.stopped or not self.state.burials:
+        if self.burials.under_way or self.host.stopped or not self.state.burials:
             return
-        confirmed = {each.position for each in self.confirmed.burials}
+        confirmed = {each.position for each in self.live.confirmed.burials}
         due = tuple(each for each in self.state.burials if each.position in confirmed)[:PAGE]
         if due:
-            self.burying = True
-            self.host.spawn(self._bury(due))
+            self.bury(due)
+
+    def bury(self, burials: tuple[Burial, ...]) -> None:
+        """Bury these, and then those that follow."""
+        self.burials.under_way = True
+        self.host.spawn(self._bury(burials))
 
     async def _bury(self, burials: tuple[Burial, ...]) -> None:
-        await super()._bury(burials)
+        await self.burials.bury(self.live, burials)
+        self.wake()
         self._buried_at = self.host.clock.now()

@@ -181,7 +181,7 @@ def _statistics(node: Node) -> dict[str, object]:
     hosts = [shard.host for shard in node.owned.values()]
     return {
         "shards": len(hosts),
-        "actors": sum(len(host.shells) for host in hosts),
+        "actors": sum(len(host.actors) for host in hosts),
         "parked": sum(len(host.parked) for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),
         **msgspec.structs.asdict(node.around.routing.tally),

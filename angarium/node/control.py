@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from actors.machine.outcome import Answered
 from actors.policy import Policy
 from actors.ports import Absent, Invalid, Unavailable
+from actors.runtime.actor import Actor
 from actors.runtime.discarding import forget
 from actors.runtime.host import Host
 from actors.runtime.ping import Refusal, ping
-from actors.runtime.shell import Shell
 from actors.runtime.skipping import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
@@ -53,8 +53,8 @@ class ReceiverControl:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 if not await self._is_known(host, receiver):
                     return _unknown(receiver)
-                shell = await host.resident(receiver)
-            return await self._deal(request.verb, host, shell)
+                actor = await host.resident(receiver)
+            return await self._deal(request.verb, host, actor)
         except Refusal as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
@@ -70,70 +70,73 @@ class ReceiverControl:
             await self._receivers.catch_up()
         return host.knows(receiver)
 
-    async def _deal(self, verb: str, host: Host, shell: Shell) -> Granted | Denied:
-        removed = shell.policy is None and not self._receivers.known(shell.receiver)
+    async def _deal(self, verb: str, host: Host, actor: Actor) -> Granted | Denied:
+        removed = actor.policy is None and not self._receivers.known(actor.receiver)
         looks = verb in ("inspect", "status")
-        if removed and not (looks and shell.state.opened):
-            return _unknown(shell.receiver)
+        if removed and not (looks and actor.state.opened):
+            return _unknown(actor.receiver)
         match verb:
             case "inspect" | "status":
-                return await self._inspect(host, shell, answer_shown=verb == "inspect")
+                return await self._inspect(host, actor, answer_shown=verb == "inspect")
             case "ping":
-                return await self._ping(shell)
+                return await self._ping(actor)
             case "pause" | "resume":
-                return await self._pause(shell, paused=verb == "pause")
+                return await self._pause(actor, paused=verb == "pause")
             case "skip":
-                event = await skip(shell)
+                event = await skip(actor)
                 return Granted({"sequence": event.sequence, "event_id": event.id})
             case _:
-                discarded = await forget(shell)
-                return Granted({"discarded": discarded, "next_sequence": shell.state.frontier.sequence + 1})
+                discarded = await forget(actor)
+                return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
 
-    async def _inspect(self, host: Host, shell: Shell, *, answer_shown: bool) -> Granted:
+    async def _inspect(self, host: Host, actor: Actor, *, answer_shown: bool) -> Granted:
         """Show how the receiver does. Not all may see its last answer, which may repeat an event's body."""
-        receiver = shell.receiver
-        waiting = await host.backlog.count(receiver, shell.state.frontier.position)
-        head = await _head(host, shell, waiting)
+        receiver = actor.receiver
+        waiting = await host.backlog.count(receiver, actor.state.frontier.position)
+        head = await _head(host, actor, waiting)
         return Granted(inspect(
-            shell.state, shell.policy, shell.view(), host.clock.now(), shard=self._node.shard_of(receiver),
-            node=self._node.around.node, queued=len(shell.mailbox), backlog=waiting + len(shell.state.open),
-            head=head, last_answer=shell.last_answer, problems=list(self._receivers.problems(receiver)),
+            actor.state, actor.policy, actor.view(), host.clock.now(), shard=self._node.shard_of(receiver),
+            node=self._node.around.node, queued=len(actor.pending.mailbox),
+            backlog=waiting + len(actor.state.open), head=head,
+            last_answer=actor.last_answer, problems=list(self._receivers.problems(receiver)),
             answer_shown=answer_shown,
         ))  # fmt: skip
 
-    async def _ping(self, shell: Shell) -> Granted | Denied:
-        outcome = await ping(shell)
+    async def _ping(self, actor: Actor) -> Granted | Denied:
+        outcome = await ping(actor)
         members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
         if not isinstance(outcome, Answered):
             members["error"] = f"{outcome.error}: {outcome.detail}"
         return Granted(members)
 
-    async def _pause(self, shell: Shell, *, paused: bool) -> Granted | Denied:
+    async def _pause(self, actor: Actor, *, paused: bool) -> Granted | Denied:
         """Edit the configuration, take it up at once, and end what held the receiver back on a resume."""
-        answer = await self._receivers.set_paused(shell.receiver, paused)
+        answer = await self._receivers.set_paused(actor.receiver, paused)
         match answer:
             case Absent():
-                return _unknown(shell.receiver)
+                return _unknown(actor.receiver)
             case Invalid(problems):
                 why = "; ".join(problems)
-                return Denied("misconfigured", f"{shell.receiver}: put a valid configuration first: {why}")
+                return Denied("misconfigured", f"{actor.receiver}: put a valid configuration first: {why}")
             case Policy():
-                shell.configure(answer)
+                actor.configure(answer)
                 if not paused:
-                    await shell.resume()
+                    await actor.resume()
                 return Granted({"paused": paused})
             case _:
                 assert_never(answer)
 
 
-async def _head(host: Host, shell: Shell, waiting: int) -> Head | None:
+async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
     """The oldest event that is not settled; read from the stream where memory does not have it."""
-    head = known_head(shell.state, shell.view(), shell.in_flight)
+    head = known_head(actor.state, actor.view(), actor.pending.in_flight)
     if head is None and waiting:
-        batch = await host.backlog.read(shell.receiver, shell.state.frontier.position, 0, REPEATS_MAX)
-        return known_head(shell.state, shell.view(), shell.in_flight) or read_head(shell.state, batch.events)
+        batch = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)
+        return known_head(actor.state, actor.view(), actor.pending.in_flight) or read_head(
+            actor.state, batch.events
+        )
     if head is not None and not head.type:
-        event = await host.backlog.event(shell.receiver, head.position)
+        event = await host.backlog.event(actor.receiver, head.position)
         return replace(head, type=event.type) if event else head
     return head
 

@@ -105,14 +105,14 @@ class _Seen(Struct):
 
     def look(self, host: Host) -> None:
         now = host.clock.now()
-        self.actors += len(host.shells)
+        self.actors += len(host.actors)
         self.parked += len(host.parked)
-        for shell in host.shells.values():
-            state, in_flight = shell.state, shell.in_flight
+        for actor in host.actors.values():
+            state, in_flight = actor.state, actor.pending.in_flight
             self.in_flight += len(in_flight)
-            self.waiting += len(shell.mailbox) + shell.left
+            self.waiting += len(actor.pending.mailbox) + actor.pending.cursor.left
             self.waiting += sum(each.position not in in_flight for each in state.open)
-            if shell.loaded and (phase := held_back(state, shell.policy, now)):
+            if actor.loaded and (phase := held_back(state, actor.policy, now)):
                 self.held[phase] += 1
 
 

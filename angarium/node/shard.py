@@ -339,7 +339,7 @@ class Shard:
     def _leftovers(self) -> dict[str, State]:
         """Picks the snapshots that say nothing any more and whose actors are still away."""
         host = self.host
-        awake = host.shells.keys() | host.changed.keys() | host.writing.keys()
+        awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
         return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
 
     async def find_leftovers(self) -> None:
@@ -347,7 +347,7 @@ class Shard:
 
         The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
         """
-        receivers, awake = self._around.receivers, self.host.shells
+        receivers, awake = self._around.receivers, self.host.actors
         for receiver in await self._snapshots.receivers():
             if receiver not in awake and not receivers.known(receiver):
                 try:

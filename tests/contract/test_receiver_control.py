@@ -27,7 +27,7 @@ async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Granted | Deni
 def remembered(node: Node) -> int:
     """How many receivers the node holds anything about."""
     hosts = [shard.host for shard in node.owned.values()]
-    actors = sum(len(host.shells) + len(host.changed) + len(host.writing) for host in hosts)
+    actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
     return actors + len(node.around.receivers._known)
 
 
@@ -86,8 +86,8 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
             await publish(js, names, RECEIVER, b"{}", headers)
         host = node.host_of(RECEIVER)
         assert host is not None
-        await until(lambda: RECEIVER in host.shells and host.shells[RECEIVER].state.parked)
-        assert not host.shells[RECEIVER].mailbox
+        await until(lambda: RECEIVER in host.actors and host.actors[RECEIVER].state.parked)
+        assert not host.actors[RECEIVER].pending.mailbox
         answer = await ask(ReceiverControl(node), "status", RECEIVER)
         assert isinstance(answer, Granted)
         head = answer.members["head"]

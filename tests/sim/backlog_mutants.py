@@ -16,12 +16,14 @@ from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import next_step
 from actors.machine.owed.view import View
 from actors.machine.state import State
+from actors.memory.cursor import Cursor
 from actors.policy import Policy
-from actors.runtime import discarding, shell
+from actors.runtime import actor, discarding, live_state
+from actors.runtime.actor import Actor
 from actors.runtime.discarding import Passed
 from actors.runtime.host import Host
-from actors.runtime.memory import Memory
-from actors.runtime.shell import Shell
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutant import Mutant
@@ -48,7 +50,7 @@ async def _publish_once(
     await _publish(dead_letters, receiver, burial, message, answer_text)
 
 
-async def _read_by_replica(actor: Shell, frontier: Frontier, to: int) -> Passed:
+async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
     """A replica that knows of nothing has nothing."""
     if await discarding._count(actor, frontier.position, to) <= 0:
         return Passed(0, frontier.source, b"")
@@ -58,16 +60,16 @@ async def _read_by_replica(actor: Shell, frontier: Frontier, to: int) -> Passed:
 _read = discarding._read
 
 
-async def _read_no_keys(actor: Shell, frontier: Frontier, to: int) -> Passed:
+async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
     return replace(await _read(actor, frontier, to), keys=b"")
 
 
-async def _read_no_source(actor: Shell, frontier: Frontier, to: int) -> Passed:
+async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> Passed:
     return replace(await _read(actor, frontier, to), source=0)
 
 
 @asynccontextmanager
-async def _awaiting_nothing(actor: Shell) -> AsyncIterator[None]:
+async def _awaiting_nothing(actor: Actor) -> AsyncIterator[None]:
     """What is under way may end whenever it likes."""
     actor.hold_count += 1
     yield
@@ -76,28 +78,25 @@ async def _awaiting_nothing(actor: Shell) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _going_on(actor: Shell) -> AsyncIterator[None]:
+async def _going_on(actor: Actor) -> AsyncIterator[None]:
     """What is under way is awaited, and others begin meanwhile."""
-    while actor.in_flight:
+    while actor.pending.in_flight:
         await actor.landing()
     yield
     actor.wake()
 
 
-def _discard_unparked(actor: Shell, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
-    seen, actor.seen = actor.seen, 0
-    _discard(actor, command)
-    if seen > command.position:
-        actor.counted = False
-    actor.seen = max(actor.seen, seen)
+_discarded = Cursor.discarded
 
 
-_discard = Memory.discard
+def _discard_unparked(cursor: Cursor, position: int) -> bool:
+    _discarded(cursor, position)
+    return False
 
 
-async def _removed_to_first(actor: Shell, removed_at: float) -> int:
+async def _removed_to_first(actor: Actor, removed_at: float) -> int:
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
-    taken_to = actor.taken_to
+    taken_to = actor.pending.taken_to
     return taken_to if first is None else max(actor.state.frontier.position, min(taken_to, first - 1))
 
 
@@ -129,28 +128,34 @@ def _decide_without_source(
     return machine.decide(state, policy, command, at, bucket)
 
 
-_record = Shell.record
+_record = LiveState.record
 
 
-def _record_newest_removal(actor: Shell, command: c.Command, now: float) -> None:
-    opens = isinstance(command, c.OpenReceiver)
-    _record(actor, replace(command, removal=actor._removal) if opens else command, now)
+def _record_newest_removal(live: LiveState, command: c.Command, now: float) -> None:
+    newest = live.host.policies.removal(live.receiver)
+    if isinstance(command, c.OpenReceiver) and newest is not None:
+        command = replace(command, removal=newest.revision)
+    _record(live, command, now)
+
+
+def _step_unremoved(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
+    return next_step(state, policy, replace(view, removal=0), now)
 
 
 BACKLOG_MUTANTS = [
     Mutant("buried-unconfirmed", "a dead letter is a fact first, confirmed, and then buried",
-           ((shell, "next_step", _bury_at_once),),
+           ((actor, "next_step", _bury_at_once),),
            backlogs.death_is_lost),
     Mutant("buried-unstored", "a burial is repeated until it is stored",
            ((DeadLetterWriter, "_publish", _publish_once),)),
     Mutant("forgot-unconfirmed", "Forgot is confirmed before anything is posted beyond it",
-           ((shell, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
+           ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
            ((discarding, "_read", _read_by_replica),),
            discards.forgotten_and_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
-           ((Memory, "unrecorded", property(lambda actor: 0)),),
+           ((Pending, "unrecorded", property(lambda pending: 0)),),
            discards.forgotten_after_what_was_posted_is_gone),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
            ((discarding, "_standing_still", _awaiting_nothing),),
@@ -159,7 +164,7 @@ BACKLOG_MUTANTS = [
            ((discarding, "_standing_still", _going_on),),
            discards.forgotten_while_it_would_go_on),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
-           ((Memory, "discard", _discard_unparked),),
+           ((Cursor, "discarded", _discard_unparked),),
            discards.forgotten_while_more_comes),
     Mutant("discarded-without-ids", "what is discarded enters the window",
            ((discarding, "_read", _read_no_keys),),
@@ -168,13 +173,13 @@ BACKLOG_MUTANTS = [
            ((discarding, "_read", _read_no_source),),
            discards.put_again_and_copied_again),
     Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
-           ((shell, "decide", _decide_without(c.MissEvents, "posted")),),
+           ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),
            discards.missing_after_it_was_posted),
     Mutant("missing-without-source", "what is missing raises the highest source",
-           ((shell, "decide", _decide_without(c.MissEvents, "source")),),
+           ((live_state, "decide", _decide_without(c.MissEvents, "source")),),
            discards.missing_and_copied_again),
     Mutant("refused-without-source", "what is refused raises the highest source",
-           ((shell, "decide", _decide_without_source),),
+           ((live_state, "decide", _decide_without_source),),
            discards.refused_and_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
            ((discarding, "_removed_to", _removed_to_first),),
@@ -183,9 +188,9 @@ BACKLOG_MUTANTS = [
            ((Host, "may_have_posted", _posted_unparked),),
            discards.burst_from_a_backlog_before_a_crash),
     Mutant("put-again-unseen", "a receiver that was put again is removed first",
-           ((Shell, "_removal", property(lambda actor: 0)),),
+           ((actor, "next_step", _step_unremoved),),
            backlogs.put_again_at_once),
     Mutant("opened-as-if-obeyed", "a receiver is opened under the last removal that was obeyed",
-           ((Shell, "record", _record_newest_removal),),
+           ((LiveState, "record", _record_newest_removal),),
            backlogs.put_again_twice),
 ]  # fmt: skip

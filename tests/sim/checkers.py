@@ -12,9 +12,11 @@ from actors.ids import UNKNOWN
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Outcome
 from actors.machine.state import State
+from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
-from actors.runtime.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
-from actors.runtime.shell import UNCONFIRMED_MAX, Shell
+from actors.runtime.actor import Actor
+from actors.runtime.live_state import UNCONFIRMED_MAX
+from actors.runtime.strangers import Strangers
 from angarium.node.node import Node
 from streams.fleet.lease import MARGIN_S
 from streams.installation.partitions import shard_of
@@ -193,16 +195,16 @@ class Checkers:
 
     def _check_memory(self, process: Process, receiver: str) -> None:
         host = self.nodes[process.name].host_of(receiver)
-        shell = host.shells.get(receiver) if host else None
-        if shell is None:
+        actor = host.actors.get(receiver) if host else None
+        if actor is None:
             return
-        events = shell.mailbox._events
+        events = actor.pending.mailbox.events
         # One event always fits, and one that comes back from an attempt.
         size = sum(each.size for each in list(events)[2:])
         if len(events) > MAILBOX_MAX + 1 or size > MAILBOX_BYTES_MAX:
             self.world.fail(f"{receiver}: {len(events)} events of {size} bytes are in memory")
-        if shell.unconfirmed > UNCONFIRMED_MAX:
-            self.world.fail(f"{receiver}: {shell.unconfirmed} settlements are unconfirmed")
+        if actor.live.unconfirmed > UNCONFIRMED_MAX:
+            self.world.fail(f"{receiver}: {actor.live.unconfirmed} settlements are unconfirmed")
 
     # ---- what the server stores
 
@@ -296,14 +298,16 @@ class Checkers:
             return
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
-                shell = shard.host.shells.get(fact.receiver)
-                if shell is not None and shell.loaded:
-                    self._check_shell(shell, ledger)
+                known: Actor | Strangers | None = shard.host.actors.get(fact.receiver)
+                actor = shard.host.strangers if fact.receiver == UNKNOWN else known
+                if actor is not None and actor.loaded:
+                    self._check_actor(actor, ledger)
 
-    def _check_shell(self, shell: Shell, ledger: ShardLedger) -> None:
-        state = ledger.states[shell.receiver]
-        if shell.confirmed != state:
-            self.world.fail(f"{shell.receiver}: in memory is {shell.confirmed}, by the journal it is {state}")
+    def _check_actor(self, actor: Actor | Strangers, ledger: ShardLedger) -> None:
+        state = ledger.states[actor.receiver]
+        found = actor.live.confirmed
+        if found != state:
+            self.world.fail(f"{actor.receiver}: in memory is {found}, by the journal it is {state}")
 
     def acked(self, node: str, shard: int, position: int) -> None:
         """The server has got an ack. One that comes back from the dead acks by what was true in its time."""

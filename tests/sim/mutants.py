@@ -23,12 +23,15 @@ from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import next_step
 from actors.machine.owed.view import View
 from actors.machine.state import OPEN_MAX, Open, State, open_entry
+from actors.memory import tokens
+from actors.memory.cursor import Cursor
+from actors.memory.tokens import Tokens
+from actors.memory.unacked import Bindings
 from actors.policy import Policy
-from actors.runtime import shell
+from actors.runtime import actor, live_state
 from actors.runtime.host import Host
-from actors.runtime.memory import Known
-from actors.runtime.shell import Shell
-from actors.runtime.unacked import Bindings
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
 from angarium.node.shard import Shard
 from streams.fleet.lease import MARGIN_S, Lease
 from streams.fleet.members import Members
@@ -37,6 +40,7 @@ from streams.journal import claim, journal, recovery
 from streams.journal.claim import Claim, NotOwned, Owner
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import Appended, Overtaken, append
+from streams.journal.journal import Journal
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, StoredMessage
 from streams.nats.jetstream import JetStream
@@ -76,21 +80,15 @@ async def _rewind_to_ack_floor(
     return await rewind(js, stream, consumer, group, None)
 
 
-def _leave_at_once(actor: Shell, position: int, source: int) -> None:
-    actor.seen = max(actor.seen, position)
-    actor.known = Known(max(actor.known.position, position), max(actor.known.source, source))
-    actor._release(position, 0)
+_take = Pending.take
 
 
-_take = Shell._take
-
-
-def _drop_repeats_at_once(actor: Shell, event: Event) -> None:
-    frontier = actor.state.frontier
+def _drop_repeats_at_once(pending: Pending, event: Event) -> None:
+    frontier = pending.live.state.frontier
     if event.position > frontier.position and is_repeat(frontier, event):
-        actor._release(event.position, actor.host.recorder.index)
+        pending.settle(event.position)
     else:
-        _take(actor, event)
+        _take(pending, event)
 
 
 # ---- the journal and the claim
@@ -187,8 +185,8 @@ _take_changed = Host.take_changed
 def _take_live(host: Host) -> dict[str, State]:
     taken = _take_changed(host)
     for name in taken:
-        if name in host.shells:
-            taken[name] = host.shells[name].state
+        if name in host.actors:
+            taken[name] = host.actors[name].state
     return taken
 
 
@@ -226,15 +224,12 @@ def _key_without_again(id_: str, again: str) -> bytes:
 
 # ---- relaxed order
 
-_record_fact = Shell._record
+_add = Journal.add
 
 
-def _record_no_acceptance(actor: Shell, fact: facts.Fact) -> None:
+def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: bool = False) -> int:
     """The number is known, and on no record before the first fact about the event."""
-    if isinstance(fact, facts.Accepted):
-        actor.state = evolve.evolve(actor.state, fact)
-    else:
-        _record_fact(actor, fact)
+    return log.index if isinstance(fact, facts.Accepted) else _add(log, fact, state, urgent)
 
 
 def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
@@ -275,7 +270,7 @@ def _numbered_as_the_last(state: State, given: Event) -> numbering.Numbered:
 
 def _unpark_when_read(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
     idle = policy and state.opened and not (view.unconfirmed or view.in_flight or state.open or state.burials)
-    if idle and state.parked and view.adopted and view.read_to >= view.seen:
+    if idle and state.parked and view.adopted and view.cursor.read_to >= view.cursor.seen:
         return c.UnparkReceiver()
     return next_step(state, policy, view, now)
 
@@ -300,12 +295,12 @@ def _inherited(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: 
     return bucket.inherit(found, limit, unclean=None, **more)
 
 
-_record = Shell.record
+_record = LiveState.record
 
 
-def _record_no_ping(actor: Shell, command: c.Command, now: float) -> None:
+def _record_no_ping(live: LiveState, command: c.Command, now: float) -> None:
     if not isinstance(command, c.StartPing):
-        _record(actor, command, now)
+        _record(live, command, now)
 
 
 def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
@@ -313,11 +308,11 @@ def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **m
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
-def _bucket_as_if_started(actor: Shell, now: float) -> Bucket | None:
-    if actor.bucket is None or actor.state.limit is None:
+def _bucket_as_if_started(kept: Tokens, now: float, epoch: int) -> Bucket | None:
+    if kept.bucket is None or kept.limit is None:
         return None
-    actor.bucket = bucket.refill(actor.bucket, actor.state.limit, now, actor.host.epoch)
-    return actor.bucket
+    kept.bucket = bucket.refill(kept.bucket, kept.limit, now, epoch)
+    return kept.bucket
 
 
 def _next_as_if_all_had_started(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
@@ -355,7 +350,7 @@ def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
 
 
 def _unhurried(*kinds: type) -> tuple[tuple[Any, str, Any], ...]:
-    return ((shell, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
+    return ((live_state, "NEEDS_NO_CONFIRMATION", (*decide.NEEDS_NO_CONFIRMATION, *kinds)),)
 
 
 ALL = [
@@ -367,9 +362,9 @@ ALL = [
            ((reader, "rewind", _rewind_to_ack_floor),),
            reading.acked_beyond_the_floor),
     Mutant("left-before-parked", "what parking drops is released by the confirmed Parked",
-           ((Shell, "_leave", _leave_at_once),)),
+           ((Cursor, "parked_mark", property(lambda cursor: 0, lambda cursor, mark: None)),)),
     Mutant("repeat-at-once", "a repeat is released when nothing unsettled lies before it",
-           ((Shell, "_take", _drop_repeats_at_once),)),
+           ((Pending, "take", _drop_repeats_at_once),)),
     Mutant("rebase", "on 10071 nobody rebases on the number in the error",
            ((journal, "append", _append_after_anything),),
            ownership.flush_of_a_sleeper),
@@ -404,9 +399,9 @@ ALL = [
            ((State, "unfinished", property(lambda state: state.parked)),),
            ownership.burial_owed_at_a_takeover),
     Mutant("window-of-config", "the window's size is state",
-           ((shell, "next_step", _step_by_configured_window),)),
+           ((actor, "next_step", _step_by_configured_window),)),
     Mutant("window-from-here", "a window changes above all that may have been posted",
-           ((Shell, "taken_to", property(lambda actor: 0)),),
+           ((Pending, "taken_to", property(lambda pending: 0)),),
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
@@ -414,7 +409,7 @@ ALL = [
     Mutant("delivered-and-open", "what is settled is not open",
            ((evolve, "_after_delivery", _delivered_and_open),)),
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
-           ((Shell, "_record", _record_no_acceptance),)),
+           ((Journal, "add", _add_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
            ((owed, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
@@ -426,7 +421,7 @@ ALL = [
     Mutant("attempts-shared", "each event has its own attempts",
            ((evolve, "_after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
-           ((shell, "next_step", _unpark_when_read),)),
+           ((actor, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",
            ((Backlog, "_page", _page_of_any_replica),),
            reading.backlog_of_a_lagging_replica),
@@ -439,25 +434,26 @@ ALL = [
            _unhurried(facts.WindowSet),
            numbers.window_set_is_lost),
     Mutant("rate-unconfirmed", "RateSet is confirmed before an attempt under it", _unhurried(facts.RateSet)),
-    Mutant("full-bucket", "the bucket is inherited", ((shell, "inherit", _full),)),
+    Mutant("full-bucket", "the bucket is inherited", ((actor, "inherit", _full),)),
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
-           ((shell, "inherit", _inherited),),
+           ((actor, "inherit", _inherited),),
            rates.burst_before_a_crash),
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
-           ((Limit, "slow", property(lambda limit: False)), (shell, "inherit", _inherited_slow))),
+           ((Limit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
     Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
-           ((Shell, "bucket_at", _bucket_as_if_started),)),
+           ((Tokens, "filled", _bucket_as_if_started),)),
     Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
-           ((shell, "next_step", _next_as_if_all_had_started),),
+           ((actor, "next_step", _next_as_if_all_had_started),),
            rates.ping_beside_a_queue),
     Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
-           ((Shell, "lapse_grant", lambda actor, now: None),),
+           ((tokens, "GRANT_S", float("inf")),),
            rates.start_long_after_its_record),
     Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
            ((Members, "_lapse", lambda members: None),), ownership.first_heartbeat_slept_through),
-    Mutant("ping-unrecorded", "a ping is recorded before it is made", ((Shell, "record", _record_no_ping),),
+    Mutant("ping-unrecorded", "a ping is recorded before it is made",
+           ((LiveState, "record", _record_no_ping),),
            rates.ping_before_a_crash),
     Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
            ((Router, "_confirmed", _close_at_first),),

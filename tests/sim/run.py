@@ -15,7 +15,7 @@ from actors.machine.owed.steps import Post, Step
 from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
-from actors.runtime import flow_control, host, shell
+from actors.runtime import actor, flow_control, host
 from angarium.node import maintenance, shard
 from angarium.node.app import member
 from angarium.settings import Settings
@@ -283,7 +283,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
 @contextmanager
 def _tokens_watched(run: Run) -> Iterator[None]:
     """The one look into the product: when an attempt starts with its token, since promise 4 counts there."""
-    next_step = vars(shell)["next_step"]
+    next_step = vars(actor)["next_step"]
 
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
         step: Step = next_step(state, policy, view, now)
@@ -292,5 +292,5 @@ def _tokens_watched(run: Run) -> Iterator[None]:
             run.checkers.token_taken(process, step.event.position)
         return step
 
-    with patch.object(shell, "next_step", watched):
+    with patch.object(actor, "next_step", watched):
         yield

@@ -47,8 +47,8 @@ def _note_but_burials(needs: Retention, state: State) -> None:
 
 
 def _needed_live(host: Host) -> Needed:
-    for shell in host.shells.values():
-        host.needs.note(shell.state)
+    for actor in host.actors.values():
+        host.needs.note(actor.state)
     return host.needs.lowest(host.bindings.received)
 
 

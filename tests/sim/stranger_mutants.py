@@ -1,28 +1,29 @@
 """Rules about names that nobody knows, each taken out by itself."""
 
 from actors.machine import commands as c
+from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
-from actors.runtime.memory import Memory
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
 from actors.runtime.strangers import PAGE, Strangers
-from actors.runtime.unacked import Bindings
 from streams.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import strangers
 
-_park, _turn_away = Strangers.park, Strangers._turn_away
+_park, _record = Strangers.park, LiveState.record
 
 
-def _turn_away_and_bury(record: Strangers, covered: list[int]) -> None:
-    _turn_away(record, covered)
-    if not record.burying and not record.host.stopped and record.state.burials:
-        record.burying = True
-        record.host.spawn(record._bury(record.state.burials[:PAGE]))
+def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
+    _record(live, command, now)
+    record = live.host.strangers if isinstance(live.host, Host) else None
+    if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
+        record.bury(live.state.burials[:PAGE])
 
 
 def _park_beyond(record: Strangers) -> None:
     """On record as if all that came until now had been judged."""
     if not record.state.parked:
-        record.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
+        record.live.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
     _park(record)
 
 
@@ -32,13 +33,13 @@ async def _know_enough(receivers: Receivers) -> None:
 
 STRANGER_MUTANTS = [
     Mutant("strangers-buried-unconfirmed", "who is turned away is buried once that is confirmed",
-           ((Strangers, "_turn_away", _turn_away_and_bury),),
+           ((LiveState, "record", _record_and_bury),),
            strangers.refusal_is_lost),
     Mutant("strangers-first", "nobody is turned away above what is held for an actor",
            ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
            strangers.behind_one_that_is_slow),
     Mutant("strangers-delivered-later", "a name that is put is opened above all that was turned away",
-           ((Host, "released_to", Host.released_by_journal),),
+           ((Strangers, "opens_above", lambda record, floor: floor),),
            strangers.put_before_the_refusal_is_on_record),
     Mutant("strangers-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
@@ -50,7 +51,7 @@ STRANGER_MUTANTS = [
            ((Strangers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
            strangers.put_while_unjudged),
     Mutant("strangers-overtaken", "a name that is put begins with what lies in the stream unjudged",
-           ((Memory, "behind_strangers", False),),
+           ((Pending, "behind_strangers", False),),
            strangers.put_while_unjudged),
     Mutant("strangers-unread", "after a takeover all that lies beyond the record's position is judged",
            ((Strangers, "has_unread", False),),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.runtime.shell import Shell
+from actors.runtime.actor import Actor
 from streams.nats.answers import Stored
 from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
@@ -184,9 +184,9 @@ class Workload:
         for node in run.checkers.nodes.values():
             for number, shard in node.owned.items():
                 if shard.claim.epoch == run.checkers.ledgers[number].epoch:
-                    for shell in shard.host.shells.values():
-                        for position in _left(shell, run.checkers.deliveries):
-                            if not posted(shell.receiver, position) and self._gaps.random() < 0.1:
+                    for actor in shard.host.actors.values():
+                        for position in _left(actor, run.checkers.deliveries):
+                            if not posted(actor.receiver, position) and self._gaps.random() < 0.1:
                                 stream.remove(position)
 
     async def _put(self, receivers: Receivers, receiver: str, policy: dict[str, Any]) -> None:
@@ -240,12 +240,13 @@ class Workload:
         return {name: value for name, value in policy.items() if value is not None}
 
 
-def _left(shell: Shell, deliveries: Deliveries) -> list[int]:
+def _left(actor: Actor, deliveries: Deliveries) -> list[int]:
     """Where its events lie that are in the stream alone, and known to be there."""
-    if not shell.loaded or shell.busy_reading or not shell.state.parked:
+    pending, cursor = actor.pending, actor.pending.cursor
+    if not actor.loaded or cursor.reading or not actor.state.parked:
         return []
-    waiting = deliveries.between(shell.receiver, shell.read_to, shell.known.position)
-    return waiting + [each.position for each in shell.confirmed.open if not shell.has(each.position)]
+    waiting = deliveries.between(actor.receiver, cursor.read_to, cursor.known.position)
+    return waiting + [each.position for each in actor.live.confirmed.open if not pending.has(each.position)]
 
 
 async def _until(done: Callable[[], Awaitable[bool]]) -> None:

@@ -12,7 +12,7 @@ from actors.machine.numbering import with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import next_step
-from actors.machine.owed.view import View
+from actors.machine.owed.view import NothingRead, View
 from actors.machine.state import State, open_entry
 from actors.policy import Policy, Rate, Retry
 
@@ -92,4 +92,6 @@ class Actor:
             head = None
         if head is not None:
             view.setdefault("waiting", (head,))
+        read = {name: view.pop(name) for name in NothingRead.__struct_fields__ if name in view}
+        view["cursor"] = NothingRead(**read)
         return next_step(self.state, self.policy, View(head=head, **view), now)

@@ -1,4 +1,4 @@
-"""One shard in memory for the tests of shell and host: every port in its simplest form, on virtual time.
+"""One shard in memory for the tests of actor and host: every port in its simplest form, on virtual time.
 
 The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
 receiver has no more attempts in flight than its order allows and never two of one event, a dead letter is
@@ -23,8 +23,8 @@ from actors.machine.state import State
 from actors.news import News
 from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Stretch, Unavailable
+from actors.runtime.actor import Actor
 from actors.runtime.host import Host
-from actors.runtime.shell import Shell
 from tests.unit.machine import NOW, answer, event, policy
 
 FLUSH_S = 0.2
@@ -122,15 +122,24 @@ class Journal:
         self._timer = None
         entries, self._waiting = self._waiting, []
         self.floor = host.floor(self.index)
+        self._fold(entries)
+        self.confirmed_index = self.index
+        host.confirmed(entries)
+
+    def _fold(self, entries: Sequence[Recorded]) -> None:
         for fact, state in entries:
             before = self.folded.get(fact.receiver, State(receiver=fact.receiver))
-            self.folded[fact.receiver] = evolve(before, fact)
-            assert self.folded[fact.receiver] == state
+            after = self.folded[fact.receiver] = evolve(before, fact)
+            assert after == state
+            assert after.frontier.position >= before.frontier.position
+            assert after.frontier.sequence >= before.frontier.sequence
             self.facts.append(fact)
             if isinstance(fact, TurnedAway):
                 self.turned_away |= {each.position for each in fact.events}
-        self.confirmed_index = self.index
-        host.confirmed(entries)
+
+    def store(self, count: int) -> None:
+        """The first of those that wait are stored, and nobody hears of it."""
+        self._fold(self._waiting[:count])
 
     def let_go(self) -> None:
         """Confirm what was held back."""
@@ -381,19 +390,23 @@ class ShardWorld:
         self.host.begin({}, listed) if snapshots else self.host.begin(states, {})
         self.hand_out()
 
-    def crash(self, *, snapshots: bool = False, parked: Sequence[str] = ()) -> None:
-        """The owner is gone with its memory; the next one claims at once."""
+    def crash(self, *, snapshots: bool = False, parked: Sequence[str] = (), stored: int = 0) -> None:
+        """The owner is gone with its memory; the next one claims at once.
+
+        So many of the facts that it did not see confirmed are in the journal all the same.
+        """
         self.host.stop()
+        self.journal.store(stored)
         self.sender.in_flight.clear()
         self.claim(unclean=True, snapshots=snapshots, parked=parked)
 
     @property
-    def shell(self) -> Shell:
+    def actor(self) -> Actor:
         return self.host.activate(RECEIVER)
 
     @property
     def state(self) -> State:
-        return self.shell.state
+        return self.actor.state
 
     # ---- messages
 

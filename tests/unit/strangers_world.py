@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from actors.ids import UNKNOWN
 from actors.machine.facts import Burial
 from actors.runtime.strangers import Strangers
 from tests.unit.shard_world import ShardWorld
@@ -23,9 +22,8 @@ def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
 
 def record_of(world: ShardWorld) -> Strangers:
     """The record of the shard."""
-    record = world.host.shells[UNKNOWN]
-    assert isinstance(record, Strangers)
-    return record
+    assert world.host.strangers is not None
+    return world.host.strangers
 
 
 async def hold_burials(world: ShardWorld) -> Callable[[], None]:

@@ -59,8 +59,8 @@ async def test_it_is_never_the_answer_to_another_event() -> None:
     world.sender.answers(says(200, b"of the first event"), says(429, b"of the second"))
     world.publish(3)
     await world.until(lambda: world.state.counters.throttled == 1)
-    await skip(world.shell)
-    await skip(world.shell)
+    await skip(world.actor)
+    await skip(world.actor)
     assert await buried(world, 2) == {2: "of the second"}
 
 
@@ -71,7 +71,7 @@ async def test_it_is_lost_with_the_memory_of_its_owner() -> None:
     world.publish()
     await world.until(lambda: bool(world.journal.of(f.Throttled)))
     world.crash()
-    await skip(world.shell)
+    await skip(world.actor)
     assert await buried(world, 1) == {}
 
 
@@ -80,8 +80,8 @@ async def test_of_very_many_the_newest_are_kept_and_no_more_than_their_beginning
     world = relaxed(concurrency=64)
     world.sender.reply = lambda _: says(429, bytes(65_536))
     world.publish(64)
-    await world.until(lambda: len(world.state.open) == 64 and not world.shell.in_flight)
-    kept = list(world.shell.answers.bodies.values())
+    await world.until(lambda: len(world.state.open) == 64 and not world.actor.pending.in_flight)
+    kept = list(world.actor.burials.answers.bodies.values())
     assert len(kept) == ANSWERS_MAX
     assert {len(each) for each in kept} == {BODY_MAX}
 
@@ -93,7 +93,7 @@ async def test_what_is_delivered_or_buried_is_forgotten() -> None:
     world.publish(2)
     await buried(world, 1)
     await world.until(lambda: not world.state.burials)
-    assert not world.shell.answers.bodies
+    assert not world.actor.burials.answers.bodies
 
 
 def test_what_it_repeats_of_our_credentials_is_hidden_and_without_a_policy_all_of_it() -> None:

@@ -7,8 +7,8 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
+from actors.runtime.actor import Actor
 from actors.runtime.host import IDLE_S, LOADERS, TURN
-from actors.runtime.shell import Shell
 from streams.journal.turns import Turns
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
@@ -104,10 +104,10 @@ async def test_a_snapshot_that_was_read_too_slowly_is_not_used() -> None:
     await world.pass_time(1.0)
     world.host.take_changed()
     world.host.written()
-    await world.until(lambda: RECEIVER not in world.host.shells, within_s=2 * IDLE_S)
+    await world.until(lambda: RECEIVER not in world.host.actors, within_s=2 * IDLE_S)
     going_on.set()
     await world.pass_time(1.0)
-    assert RECEIVER not in world.host.shells
+    assert RECEIVER not in world.host.actors
 
 
 @in_virtual_time
@@ -126,18 +126,18 @@ async def test_nothing_more_is_dispensable_until_all_are_back() -> None:
 @in_virtual_time
 async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands at once would keep all others of the node waiting."""
-    world, advance, in_turn, turn = ShardWorld(policy()), Shell.wake, list[int](), 0
+    world, advance, in_turn, turn = ShardWorld(policy()), Actor.wake, list[int](), 0
 
     def pass_on() -> None:
         nonlocal turn
         turn += 1
 
-    def note(shell: Shell) -> None:
+    def note(actor: Actor) -> None:
         in_turn.append(turn)
         asyncio.get_running_loop().call_soon(pass_on)
-        advance(shell)
+        advance(actor)
 
-    monkeypatch.setattr(Shell, "wake", note)
+    monkeypatch.setattr(Actor, "wake", note)
     world.journal.folded = {f"acme.r{number}": parked(f"acme.r{number}", 1e9) for number in range(10 * TURN)}
     world.policies.known.update(dict.fromkeys(world.journal.folded, policy()))
     world.crash(snapshots=not known)
@@ -158,5 +158,5 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
         return None
 
     world.snapshots.load = load  # type: ignore[method-assign]
-    shell = await world.host.resident(RECEIVER)
-    assert shell.touched_at == world.clock.now()
+    actor = await world.host.resident(RECEIVER)
+    assert actor.touched_at == world.clock.now()

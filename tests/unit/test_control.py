@@ -24,7 +24,7 @@ class Desk:
         return True
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
-        return Granted({"discarded": await forget(self._world.shell)})
+        return Granted({"discarded": await forget(self._world.actor)})
 
 
 class Wire:

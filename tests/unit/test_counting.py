@@ -22,13 +22,13 @@ def test_calls_into_c_count_for_who_makes_them() -> None:
 
 
 def test_what_grew_is_told_the_worst_first() -> None:
-    before = Calls({"Shell.wake": 1.0, "Lease.valid": 2.0, "sign": 4.0})
-    now = Calls({"Shell.wake": 1.5, "Lease.valid": 5.0, "sign": 2.0, "higher": 0.75})
+    before = Calls({"Actor.wake": 1.0, "Lease.valid": 2.0, "sign": 4.0})
+    now = Calls({"Actor.wake": 1.5, "Lease.valid": 5.0, "sign": 2.0, "higher": 0.75})
     assert now.whole == 9.25
     assert now.grown(before).splitlines() == [
         "   2.00 ->    5.00  Lease.valid",
         "   0.00 ->    0.75  higher",
-        "   1.00 ->    1.50  Shell.wake",
+        "   1.00 ->    1.50  Actor.wake",
     ]
     assert now.grown(before, shown=1) == "   2.00 ->    5.00  Lease.valid"
     assert now.grown(now) == ""

@@ -35,7 +35,7 @@ async def test_the_frontier_is_as_if_all_had_been_numbered() -> None:
     for position in range(1, 60):
         world.publish(name=f"e{position % 23}", source=(0, position, max(1, position - 3))[position % 3])
     await parked(world)
-    await forget(world.shell)
+    await forget(world.actor)
     assert world.state.frontier == replace(as_numbered(world, 16), position=59)
     assert world.journal.folded[RECEIVER] == world.state
 
@@ -46,7 +46,7 @@ async def test_of_very_many_only_the_last_are_read() -> None:
     world.publish(20_000)
     await parked(world)
     read = world.stream.reads
-    assert await forget(world.shell) == 20_000
+    assert await forget(world.actor) == 20_000
     assert world.stream.reads - read < 100
     window, expected = world.state.frontier.window, as_numbered(world, 64).window
     assert window == expected
@@ -61,7 +61,7 @@ async def test_a_window_is_kept_where_few_different_ids_are_discarded() -> None:
     world.put(policy(paused=True, dedup_window=16))
     world.publish(2 * READ_MAX, name="same")
     await parked(world)
-    await forget(world.shell)
+    await forget(world.actor)
     ids = ("e1", "e2", "e3", "e4", "same")
     assert world.state.frontier.window == b"".join(dedup_key(each, "") for each in ids)
 
@@ -71,7 +71,7 @@ async def test_the_largest_fact_is_no_larger_than_the_snapshot_of_its_receiver()
     world = strict(paused=True, dedup_window=4096)
     world.publish(9000)
     await parked(world)
-    await forget(world.shell)
+    await forget(world.actor)
     (forgot,) = world.journal.of(f.Forgot)
     assert len(forgot.keys) == 4096 * KEY_BYTES
     assert len(msgspec.json.encode(forgot)) < 45_000
@@ -104,13 +104,13 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     await world.until_settled(1)
     world.stream.delay_s = IDLE_S
     world.store()
-    shell = world.shell
-    asked = asyncio.ensure_future(forget(shell))
+    actor = world.actor
+    asked = asyncio.ensure_future(forget(actor))
     await world.pass_time(IDLE_S + 2 * SWEEP_S)
     world.host.take_changed()
     world.host.written()
     await asked
-    assert world.shell is shell
+    assert world.actor is actor
 
 
 @in_virtual_time
@@ -118,7 +118,7 @@ async def test_what_is_skipped_meanwhile_is_not_discarded_as_well() -> None:
     world = strict(paused=True)
     world.publish(3)
     await parked(world)
-    discarded, skipped = await asyncio.gather(forget(world.shell), skip(world.shell))
+    discarded, skipped = await asyncio.gather(forget(world.actor), skip(world.actor))
     assert (discarded, skipped.sequence, world.state.frontier.sequence) == (2, 1, 3)
 
 
@@ -148,6 +148,6 @@ async def test_what_comes_behind_the_discarded_is_left_to_the_stream_once_that_i
     await world.until_settled(3)
     await world.until(lambda: not world.state.parked)
     world.journal.held = True
-    world.shell.discard(c.ForgetBacklog(1, 0))
+    world.actor.pending.discard(c.ForgetBacklog(1, 0))
     assert world.state.parked
-    assert world.shell.parked_mark == world.journal.index
+    assert world.actor.pending.cursor.parked_mark == world.journal.index

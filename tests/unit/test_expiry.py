@@ -190,7 +190,7 @@ async def test_everything_up_to_a_line_goes(order: str) -> None:
     world.sender.reply = lambda _: answer(429, retry_after="3600")
     world.publish(300)
     await world.until(lambda: bool(world.state.open) and world.host.bindings.bound == 0)
-    world.shell.give_up_to(200, "evicted")
+    world.actor.give_up_to(200, "evicted")
     await world.until(lambda: len(world.dead_letters.buried) == 200)
     await world.pass_time(60)
     assert sorted(letters(world)) == [(number, "evicted") for number in range(1, 201)]
@@ -245,7 +245,7 @@ async def test_the_oldest_event_is_skipped_wherever_it_waits() -> None:
     world.publish(5, name="same")
     world.publish(200)
     await world.until(lambda: len(world.acked) == 205)
-    assert [(await skip(world.shell)).position for _ in range(3)] == [1, 6, 7]
+    assert [(await skip(world.actor)).position for _ in range(3)] == [1, 6, 7]
     await world.until(lambda: len(world.dead_letters.buried) == 3)
     assert letters(world) == [(1, "skipped"), (2, "skipped"), (3, "skipped")]
     world.put(policy())
@@ -260,10 +260,10 @@ async def test_a_skip_awaits_the_attempt_under_way() -> None:
     world.sender.answers(500, 200)
     world.publish(3)
     await world.until(lambda: len(world.sender.made) == 1)
-    assert (await skip(world.shell)).sequence == 1
+    assert (await skip(world.actor)).sequence == 1
     await world.until(lambda: len(world.sender.made) == 2)
     with pytest.raises(Refusal, match="settled by the attempt"):
-        await skip(world.shell)
+        await skip(world.actor)
     await world.until_settled(2)
     assert letters(world) == [(1, "skipped")]
     assert world.sender.numbers == [1, 2, 3]
@@ -275,7 +275,7 @@ async def test_in_relaxed_order_the_oldest_is_skipped_and_the_others_go_on() -> 
     world.sender.reply = lambda attempt: answer(500 if attempt.sequence == 1 else 200)
     world.publish(3)
     await world.until(lambda: world.state.counters.delivered == 2 and bool(world.state.open))
-    assert (await skip(world.shell)).sequence == 1
+    assert (await skip(world.actor)).sequence == 1
     await world.until(lambda: letters(world) == [(1, "skipped")])
 
 
@@ -285,7 +285,7 @@ async def test_there_may_be_nothing_to_skip() -> None:
     world.publish()
     await world.until_settled(1)
     with pytest.raises(Refusal, match="nothing waiting"):
-        await skip(world.shell)
+        await skip(world.actor)
 
 
 # ---- forget
@@ -294,7 +294,7 @@ async def test_there_may_be_nothing_to_skip() -> None:
 async def forgotten(world: ShardWorld, given: Policy) -> list[int | None]:
     """Forget, publish two more, and say under which numbers they come."""
     made = len(world.sender.made)
-    await forget(world.shell)
+    await forget(world.actor)
     world.put(given)
     world.publish(2)
     await world.until(lambda: len(world.sender.made) == made + 2)
@@ -326,7 +326,7 @@ async def test_what_the_receiver_asked_for_survives_that_its_events_are_forgotte
     world.sender.answers(answer(429, retry_after="60"))
     world.publish(50)
     await world.until(lambda: world.state.parked)
-    await forget(world.shell)
+    await forget(world.actor)
     assert world.state.throttled_until > NOW + 59
 
 
@@ -352,7 +352,7 @@ async def test_what_an_owner_that_vanished_may_have_posted_lies_in_the_gap() -> 
     world.sender.latency_s = 60
     world.crash()
     world.stream.lost = set(range(1, 21))
-    await forget(world.shell)
+    await forget(world.actor)
     assert world.state.frontier.sequence >= 20
 
 
@@ -363,9 +363,9 @@ async def test_a_receiver_that_goes_on_beside_a_skip_gives_no_number_twice() -> 
     await world.until(lambda: world.state.parked and not world.host.bindings.bound)
     world.sender.latency_s = 1.0
     world.put(policy())
-    assert world.shell.busy_reading
+    assert world.actor.pending.cursor.reading
     await world.pass_time(0.001)  # The skip reads later than the receiver does.
     with pytest.raises(Refusal, match="going on"):
-        await skip(world.shell)
+        await skip(world.actor)
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 3]

@@ -1,7 +1,7 @@
 """How much a shard asks for: nothing while much waits, but others need not wait long for who is slow."""
 
+from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.flow_control import HURRY_S, MUCH, PATIENCE_S
-from actors.runtime.mailbox import MAILBOX_MAX
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 

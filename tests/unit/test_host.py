@@ -14,13 +14,19 @@ from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.policy import Rate
 from actors.ports import Attempt
+from actors.runtime.actor import Actor
 from actors.runtime.host import IDLE_S, TURN
+from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.ping import Refusal, ping
-from actors.runtime.shell import UNCONFIRMED_MAX, Shell
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 
 # ---- lease, journal, ownership
+
+
+def in_flight(world: ShardWorld) -> int:
+    """Counts the attempts in flight of all actors."""
+    return sum(len(each.pending.in_flight) for each in world.host.actors.values())
 
 
 @in_virtual_time
@@ -152,7 +158,7 @@ async def test_nothing_is_recorded_once_the_shard_is_stopped() -> None:
     world.host.stop()
     await world.pass_time(5)
     assert (world.journal.index, len(world.sender.made)) == (index, 1)
-    world.shell.wake()
+    world.actor.wake()
     assert len(world.sender.made) == 1
 
 
@@ -206,7 +212,7 @@ async def test_nothing_is_missed_that_was_another_receivers(snapshots: bool) -> 
     world.crash(snapshots=snapshots)
     world.publish()
     world.publish(receiver="acme.other")
-    await world.until(lambda: RECEIVER in world.host.shells and world.shell.loaded)
+    await world.until(lambda: RECEIVER in world.host.actors and world.actor.loaded)
     world.put(policy())
     await world.until_settled(3)
     assert world.journal.of(f.Missing) == []
@@ -246,11 +252,11 @@ async def test_attempts_in_flight_are_counted_whatever_comes_of_them() -> None:
     world.publish(2)
     world.publish(5, receiver="acme.other")
     await world.until(lambda: len(world.sender.made) == 4)
-    assert world.host.in_flight == sum(len(each.in_flight) for each in world.host.shells.values()) == 4
+    assert world.host.in_flight == in_flight(world) == 4
     world.sender.answers(answer(500), answer(200), answer(410))
     await world.pass_time(0.9)
     await world.host.drain(5.0)
-    assert world.host.in_flight == sum(len(each.in_flight) for each in world.host.shells.values()) == 0
+    assert world.host.in_flight == in_flight(world) == 0
 
 
 @in_virtual_time
@@ -263,25 +269,25 @@ async def test_above_half_of_the_inbox_the_largest_holder_is_parked() -> None:
     await world.until(lambda: len(world.sender.made) == 1)
     world.publish(9)
     await world.until(lambda: world.state.parked, within_s=0.1)
-    assert not world.host.shells["acme.small"].state.parked
+    assert not world.host.actors["acme.small"].state.parked
     assert world.host.bindings.bound <= 10
 
 
 @in_virtual_time
 async def test_many_who_hold_messages_too_long_are_parked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands at once would keep all others of the node waiting."""
-    world, park, parked_in, turn = ShardWorld(policy()), Shell.park, list[int](), 0
+    world, park, parked_in, turn = ShardWorld(policy()), Actor.park, list[int](), 0
 
     def pass_on() -> None:
         nonlocal turn
         turn += 1
 
-    def note(shell: Shell) -> None:
+    def note(actor: Actor) -> None:
         parked_in.append(turn)
         asyncio.get_running_loop().call_soon(pass_on)
-        park(shell)
+        park(actor)
 
-    monkeypatch.setattr(Shell, "park", note)
+    monkeypatch.setattr(Actor, "park", note)
     world.sender.latency_s = 10
     for number in range(3 * TURN):
         world.policies.known[f"acme.r{number}"] = policy()
@@ -299,12 +305,12 @@ async def test_who_rests_leaves_memory_and_comes_back_with_its_numbers() -> None
     world.publish(2)
     await world.until_settled(2)
     await world.pass_time(2 * IDLE_S)
-    assert RECEIVER in world.host.shells
+    assert RECEIVER in world.host.actors
     world.snapshots.held = world.host.take_changed()
     await world.pass_time(1)
-    assert RECEIVER in world.host.shells
+    assert RECEIVER in world.host.actors
     world.host.written()
-    await world.until(lambda: RECEIVER not in world.host.shells, within_s=2)
+    await world.until(lambda: RECEIVER not in world.host.actors, within_s=2)
     world.publish(2)
     await world.until_settled(4)
     assert world.snapshots.loads == 2
@@ -332,7 +338,7 @@ async def test_who_waits_stays_in_memory() -> None:
     world.host.take_changed()
     world.host.written()
     await world.pass_time(3 * IDLE_S)
-    assert RECEIVER in world.host.shells
+    assert RECEIVER in world.host.actors
 
 
 @in_virtual_time
@@ -351,7 +357,7 @@ async def test_a_configuration_that_goes_brings_its_actor_into_memory() -> None:
     opened = State(receiver=RECEIVER, opened=True)
     world.snapshots.held[RECEIVER] = world.journal.folded[RECEIVER] = opened
     world.put(replace(policy(), timeout_s=1))
-    assert world.host.shells == {}
+    assert world.host.actors == {}
     world.put(None)
     await world.until(lambda: bool(world.journal.of(f.Removed)))
 
@@ -391,10 +397,10 @@ async def test_draining_gives_up_in_time() -> None:
 @in_virtual_time
 async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None:
     world = strict(rate=Rate(limit=1, burst=1), paused=True)
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     await world.until(lambda: world.journal.confirmed_index >= 3)
     world.journal.held = True
-    pinging = asyncio.get_running_loop().create_task(ping(shell))
+    pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.pass_time(0.5)
     assert world.sender.made == []
     world.journal.let_go()
@@ -406,36 +412,36 @@ async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None
     assert world.journal.of(f.Delivered)[0].kind == "ping"
     assert world.state.frontier.sequence == 0
     with pytest.raises(Refusal, match="no token left"):
-        await ping(shell)
+        await ping(actor)
 
 
 @in_virtual_time
 async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
     world = strict()
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     world.within_lease = False
     with pytest.raises(Refusal, match="not in order"):
-        await ping(shell)
+        await ping(actor)
     world.within_lease = True
     world.sender.answers(answer(429, retry_after="60"))
-    assert (await ping(shell)).status == 429
+    assert (await ping(actor)).status == 429
     with pytest.raises(Refusal, match="left alone for 60 s more"):
-        await ping(shell)
+        await ping(actor)
     world.put(None)
     with pytest.raises(Refusal, match="no valid configuration"):
-        await ping(shell)
+        await ping(actor)
 
 
 @in_virtual_time
 async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.LogCaptureFixture) -> None:
     world = strict()
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
 
     def breaks(_: Attempt) -> Outcome:
         raise ZeroDivisionError
 
     world.sender.reply = breaks
-    outcome = await ping(shell)
+    outcome = await ping(actor)
     assert isinstance(outcome, Failed)
     assert (outcome.error, outcome.ours) == (INTERNAL, True)
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
@@ -447,23 +453,23 @@ async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.Log
 @in_virtual_time
 async def test_an_actor_that_pings_stays_in_memory() -> None:
     world = strict(timeout_s=60)
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     world.sender.latency_s = 3 * IDLE_S
-    pinging = asyncio.get_running_loop().create_task(ping(shell))
+    pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
     world.host.take_changed()
     world.host.written()
     await world.pass_time(2 * IDLE_S)
-    assert world.host.shells[RECEIVER] is shell
+    assert world.host.actors[RECEIVER] is actor
     await pinging
 
 
 @in_virtual_time
 async def test_who_waits_for_a_fact_of_a_shard_that_stops_is_told_so() -> None:
     world = strict()
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     world.journal.held = True
-    waiting = asyncio.get_running_loop().create_task(shell.resume())
+    waiting = asyncio.get_running_loop().create_task(actor.resume())
     await world.pass_time(0.1)
     world.host.stop()
     with pytest.raises(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from actors.runtime.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX, Mailbox
+from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX, Mailbox
 from tests.unit.machine import event
 
 HALF = replace(event(1), body=b"x" * (MAILBOX_BYTES_MAX // 2))

@@ -81,7 +81,7 @@ async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, wh
     assert told(world) == ["disabled"]
     assert world.news[0].why == why
     world.sender.answers()
-    await world.shell.resume()
+    await world.actor.resume()
     await world.until_settled(1)
     await world.pass_time(1)
     assert told(world) == ["disabled", "recovered"]

@@ -1,6 +1,6 @@
 """Relaxed order: a receiver goes wide, each event has its own patience, and numbers are as in strict order.
 
-The first half asks the machine, the second one the shell around it.
+The first half asks the machine, the second one the actor around it.
 """
 
 from typing import Any
@@ -223,7 +223,7 @@ def test_strict_again_it_ends_what_is_open_one_by_one_in_order() -> None:
     assert actor.step(NOW + 5, head=event(9)) == s.Post(event(9), 4, 1, free=True)
 
 
-# ---- the shell
+# ---- the actor
 
 
 def failing(*positions: int) -> Any:
@@ -250,7 +250,8 @@ async def test_it_goes_as_wide_as_it_may_and_all_is_recorded_and_acked() -> None
     assert world.sender.widest == 4
     assert world.sender.times[-1] - world.sender.times[0] == pytest.approx(0.9, abs=0.1)
     assert delivered(world) == {n: n for n in range(1, 41)}
-    assert (sorted(world.acked), world.shell.held, world.shell.in_flight) == (list(range(1, 41)), {}, {})
+    pending = world.actor.pending
+    assert (sorted(world.acked), pending.held, pending.in_flight) == (list(range(1, 41)), {}, {})
 
 
 @in_virtual_time
@@ -264,7 +265,7 @@ async def test_one_event_that_fails_for_long_stops_nobody_and_costs_one_open_ent
         await world.until_settled(count)
         await world.pass_time(300)
         assert [each.position for each in world.state.open] == [1]
-        assert len(world.shell.held) + len(world.shell.mailbox) <= 1
+        assert len(world.actor.pending.held) + len(world.actor.pending.mailbox) <= 1
     assert world.state.open[0].attempts > 20
     assert len(world.journal.of(f.Parked)) <= 2
     await world.until(lambda: bool(world.dead_letters.buried), within_s=HOUR_S)
@@ -294,7 +295,7 @@ async def test_parking_with_events_open_and_in_flight_loses_and_repeats_nothing(
     world.publish(200)
     await world.pass_time(3)
     assert world.state.parked
-    assert (world.host.bindings.bound, len(world.shell.in_flight)) == (0, 4)
+    assert (world.host.bindings.bound, len(world.actor.pending.in_flight)) == (0, 4)
     world.sender.latency_s = 0.05
     await world.until_settled(200)
     assert sorted(world.sender.positions) == list(range(1, 201))
@@ -329,7 +330,7 @@ async def test_it_is_as_wide_as_before_once_a_single_attempt_has_succeeded() -> 
     world.sender.reply = lambda _: answer(200 if up else 500)
     world.publish(40)
     await world.until(lambda: world.state.consecutive_failures >= FAILURES_IN_A_ROW_MAX)
-    await world.until(lambda: not world.shell.in_flight)
+    await world.until(lambda: not world.actor.pending.in_flight)
     world.sender.widest, up = 0, True
     await world.until_settled(40)
     assert world.journal.of(f.Parked) == []
@@ -409,8 +410,8 @@ async def test_what_is_removed_leaves_memory_with_all_that_was_open() -> None:
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = lambda _: answer(400)
     world.publish(4)
-    await world.until(lambda: len(world.shell.held) == 4)
+    await world.until(lambda: len(world.actor.pending.held) == 4)
     world.put(None)
     await world.until(lambda: bool(world.journal.of(f.Removed)))
-    assert (world.state.open, world.shell.held) == ((), {})
+    assert (world.state.open, world.actor.pending.held) == ((), {})
     assert world.journal.of(f.Removed)[0].discarded == 4

@@ -12,7 +12,7 @@ from actors.machine.numbering import Frontier, Numbered, is_repeat
 from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import OPEN_MAX, Open, State
 from actors.ports import Removal
-from actors.runtime.shell import UNCONFIRMED_MAX
+from actors.runtime.live_state import UNCONFIRMED_MAX
 from streams.repair import _restored
 
 STATE = State(

@@ -18,7 +18,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.owed import steps as s
 from actors.machine.owed.next_step import next_step
 from actors.machine.owed.rules import Rule
-from actors.machine.owed.view import View
+from actors.machine.owed.view import NothingRead, View
 from actors.machine.owed.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy, Rate, Retry
@@ -61,7 +61,7 @@ class Turn(Struct, frozen=True):
     @property
     def unread(self) -> bool:
         state, view = self.case.state, self.case.view
-        return not self.entry and not self.event and state.parked and view.read_to < view.seen
+        return not self.entry and not self.event and state.parked and view.cursor.read_to < view.cursor.seen
 
     @property
     def over(self) -> bool:
@@ -113,8 +113,8 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         lambda state, policy, view: not view.adopted or state.frontier.size != policy.dedup_window, c.Adopt,
     ),
     Rule.COUNTING: (
-        lambda _, policy, view: not (view.counted or view.counting)
-        and view.seen - view.read_to > policy.backlog_max,
+        lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
+        and view.cursor.seen - view.cursor.read_to > policy.backlog_max,
         s.Count,
     ),
     Rule.IN_FLIGHT: (lambda state, policy, view: len(view.in_flight) >= width(state, policy), ()),
@@ -127,9 +127,9 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         c.DropRepeat,
     ),
     Rule.UNPARKING: (
-        lambda state, _, view: state.parked and view.read_to >= view.seen
-        and all(each.position > view.seen for each in state.open)
-        and (view.head is None or view.head.position > view.seen),
+        lambda state, _, view: state.parked and view.cursor.read_to >= view.cursor.seen
+        and all(each.position > view.cursor.seen for each in state.open)
+        and (view.head is None or view.head.position > view.cursor.seen),
         c.UnparkReceiver,
     ),
 }  # fmt: skip
@@ -252,11 +252,14 @@ def drawn(random: Random) -> Case:
         consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
         parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
+    cursor = NothingRead(
+        read_to=read_to, seen=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
+        counting=some(0.3),
+    )  # fmt: skip
     view = View(
-        head=head, waiting=(head,) if head else (), in_flight=in_flight,
+        cursor=cursor, head=head, waiting=(head,) if head else (), in_flight=in_flight,
         held={each.position: each for each in opened if some(0.6) and each.position not in in_flight},
-        read_to=read_to, seen=random.choice((0, read_to, read_to + 5, read_to + 2000)),
-        counted=some(0.5), counting=some(0.3), unconfirmed=some(), burying=some(0.7), may_start=not some(),
+        unconfirmed=some(), burying=some(0.7), may_start=not some(),
         granted=random.choice((0, 0, *positions, head.position if head else 0)), adopted=not some(0.05),
         asking=some(0.5), removal=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,

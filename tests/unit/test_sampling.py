@@ -10,13 +10,13 @@ from angarium.bench.sampling import Samples, part_of
 @pytest.mark.parametrize(
     ("stack", "part"),
     [
-        (["hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/runtime/shell.py:_go"], "signing"),
+        (["hmac.py:copy", "angarium/delivery/signing.py:sign", "actors/runtime/actor.py:_go"], "signing"),
         (["angarium/delivery/exchange/http1.py:write", "asyncio/runners.py:run"], "transport"),
         (["nats/aio/client.py:_send_publish", "streams/journal/journal.py:_run"], "journal"),
         (["nats/aio/client.py:_send_publish", "streams/reading/acks.py:flush"], "ack"),
         (["streams/nats/protocol.py:parse_headers", "nats/aio/client.py:_read_loop"], "pull"),
         (["actors/subscriptions.py:match", "streams/routing/router.py:_route"], "routing"),
-        (["actors/runtime/shell.py:wake", "streams/reading/inbox.py:_on_message"], "machine"),
+        (["actors/runtime/actor.py:wake", "streams/reading/inbox.py:_on_message"], "machine"),
         (["asyncio/runners.py:run"], "event loop"),
     ],
 )  # fmt: skip
@@ -32,7 +32,7 @@ def test_what_precedes_the_event_loop_does_not_count() -> None:
 
 def test_samples_survive_their_file() -> None:
     samples = Samples(
-        {"machine": 3, "pull": 1}, {"actors/runtime/shell.py:wake": 4}, {"actors/runtime/shell.py:wake": 4}
+        {"machine": 3, "pull": 1}, {"actors/runtime/actor.py:wake": 4}, {"actors/runtime/actor.py:wake": 4}
     )
     again = Samples(*samples.counts)
     assert again.shares() == {"machine": 0.75, "pull": 0.25}

@@ -405,7 +405,7 @@ async def test_of_an_answer_no_more_is_kept_than_is_shown() -> None:
     )
     world.publish()
     await world.until_settled(1)
-    assert world.shell.last_answer == Answered(status=200, latency_ms=1.0, body=bytes(4096))
+    assert world.actor.last_answer == Answered(status=200, latency_ms=1.0, body=bytes(4096))
 
 
 def test_no_secret_is_shown_and_it_is_json() -> None:

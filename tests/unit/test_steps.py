@@ -1,4 +1,4 @@
-"""What is owed, state by state: the one step that the machine asks of the shell."""
+"""What is owed, state by state: the one step that the machine asks of the actor."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
 
 
 def test_what_is_to_be_confirmed_first_holds_everything_up() -> None:
-    """The shell says `unconfirmed` for every fact but a few: only after a 2xx may the next event hurry on."""
+    """The actor says `unconfirmed` for every fact but a few: only after a 2xx may the next event hurry on."""
     assert Actor().step(head=event(9), unconfirmed=True) == s.Rest(Rule.UNCONFIRMED)
 
 

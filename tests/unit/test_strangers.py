@@ -20,7 +20,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     world = ShardWorld()
     flood(world, 2000)
     await all_buried(world, 2000)
-    assert set(world.host.shells) == {UNKNOWN}
+    assert not world.host.actors
     assert set(world.host.take_changed()) == {UNKNOWN}
     assert world.snapshots.loads == 1
     assert world.policies.asked < 100
@@ -47,7 +47,7 @@ async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() 
     sizes: list[tuple[int, int]] = []
 
     async def bury(receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
-        waiting = world.host.shells[UNKNOWN].state.burials
+        waiting = record_of(world).state.burials
         sizes.append((len(waiting), sum(len(each.receiver) for each in waiting)))
         await world.pass_time(0.5)
 
@@ -142,7 +142,7 @@ async def test_none_of_its_events_overtakes_another() -> None:
 async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None:
     world = strict()
     release = await hold_burials(world)
-    await world.host.resident(UNKNOWN)
+    await world.host.activate_strangers().ready
     flood(world, 2 * WAITING_MAX, size=1024)
     world.publish(3, receiver=NOBODY)
     await world.until(lambda: world.journal.of(f.TurnedAway) != [])
@@ -225,7 +225,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
     world = ShardWorld()
     world.policies.unavailable = True
     flood(world, 3000)
-    await world.host.resident(UNKNOWN)
+    await world.host.activate_strangers().ready
     assert len(record_of(world).waiting) <= WAITING_MAX
     assert world.host.bindings.bound == 0
     world.policies.unavailable = False

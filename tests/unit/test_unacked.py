@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.runtime.unacked import Binding, Bindings
+from actors.memory.unacked import Binding, Bindings
 
 
 class Shard(RuleBasedStateMachine):

@@ -92,7 +92,7 @@ async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -
     world.publish()
     await world.until(lambda: world.journal.floor == 4)
     world.crash(snapshots=True)
-    await world.host.resident(UNKNOWN)
+    await world.host.activate_strangers().ready
     world.stream.unavailable = True
     world.policies.invalid.add(NOBODY)
     if valid:
@@ -135,7 +135,7 @@ async def test_what_came_before_the_record_was_read_goes_first() -> None:
     world.crash(snapshots=True)
     world.stream.unavailable = True
     world.publish(receiver=NOBODY)
-    await world.host.resident(UNKNOWN)
+    await world.host.activate_strangers().ready
     world.publish(receiver=NOBODY)
     world.policies.unavailable = False
     await world.pass_time(1)
@@ -166,7 +166,7 @@ async def test_what_is_too_much_for_it_is_counted() -> None:
     world.publish(300, receiver=NOBODY)
     await world.until(lambda: world.host.bindings.bound == 0)
     world.crash(snapshots=True)
-    await world.host.resident(UNKNOWN)
+    await world.host.activate_strangers().ready
     world.put(policy(paused=True, backlog_max=50), NOBODY)
     await world.until(lambda: len(world.dead_letters.buried) == 250)
     assert {each.reason for each in world.dead_letters.buried} == {"overflow"}
@@ -334,10 +334,10 @@ async def test_no_more_known_receivers_come_into_memory_than_it_can_tell_at_once
     coming = 0
     while world.stream.stretches * READ_AT_ONCE < 2001:
         await world.pass_time(0.01)
-        coming = max(coming, sum(not each.loaded for each in world.host.shells.values()))
+        coming = max(coming, sum(not each.loaded for each in world.host.actors.values()))
     assert coming < 400
     await world.pass_time(3)
-    assert set(world.host.shells) == {UNKNOWN}
+    assert not world.host.actors
     world.policies.unavailable = False
     await all_buried(world, 1)
     assert len(world.sender.made) == 2000

@@ -2,7 +2,6 @@
 
 import pytest
 
-from actors.ids import UNKNOWN
 from actors.machine import facts as f
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
@@ -28,7 +27,7 @@ async def delivered() -> ShardWorld:
 async def test_whoever_the_journals_tail_speaks_of() -> None:
     world = await delivered()
     world.crash()
-    assert RECEIVER not in world.host.shells
+    assert RECEIVER not in world.host.actors
     assert world.host.knows(RECEIVER)
     assert not world.host.knows(NOBODY)
 
@@ -38,7 +37,7 @@ async def test_whose_snapshot_is_being_written() -> None:
     world = await delivered()
     world.crash()
     world.host.take_changed()
-    assert RECEIVER not in world.host.shells
+    assert RECEIVER not in world.host.actors
     assert world.host.knows(RECEIVER)
 
 
@@ -49,7 +48,7 @@ async def test_whoever_is_listed_as_parked() -> None:
     await world.until(lambda: RECEIVER in world.host.parked)
     wipe(world)
     world.crash(snapshots=True)
-    assert RECEIVER not in world.host.shells
+    assert RECEIVER not in world.host.actors
     assert world.host.knows(RECEIVER)
 
 
@@ -65,7 +64,7 @@ async def test_whose_snapshot_was_written_after_they_were_listed() -> None:
     world.snapshots.held.update(world.host.take_changed())
     world.host.written()
     await world.pass_time(70)
-    assert set(world.host.shells) == {UNKNOWN}
+    assert not world.host.actors
     assert world.host.knows(RECEIVER)
 
 

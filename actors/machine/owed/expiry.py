@@ -33,7 +33,8 @@ def hopeless(entry: Open | None, policy: Policy) -> str:
 
 def excess(state: State, policy: Policy, view: View) -> int:
     """Count the events that wait beyond what the receiver may have, as far as is known."""
-    beyond = view.left + len(view.waiting) + len(state.open) + len(view.in_flight) - policy.backlog_max
+    waiting = view.cursor.left + len(view.waiting) + len(state.open) + len(view.in_flight)
+    beyond = waiting - policy.backlog_max
     if beyond <= 0:
         return 0
     return beyond - sum(position <= state.frontier.position for position in view.in_flight)  # They are open.
@@ -50,7 +51,7 @@ def given_up_at(
         return AT_ONCE, reason
     if event and event.malformed:
         return AT_ONCE, "malformed"
-    place = entry.position if entry else event.position if event else view.read_to + 1
+    place = entry.position if entry else event.position if event else view.cursor.read_to + 1
     if view.cutoff and place <= view.cutoff.to:
         return AT_ONCE, view.cutoff.reason
     stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since

@@ -42,15 +42,16 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         return _REMOVED if view.in_flight or view.asking else s.Ask()
     if not view.adopted or _window_differs(state, policy):
         return _ADOPTING if view.in_flight else c.Adopt(view.reach.taken_to, view.reach.epoch)
-    if not view.counted and not view.counting and view.seen - view.read_to > policy.backlog_max:
-        return s.Count(view.read_to)
+    cursor = view.cursor
+    if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
+        return s.Count(cursor.read_to)
     if len(view.in_flight) >= _width(state, policy):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
         return c.DropRepeat(head)
-    all_read = view.read_to >= view.seen and (head is None or head.position > view.seen)
-    if state.parked and all_read and all(each.position > view.seen for each in state.open):
+    all_read = cursor.read_to >= cursor.seen and (head is None or head.position > cursor.seen)
+    if state.parked and all_read and all(each.position > cursor.seen for each in state.open):
         return c.UnparkReceiver()
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
@@ -107,7 +108,7 @@ def _is_over(state: State, head: Event) -> bool:
 def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
     """The step that is owed to an open event, or to the next one that has no number."""
     event = view.held.get(entry.position) if entry else view.head
-    if entry is None and event is None and not (state.parked and view.read_to < view.seen):
+    if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen):
         return _RESTING
     ends_at, reason = given_up_at(state, policy, view, entry, event)
     if now >= ends_at:
@@ -123,7 +124,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
         held = hold(state, policy, now)
         return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
     if event is None:
-        return s.Fetch(entry.position) if entry else s.Read(view.read_to)
+        return s.Fetch(entry.position) if entry else s.Read(view.cursor.read_to)
     if not view.may_start:
         return _UNREADY
     free = state.limit is None or view.granted == event.position
@@ -142,7 +143,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
 
 def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open | None, reason: str) -> s.Step:
     if entry is None and view.head is None:
-        return s.Read(view.read_to)
+        return s.Read(view.cursor.read_to)
     if len(state.burials) >= BURIALS_MAX:
         return _BURIALS_FULL
     events = (as_numbered(entry),) if entry else next_to_go(state, policy, view, now, reason)

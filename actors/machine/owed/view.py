@@ -41,32 +41,61 @@ class Nowhere(Struct, frozen=True):
     taken_to: int = 0
 
 
+class Progress(Protocol):
+    """The cursor, for reading alone: how far the stream is read for this receiver, and what is left in it.
+
+    All events up to `read_to` are in memory or settled; the last that is known to have been there is at
+    `seen`. `left` events at least lie in the stream alone, just so many if `counted`; while `counting`,
+    somebody counts them.
+    """
+
+    @property
+    def read_to(self) -> int: ...
+
+    @property
+    def seen(self) -> int: ...
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def counted(self) -> bool: ...
+
+    @property
+    def counting(self) -> bool: ...
+
+
+class NothingRead(Struct, frozen=True):
+    """The progress where nothing was ever there to be read."""
+
+    read_to: int = 0
+    seen: int = 0
+    left: int = 0
+    counted: bool = True
+    counting: bool = False
+
+
 class View(Struct, frozen=True, gc=False, kw_only=True):
     """The part of an actor's memory that no fact tells.
 
-    `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of them;
-    `held` are the open events in memory, by position, `in_flight` the positions of those whose attempt is
-    being made. `read_to`: all events of this receiver up to there are in memory or settled; `seen`: the last
-    that is known to have been there; `left` events at least lie in the stream alone, just so many if
-    `counted`. `cutoff`: as it was drawn; `trimmed_at`: when events were given up for `overflow`. `holding`:
-    messages of the consumer are bound to it. `unconfirmed`: a fact that must be confirmed before anything
-    starts is not. `may_start`: the shard is in order. `granted`: the position whose attempt was recorded and
-    not yet made. `adopted`: the configuration in memory is the one that facts speak of. `asking`: whether
-    there is such a receiver is being asked; `invalid`: there is, and never was a valid configuration;
-    `absent_to`: there was none when the event at that position had come; `removal`: the last one of its
-    configuration; `set_aside`: tokens of attempts that are recorded and not made yet,
-    pings included; `reach` is asked only where it counts.
+    `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of
+    them; `held` are the open events in memory, by position, `in_flight` the positions of those whose
+    attempt is being made. `cursor`: how far the stream is read. `cutoff`: as it was drawn; `trimmed_at`:
+    when events were given up for `overflow`. `holding`: messages of the consumer are bound to it.
+    `unconfirmed`: a fact that must be confirmed before anything starts is not. `may_start`: the shard is
+    in order. `granted`: the position whose attempt was recorded and not yet made. `adopted`: the
+    configuration in memory is the one that facts speak of. `asking`: whether there is such a receiver is
+    being asked; `invalid`: there is, and never was a valid configuration; `absent_to`: there was none
+    when the event at that position had come; `removal`: the last one of its configuration; `set_aside`:
+    tokens of attempts that are recorded and not made yet, pings included; `reach` is asked only where it
+    counts.
     """
 
     head: Event | None = None
     waiting: Collection[Event] = ()
     held: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
-    read_to: int = 0
-    seen: int = 0
-    left: int = 0
-    counted: bool = True
-    counting: bool = False
+    cursor: Progress = NothingRead()
     cutoff: Cutoff | None = None
     trimmed_at: float = 0.0
     holding: bool = False

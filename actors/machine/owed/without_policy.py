@@ -32,7 +32,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
     if head is None:
         if not state.parked:
             return _REST
-        return c.UnparkReceiver() if view.read_to >= view.seen else s.Read(view.read_to)
+        return c.UnparkReceiver() if view.cursor.read_to >= view.cursor.seen else s.Read(view.cursor.read_to)
     if head.position > view.absent_to and not head.malformed:
         return s.Ask()
     reason = "malformed" if head.malformed else "unknown_receiver"
@@ -45,7 +45,7 @@ def _waits_up_to(position: int, state: State, view: View) -> bool:
         return state.open[0].position <= position
     if view.head:
         return view.head.position <= position
-    return state.parked and view.read_to < min(view.seen, position)
+    return state.parked and view.cursor.read_to < min(view.cursor.seen, position)
 
 
 def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
@@ -54,7 +54,7 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
     if entry is None and head is None:
         if not state.parked:
             return _REST
-        if view.read_to >= view.seen:
+        if view.cursor.read_to >= view.cursor.seen:
             return c.UnparkReceiver()
     stored_at = entry.stored_at if entry else head.stored_at if head else state.waiting_since
     if stored_at is None:
@@ -77,7 +77,7 @@ def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
     if state.open:
         return c.GiveUpEvents((as_numbered(state.open[0]),), reason)
     if head is None:
-        return s.Read(view.read_to)
+        return s.Read(view.cursor.read_to)
     if not state.opened:
         return c.RefuseEvent(head, reason)
     if is_repeat(state.frontier, head):

@@ -1,6 +1,6 @@
 """Whether everything is read that waits in the stream, whatever was acked and whoever answers."""
 
-from actors.runtime.mailbox import MAILBOX_MAX
+from actors.memory.mailbox import MAILBOX_MAX
 from streams.reading import acks
 from tests.sim.plan import Plan
 from tests.sim.stage import old, staged

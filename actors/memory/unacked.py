@@ -114,3 +114,48 @@ class Bindings:
                 return
             if binding.mark is None:
                 yield binding.receiver
+
+
+class Unacked:
+    """The messages of one receiver that are handed out and not released, by position."""
+
+    __slots__ = ("_bindings", "bound", "receiver")
+
+    def __init__(self, receiver: str, bindings: Bindings) -> None:
+        self.receiver = receiver
+        self.bound: dict[int, Binding] = {}
+        self._bindings = bindings
+
+    @property
+    def first(self) -> int:
+        """The lowest position; 0 where there is none."""
+        return min(self.bound, default=0)
+
+    def bind(self, position: int, reply: str, now: float) -> bool:
+        """A message came. False if it is bound already: then it is acked by what came last."""
+        before = self.bound.get(position)
+        if before is not None:
+            before.reply = reply or before.reply
+            return False
+        self.bound[position] = self._bindings.bind(position, self.receiver, reply, now)
+        return True
+
+    def release(self, position: int, mark: int) -> None:
+        """The message, if it is bound, may be acked once the fact with index `mark` is confirmed."""
+        binding = self.bound.pop(position, None)
+        if binding is not None:
+            self._bindings.release(binding, mark)
+
+    def release_all(self, mark: int) -> None:
+        """All of them may be acked once that fact is confirmed."""
+        bound, self.bound = self.bound, {}
+        for binding in bound.values():
+            self._bindings.release(binding, mark)
+
+    def drop(self, position: int) -> str:
+        """Hold it no longer, without an ack; returns how it could be acked, empty where it is not bound."""
+        binding = self.bound.pop(position, None)
+        if binding is None:
+            return ""
+        self._bindings.drop(binding)
+        return binding.reply

@@ -1,4 +1,4 @@
-"""The shell of one actor: messages in, attempts out, memory bounded, whatever comes in between."""
+"""The actor of one receiver: messages in, attempts out, memory bounded, whatever comes in between."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,12 +9,12 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_S
 from actors.machine.outcome import Outcome
+from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Rate, Retry
 from actors.ports import Attempt
+from actors.runtime.actor import Actor
 from actors.runtime.discarding import forget
-from actors.runtime.mailbox import MAILBOX_MAX
 from actors.runtime.ping import Refusal, ping
-from actors.runtime.shell import Shell
 from actors.runtime.skipping import skip
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
@@ -140,14 +140,14 @@ async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
     await world.until_settled(1)
     await world.pass_time(100)
     world.journal.hold_at = f.Pinged
-    pinged = asyncio.ensure_future(ping(world.shell))
+    pinged = asyncio.ensure_future(ping(world.actor))
     await world.until(lambda: world.journal.held)
     await world.pass_time(10)
     world.journal.let_go()
     with pytest.raises(Refusal, match="took too long"):
         await pinged
     made = len(world.sender.made)
-    await ping(world.shell)
+    await ping(world.actor)
     assert len(world.sender.made) == made + 1, "the token was given back"
 
 
@@ -171,10 +171,10 @@ async def test_a_slow_attempt_that_is_held_up_gives_its_token_back() -> None:
 async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst: int) -> None:
     """When its record is confirmed, what waits is looked at first: pings take up room until they start."""
     world = strict(rate=Rate(limit=limit, burst=burst))
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
-    pings = [asyncio.ensure_future(ping(shell)) for _ in range(burst)]
+    pings = [asyncio.ensure_future(ping(actor)) for _ in range(burst)]
     await world.pass_time(0)
     world.publish(20)
     await world.pass_time((burst + 0.5) / limit)
@@ -182,8 +182,8 @@ async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst:
     await asyncio.gather(*pings)
     await world.until_settled(20)
     times = world.sender.times
-    assert shell.bucket is not None
-    assert shell.set_aside == 0
+    assert actor.live.tokens.bucket is not None
+    assert actor.live.tokens.set_aside == 0
     for number, at in enumerate(times):
         within = [each for each in times[number:] if each - at < 1]
         assert len(within) <= burst + limit * (within[-1] - at) + 1e-3
@@ -192,10 +192,10 @@ async def test_a_ping_beside_a_queue_leaves_the_rate_as_it_is(limit: int, burst:
 @in_virtual_time
 async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     world = strict(rate=Rate(limit=1, per="hour", burst=1))
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     await world.pass_time(5)
     world.journal.held = True
-    pinged = asyncio.ensure_future(ping(shell))
+    pinged = asyncio.ensure_future(ping(actor))
     await world.pass_time(0)
     world.publish()
     await world.pass_time(GRANT_S + 1)
@@ -208,26 +208,26 @@ async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
 @in_virtual_time
 @pytest.mark.parametrize("verb", [forget, skip, None])
 async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
-    verb: Callable[[Shell], Coroutine[Any, Any, object]] | None,
+    verb: Callable[[Actor], Coroutine[Any, Any, object]] | None,
 ) -> None:
     """Before another is recorded: else its place in the bucket would be taken for good."""
     rate = Rate(limit=1, per="minute", burst=3)
     world = strict(rate=rate)
-    shell = await world.host.resident(RECEIVER)
+    actor = await world.host.resident(RECEIVER)
     await world.pass_time(2)
     world.journal.hold_at = f.Started
     world.publish()
     await world.pass_time(0.05)
-    assert shell.granted == 1
+    assert actor.live.tokens.granted == 1
     asked: asyncio.Future[object] | None = None
     if verb is None:
         world.put(None)
     else:
-        asked = asyncio.ensure_future(verb(shell))
+        asked = asyncio.ensure_future(verb(actor))
     await world.pass_time(0.05)
-    assert (shell.granted, shell.set_aside) == (0, 0)
-    assert shell.bucket is not None
-    assert shell.bucket.tokens == 3
+    assert (actor.live.tokens.granted, actor.live.tokens.set_aside) == (0, 0)
+    assert actor.live.tokens.bucket is not None
+    assert actor.live.tokens.bucket.tokens == 3
     world.journal.let_go()
     if asked is None:
         world.put(policy(rate=rate))
@@ -236,7 +236,7 @@ async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
     world.publish(3)
     await world.until(lambda: len(world.sender.made) == 3, within_s=5)
     await world.pass_time(600)
-    filled = shell.bucket_at(world.clock.now())
+    filled = actor.live.bucket_at(world.clock.now())
     assert filled is not None
     assert filled.tokens == 3
 
@@ -293,8 +293,8 @@ async def test_a_malformed_event_becomes_a_dead_letter_in_its_turn() -> None:
 async def test_more_than_the_mailbox_holds_goes_by_way_of_the_stream() -> None:
     world = strict()
     world.publish(600)
-    await world.until(lambda: world.shell.loaded)
-    assert len(world.shell.mailbox) <= MAILBOX_MAX
+    await world.until(lambda: world.actor.loaded)
+    assert len(world.actor.pending.mailbox) <= MAILBOX_MAX
     assert world.host.bindings.bound <= MAILBOX_MAX
     await world.until_settled(600)
     assert world.sender.numbers == list(range(1, 601))
@@ -313,7 +313,7 @@ async def test_arrivals_while_parked_only_raise_what_is_to_be_read() -> None:
     for _ in range(40):
         world.publish(10)
         await world.pass_time(0.05)
-        assert len(world.shell.mailbox) <= MAILBOX_MAX
+        assert len(world.actor.pending.mailbox) <= MAILBOX_MAX
         assert world.host.bindings.bound <= MAILBOX_MAX
     await world.until_settled(400)
     assert world.sender.positions == list(range(1, 401))
@@ -326,7 +326,7 @@ async def test_a_slow_answer_holds_no_message_longer_than_two_seconds() -> None:
     world.publish(3)
     await world.pass_time(2.9)
     assert (sorted(world.acked), world.sender.numbers) == ([1, 2, 3], [1])
-    assert (world.state.parked, len(world.shell.mailbox)) == (True, 0)
+    assert (world.state.parked, len(world.actor.pending.mailbox)) == (True, 0)
     world.sender.latency_s = 0.001
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 3]
@@ -338,10 +338,10 @@ async def test_a_throttled_receiver_costs_no_memory_and_comes_back_in_time() -> 
     world.sender.answers(answer(429, retry_after="600"))
     world.publish(5)
     await world.pass_time(1)
-    assert (sorted(world.acked), len(world.shell.mailbox)) == ([1, 2, 3, 4, 5], 0)
+    assert (sorted(world.acked), len(world.actor.pending.mailbox)) == ([1, 2, 3, 4, 5], 0)
     world.publish(5)
     await world.pass_time(500)
-    assert (len(world.sender.made), len(world.shell.mailbox), world.host.bindings.bound) == (1, 0, 0)
+    assert (len(world.sender.made), len(world.actor.pending.mailbox), world.host.bindings.bound) == (1, 0, 0)
     await world.until_settled(10)
     assert world.sender.times[1] == pytest.approx(600, abs=1)
     assert world.sender.numbers == [1, *range(1, 11)]
@@ -366,7 +366,7 @@ async def test_what_is_read_ahead_stays_bound_once_it_is_handed_out() -> None:
     world.publish(count)
     await world.until(lambda: world.state.parked)
     world.store()
-    await world.until(lambda: world.shell.mailbox.holds(count + 1))
+    await world.until(lambda: world.actor.pending.mailbox.holds(count + 1))
     world.sender.latency_s = 0.25
     world.hand_out()
     await world.until(lambda: bool(world.journal.of(f.Unparked)))
@@ -384,7 +384,7 @@ async def test_what_comes_during_a_read_that_finds_nothing_is_not_missed() -> No
     await world.until(lambda: world.journal.floor == 4)
     world.crash()
     world.stream.delay_s = 2.0
-    await world.until(lambda: world.shell.busy_reading and world.state.counters.delivered == 1)
+    await world.until(lambda: world.actor.pending.cursor.reading and world.state.counters.delivered == 1)
     world.publish()
     await world.until_settled(2)
     assert world.journal.of(f.Missing) == []
@@ -455,7 +455,7 @@ async def test_resume_is_on_record_when_it_returns() -> None:
     await world.until(lambda: bool(world.journal.of(f.Disabled)))
     await world.pass_time(600)
     assert len(world.sender.made) == 1
-    await world.shell.resume()
+    await world.actor.resume()
     assert len(world.journal.of(f.Resumed)) == 1
     await world.until_settled(2)
     assert world.sender.numbers == [1, 1, 2]

@@ -1,0 +1,64 @@
+"""The tokens of one receiver in memory: its bucket, and those that are set aside.
+
+An attempt that is recorded before it is made takes its token first: the token is set aside until the attempt
+starts. If that takes too long, the token is given back, and the attempt needs another one.
+"""
+
+from actors.machine.bucket import GRANT_S, Bucket, Limit, give_back, refill, take
+
+
+class Tokens:
+    """The bucket of one receiver under its limit; None is no limit.
+
+    `granted` is the position whose attempt was recorded at `granted_at` and not made yet; `set_aside` counts
+    the tokens of such attempts, pings included.
+    """
+
+    __slots__ = ("bucket", "granted", "granted_at", "limit", "set_aside")
+
+    def __init__(self) -> None:
+        self.limit: Limit | None = None
+        self.bucket: Bucket | None = None
+        self.granted = 0
+        self.granted_at = 0.0
+        self.set_aside = 0
+
+    def begin(self, limit: Limit | None, bucket: Bucket | None) -> None:
+        """Go on under that limit with that bucket."""
+        self.limit, self.bucket = limit, bucket
+
+    def filled(self, now: float, epoch: int) -> Bucket | None:
+        """The bucket, filled up to now; None where there is no limit."""
+        if self.bucket is None or self.limit is None:
+            return None
+        self.bucket = refill(self.bucket, self.limit, now, epoch, self.set_aside)
+        return self.bucket
+
+    def take(self, now: float, epoch: int) -> None:
+        """An attempt takes its token; whoever calls knows that there is one."""
+        if (bucket := self.filled(now, epoch)) is not None:
+            # None would be no limit at all.
+            self.bucket = take(bucket) or Bucket(0.0, bucket.at, bucket.epoch)
+
+    def grant(self, position: int, now: float) -> None:
+        """The token that was just taken is set aside for the event there."""
+        self.granted, self.granted_at = position, now
+        self.set_aside += 1
+
+    @property
+    def lapsed_at(self) -> float:
+        """The instant after which the recorded attempt may not start any more."""
+        return self.granted_at + GRANT_S
+
+    def end_grant(self, now: float, epoch: int, *, used: bool) -> None:
+        """The recorded attempt, if there is one, starts now, or gives its token back."""
+        if self.granted:
+            self.granted = 0
+            self.start_or_give_back(now, epoch, used=used)
+
+    def start_or_give_back(self, now: float, epoch: int, *, used: bool) -> None:
+        """One token less is set aside."""
+        bucket = self.filled(now, epoch)
+        self.set_aside -= 1
+        if bucket is not None and not used:
+            self.bucket = give_back(bucket)

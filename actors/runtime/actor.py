@@ -1,0 +1,467 @@
+"""The actor of one receiver: it holds what is in memory, asks the machine for its next step, and performs it.
+
+No decision is taken here and none is split by an await: `_advance` runs synchronously from step to step until
+an attempt is to be made or nothing is owed. An attempt's own task goes on with the attempt that follows, so a
+busy receiver costs one task, and a resting one costs none.
+"""
+
+import asyncio
+import logging
+from typing import assert_never
+
+from actors.machine import commands as c
+from actors.machine.bucket import inherit
+from actors.machine.event import Event
+from actors.machine.facts import Burial
+from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import PARK_AFTER_S, next_step
+from actors.machine.owed.view import Cutoff, View
+from actors.machine.state import State, open_entry
+from actors.memory.mailbox import MAILBOX_MAX
+from actors.policy import Policy
+from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.runtime.alarm import Alarm
+from actors.runtime.burials import Burials
+from actors.runtime.discarding import remove
+from actors.runtime.home import ShardPorts
+from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
+from actors.runtime.pending import Pending
+
+ASK_AGAIN_S = 0.5
+log = logging.getLogger(__name__)
+
+
+class Actor:
+    """One receiver at work: its live state, its pending events, its burials, and an alarm.
+
+    While `hold_count` nothing begins. `adopted` is the configuration that facts speak of, `removal` the last
+    removal of one that is known of; while `asking`, the leader is asked, and `absent_to` is how far events
+    had come when it knew of none. Up to `cutoff` all is given up; `trimmed_at` is when the last were that
+    were too many.
+    """
+
+    __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "burials", "cutoff", "hold_count",
+                 "host", "last_answer", "live", "loaded", "pending", "pinging", "ready", "receiver",
+                 "removal", "touched_at", "trimmed_at")  # fmt: skip
+
+    def __init__(self, receiver: str, host: ShardPorts) -> None:
+        self.receiver = receiver
+        self.host = host
+        self.live = LiveState(receiver, host)
+        self.pending = Pending(self.live)
+        self.burials = Burials()
+        self.loaded = False
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.adopted: Policy | None = None
+        self.removal = 0
+        self.hold_count = 0
+        self.cutoff: Cutoff | None = None
+        self.trimmed_at = 0.0
+        self.pinging = 0
+        self.asking = False
+        self.absent_to = 0
+        self.last_answer: Answered | None = None
+        self.touched_at = host.clock.now()
+        self._alarm = Alarm(self.wake)
+        self._landing: asyncio.Future[None] | None = None
+
+    @property
+    def state(self) -> State:
+        """The state as it is, confirmed or not."""
+        return self.live.state
+
+    @property
+    def policy(self) -> Policy | None:
+        """The configuration in force; None where none is known."""
+        return self.live.policy
+
+    @property
+    def bound_count(self) -> int:
+        """Counts the messages that are held for it."""
+        return len(self.pending.unacked.bound)
+
+    # ---- coming into memory
+
+    def begin(self, state: State, policy: Policy | None) -> None:
+        """The state is known: go on from where it says."""
+        host, live = self.host, self.live
+        live.begin(state, policy)
+        self.loaded = True
+        self.removal = self._last_removal()
+        if state.limit and state.bucket:
+            bucket = inherit(
+                state.bucket, state.limit, epoch=host.epoch, claimed_at=host.claimed_at, unclean=host.unclean,
+                unsettled=host.may_have_posted(state, self.pending.unacked.first),
+            )  # fmt: skip
+            live.tokens.begin(state.limit, bucket)
+        self.pending.begin(state)
+        if not self.ready.done():
+            self.ready.set_result(None)
+        self.wake()
+
+    def arrive(self, event: Event, reply: str) -> None:
+        """The consumer handed out a message of this receiver."""
+        pending, now = self.pending, self.host.clock.now()
+        if not pending.unacked.bind(event.position, reply, now):
+            return
+        self.touched_at = now
+        if self.loaded:
+            pending.take(event)
+            if not self._busy:
+                self.wake()
+        elif pending.mailbox.fits(event):
+            pending.mailbox.append(event)
+
+    def find(self, position: int, source: int, reply: str) -> None:
+        """An event lies in the stream that came when nobody knew of this receiver, or is known already."""
+        pending, now = self.pending, self.host.clock.now()
+        if not pending.unacked.bind(position, reply, now):
+            return
+        self.touched_at = now
+        if self.loaded:
+            pending.find(position, source)
+            if not self._busy:
+                self.wake()
+
+    @property
+    def is_blank(self) -> bool:
+        """Tells whether nothing was ever recorded of it, as far as is known, and nothing is held for it."""
+        return not self.pending.unacked.bound and self.live.state == State(receiver=self.receiver)
+
+    # ---- steps
+
+    def wake(self) -> None:
+        """Something happened: do what is owed."""
+        while (post := self._advance()) is not None and self.live.policy is not None:
+            self.host.spawn(self._attempt(post, self.live.policy))
+            if self._busy:
+                return
+
+    @property
+    def _busy(self) -> bool:
+        """Strict order makes one attempt at a time, and looks for what is owed when it ends."""
+        policy = self.live.policy
+        return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
+
+    def view(self) -> View:
+        """A view of this memory for the machine."""
+        host, live, pending = self.host, self.live, self.pending
+        tokens, waiting = live.tokens, pending.mailbox.events
+        return View(
+            head=waiting[0] if waiting else None,
+            waiting=waiting,
+            held=pending.held,
+            in_flight=pending.in_flight,
+            cursor=pending.cursor,
+            cutoff=self.cutoff,
+            trimmed_at=self.trimmed_at,
+            holding=bool(pending.unacked.bound),
+            unconfirmed=live.barrier > host.recorder.confirmed_index,
+            burying=self.burials.under_way,
+            may_start=live.unconfirmed < UNCONFIRMED_MAX and host.may_start(),
+            granted=tokens.granted,
+            adopted=self.adopted is live.policy,
+            asking=self.asking,
+            invalid=live.invalid,
+            absent_to=self.absent_to,
+            removal=self.removal,
+            bucket=tokens.bucket,
+            set_aside=tokens.set_aside,
+            reach=pending,
+        )
+
+    def _advance(self) -> s.Post | None:
+        """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
+        host, live, tokens = self.host, self.live, self.live.tokens
+        if not self.loaded or host.stopped or self.hold_count:
+            return None
+        while True:
+            now = host.clock.now()
+            if tokens.granted and now > tokens.lapsed_at:
+                tokens.end_grant(now, host.epoch, used=False)
+            view = self.view()
+            step = next_step(live.state, live.policy, view, now)
+            match step:
+                case s.Post():
+                    self._start(step, now)
+                    return step
+                case s.Rest() | s.WaitUntil():
+                    if tokens.granted and not view.unconfirmed:
+                        tokens.end_grant(now, host.epoch, used=False)  # Held up after all.
+                    if isinstance(step, s.WaitUntil):
+                        self._alarm.set(step.at, now)
+                    return None
+                case s.Read() | s.Fetch():
+                    self._begin_reading(step)
+                    return None
+                case s.Bury(burials):
+                    self.burials.under_way = True
+                    host.spawn(self._bury(burials))
+                case s.Count(after):
+                    self.pending.cursor.counting = True
+                    host.spawn(self._count(after))
+                case s.Ask():
+                    self.asking = True
+                    host.spawn(self._ask())
+                case s.Park():
+                    self.park()
+                case _:
+                    self._perform(step, now)
+
+    def _start(self, post: s.Post, now: float) -> None:
+        """Take the token and the event; the attempt is made at once."""
+        live, pending = self.live, self.pending
+        if not post.free:
+            live.tokens.take(now, self.host.epoch)
+        elif live.tokens.granted:
+            live.tokens.end_grant(now, self.host.epoch, used=True)
+        if post.accepted:
+            live.record(c.AcceptEvent(post.event), now)
+        pending.take_out(post.event)
+        pending.in_flight[post.event.position] = post.event
+        self.host.in_flight += 1
+
+    def _perform(self, step: s.Recorded, now: float) -> None:
+        """Record the step, and let memory follow."""
+        live, pending, epoch = self.live, self.pending, self.host.epoch
+        match step:
+            case c.GiveUpEvents():
+                self.give_up(step, now)
+            case c.DropRepeat(event) | c.RefuseEvent(event):
+                live.record(step, now)
+                pending.take_out(event)
+                pending.settle(event.position)
+            case c.StartAttempt(event):
+                live.tokens.end_grant(now, epoch, used=False)  # Another event's, which waits again.
+                live.tokens.take(now, epoch)
+                live.tokens.grant(event.position, now)
+                pending.take_out(event)
+                pending.held[event.position] = event
+                live.record(step, now)
+            case c.OpenReceiver():
+                if pending.behind_strangers:
+                    self.park()
+                else:
+                    live.record(step, now)
+            case c.Adopt():
+                live.tokens.end_grant(now, epoch, used=False)
+                limit = live.state.limit
+                live.record(step, now)
+                self.adopted = live.policy
+                if live.state.limit != limit:
+                    live.tokens.begin(live.state.limit, live.state.bucket)
+            case c.UnparkReceiver():
+                pending.cursor.unparked()
+                live.record(step, now)
+            case _:
+                assert_never(step)
+
+    def park(self) -> None:
+        """Drop the waiting events from memory, on record; they lie in the stream."""
+        self.pending.park()
+
+    def give_up(self, command: c.GiveUpEvents, now: float) -> None:
+        """These events become dead letters, be they in memory or not."""
+        tokens = self.live.tokens
+        if any(each.position == tokens.granted for each in command.events):
+            tokens.end_grant(now, self.host.epoch, used=False)
+        self.live.record(command, now)
+        if command.reason == "overflow":
+            self.trimmed_at = now
+        for each in command.events:
+            self.pending.give_up(each.position)
+
+    def give_up_to(self, position: int, reason: str) -> None:
+        """Whatever is not settled up to `position` becomes a dead letter."""
+        if self.cutoff is None or self.cutoff.to < position:
+            self.cutoff = Cutoff(position, reason)
+        self.wake()
+
+    # ---- attempts
+
+    async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
+        """Make an attempt, under the configuration that it was decided by, and whatever follows at once."""
+        host = self.host
+        while post is not None and policy is not None:
+            attempt = Attempt(
+                receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
+                number=post.attempt, may_start=host.within_lease,
+            )  # fmt: skip
+            try:
+                outcome = await host.sender.send(attempt)
+            except Exception as error:
+                outcome = self.broken(attempt, error)
+            if host.stopped:
+                return
+            self._ended(post.event, outcome)
+            post, policy = self._advance(), self.live.policy
+            if post is not None and not self._busy:
+                self.wake()  # The outcome may have made room for more than its successor.
+
+    def broken(self, attempt: Attempt, error: Exception) -> Failed:
+        """The outcome of an attempt that our own defect ended."""
+        log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
+        return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
+
+    def _ended(self, event: Event, outcome: Outcome) -> None:
+        host, live, pending, position = self.host, self.live, self.pending, event.position
+        now = self.touched_at = host.clock.now()
+        del pending.in_flight[position]
+        host.tally.ended(outcome, now - event.stored_at)
+        host.landed()
+        if self._landing is not None:
+            self._landing.set_result(None)
+            self._landing = None
+        if isinstance(outcome, NotSent):
+            if open_entry(live.state, position) is not None:
+                pending.held[position] = event
+            elif position > live.state.frontier.position:
+                pending.mailbox.put_back(event)
+            return
+        if isinstance(outcome, Answered):
+            self.last_answer = outcome.excerpt()
+        live.record(c.RecordOutcome(event, outcome), now)
+        entry = open_entry(live.state, position)
+        self.burials.answers.note(position, outcome)
+        if entry is None:
+            pending.settle(position)
+        elif entry.next_at - now <= PARK_AFTER_S:
+            pending.held[position] = event
+
+    async def landing(self) -> None:
+        """Return when an attempt is over. Cancelled if the shard stops before."""
+        if self._landing is None:
+            self._landing = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._landing)
+
+    # ---- reading the backlog
+
+    def _begin_reading(self, step: s.Read | s.Fetch) -> None:
+        if not self.pending.cursor.reading:
+            self.pending.cursor.reading = True
+            self.host.spawn(self._read(step))
+
+    async def _read(self, step: s.Read | s.Fetch) -> None:
+        """Read up to what was seen until now: of what comes meanwhile, the answer need not tell."""
+        host, pending, cursor = self.host, self.pending, self.pending.cursor
+        reach, known = cursor.seen, cursor.known
+        found: Event | Batch | None
+        try:
+            if isinstance(step, s.Fetch):
+                found = await host.backlog.event(self.receiver, step.position)
+            else:
+                found = await host.backlog.read(self.receiver, step.after, reach, MAILBOX_MAX)
+        except Unavailable:
+            cursor.reading = False
+            self._ask_again()
+            return
+        if host.stopped:
+            return
+        cursor.reading = False
+        if isinstance(found, Batch):
+            pending.read(found, reach, known)
+        elif isinstance(step, s.Fetch):
+            pending.fetched(step.position, found)
+        self.wake()
+
+    async def _count(self, after: int) -> None:
+        """Learn how much lies in the stream alone, all told by one replica; only then how far that can be."""
+        backlog, cursor = self.host.backlog, self.pending.cursor
+        sweeps, taken = cursor.sweeps, cursor.taken
+        try:
+            counted = await backlog.count(self.receiver, after)
+            end = await backlog.end()
+        except Unavailable:
+            cursor.counting = False
+            self._ask_again()
+            return
+        cursor.counting = False
+        if not self.host.stopped:
+            cursor.count(counted, end, sweeps=sweeps, taken=taken)
+            self.wake()
+
+    # ---- burials
+
+    async def _bury(self, burials: tuple[Burial, ...]) -> None:
+        await self.burials.bury(self.live, burials)
+        self.wake()
+
+    # ---- configuration
+
+    def configure(self, policy: Policy | None) -> None:
+        """The configuration changed, or is (seemingly) gone."""
+        self.live.policy, self.live.invalid = policy, False
+        self.removal = self._last_removal()
+        if self.loaded:
+            self.wake()
+
+    def _last_removal(self) -> int:
+        """The last removal of the configuration that the node knows of."""
+        removal = self.host.policies.removal(self.receiver)
+        return 0 if removal is None else removal.revision
+
+    async def _ask(self) -> None:
+        """Nothing is known of this receiver, or that it was removed: only the leader's answer decides."""
+        host, live, reach = self.host, self.live, self.pending.cursor.read_to
+        try:
+            answer = await host.policies.confirm(self.receiver)
+            self.removal = self._last_removal()
+            removed = live.state.opened and (isinstance(answer, Absent) or self.removal > live.state.removal)
+            if removed:
+                await remove(self)
+        except Unavailable:
+            self.asking = False
+            self._ask_again()
+            return
+        self.asking = False
+        if host.stopped:
+            return
+        match answer:
+            case _ if live.policy is not None:
+                pass
+            case Policy():
+                live.policy = answer
+            case Invalid():
+                live.invalid = True
+            case Absent() if not removed:
+                self.absent_to = reach
+            case Absent():
+                pass
+            case _:
+                assert_never(answer)
+        self.wake()
+
+    def _ask_again(self) -> None:
+        if not self.host.stopped:
+            now = self.host.clock.now()
+            self._alarm.set(now + ASK_AGAIN_S, now)
+
+    async def resume(self) -> None:
+        """End disablement, backoff and throttling; returns once that is on record."""
+        self.live.record(c.ResumeReceiver(), self.host.clock.now())
+        index = self.host.recorder.index
+        self.wake()
+        await self.host.confirmed_to(index)
+
+    # ---- leaving memory
+
+    @property
+    def resting(self) -> bool:
+        """Nothing in memory would be lost: everything is confirmed, and nothing is under way."""
+        live, pending = self.live, self.pending
+        return (
+            self.loaded
+            and live.state is live.confirmed
+            and not (pending.mailbox or pending.held or pending.unacked.bound or pending.in_flight)
+            and not (self.pinging or pending.cursor.reading or self.asking or self.burials.under_way)
+            and not (self.hold_count or live.state.burials or live.state.parked)
+            and not self._alarm.is_set
+        )
+
+    def close(self) -> None:
+        """Stop waiting, and let nobody wait for it; the host forgets this actor."""
+        self.ready.cancel()
+        self._alarm.cancel()
+        if self._landing is not None:
+            self._landing.cancel()

@@ -1,0 +1,27 @@
+"""The burials of one receiver: dead letters that are on record, and are published until they are stored."""
+
+from actors.answers import Answers
+from actors.machine import commands as c
+from actors.machine.facts import Burial
+from actors.runtime.live_state import LiveState
+from actors.status import answer_texts
+
+
+class Burials:
+    """Buries some at a time, with what was answered to their last attempts; `under_way` while it does."""
+
+    __slots__ = ("answers", "under_way")
+
+    def __init__(self) -> None:
+        self.answers = Answers()
+        self.under_way = False
+
+    async def bury(self, live: LiveState, burials: tuple[Burial, ...]) -> None:
+        """Publish these dead letters, and record it."""
+        positions = [each.position for each in burials]
+        answers = answer_texts(self.answers.of(positions), live.policy)
+        await live.host.dead_letters.bury(live.receiver, burials, answers)
+        self.under_way = False
+        self.answers.forget(positions)
+        if not live.host.stopped:
+            live.record(c.MarkBuried(tuple(positions)), live.host.clock.now())

@@ -1,0 +1,221 @@
+"""The events of one receiver that came and are not settled: in memory, or left to the stream alone.
+
+Messages come in, are queued or left to the stream, and go out again: they are bounded in number and bytes,
+and each is released under the mark of the fact that its release rests on. To park is on record; whatever else
+happens here follows what was recorded.
+"""
+
+from actors.machine import commands as c
+from actors.machine.event import Event
+from actors.machine.state import OPEN_MAX, State, is_settled, open_entry
+from actors.memory.cursor import Cursor, Known
+from actors.memory.mailbox import Mailbox
+from actors.memory.unacked import Unacked
+from actors.ports import Batch
+from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
+
+
+class Pending:
+    """The events of one receiver that are not settled.
+
+    `mailbox` has those in memory that have no number yet, `held` the open ones in memory, and `in_flight`
+    those whose attempt is being made, by position. `cursor` tells what is left in the stream, `unacked` which
+    messages are bound.
+    """
+
+    __slots__ = ("cursor", "held", "in_flight", "live", "mailbox", "unacked")
+
+    def __init__(self, live: LiveState) -> None:
+        self.live = live
+        self.mailbox = Mailbox()
+        self.held: dict[int, Event] = {}
+        self.in_flight: dict[int, Event] = {}
+        self.cursor = Cursor()
+        self.unacked = Unacked(live.receiver, live.host.bindings)
+
+    def begin(self, state: State) -> None:
+        """The state is known: what came before that is taken up, the rest is left to the stream."""
+        frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
+        seen = self.live.host.bindings.received if state.parked else 0
+        cursor.begin(frontier, seen, counted=not state.parked)
+        early = self.mailbox.clear()
+        unread = min(bound.keys() - {each.position for each in early}, default=None)
+        late = [] if unread is None else sorted(position for position in bound if position >= unread)
+        for event in early:
+            if unread is None or event.position < unread:
+                self.take(event)
+        for position in [each for each in late if is_settled(state, each)]:
+            late.remove(position)
+            self.settle(position)
+        for position in late:
+            cursor.left_behind(position, 0)
+        if late:
+            self.park()
+
+    # ---- how far events may have gone
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the shard's present owner."""
+        return self.live.host.epoch
+
+    @property
+    def released_to(self) -> int:
+        """No event up to there is a new receiver's."""
+        return self.live.host.released_to
+
+    @property
+    def taken_to(self) -> int:
+        """No event beyond this position can have been posted, by whichever owner."""
+        host, cursor = self.live.host, self.cursor
+        return max(host.claim_position, host.bindings.received, cursor.read_to, cursor.seen)
+
+    @property
+    def posted_to(self) -> int:
+        """The last position that an owner that vanished may have posted without a record; 0 if none."""
+        host, unclean = self.live.host, self.live.host.unclean
+        may_have = host.may_have_posted(self.live.state, self.unacked.first)
+        return unclean.position if unclean and may_have else 0
+
+    @property
+    def unrecorded(self) -> int:
+        """Counts the numbers beyond the frontier that an owner that vanished may have given."""
+        beyond = self.posted_to - self.live.state.frontier.position
+        return max(0, min(beyond, UNCONFIRMED_MAX + OPEN_MAX))
+
+    # ---- what comes
+
+    def take(self, event: Event) -> None:
+        """Queue it, or recognise it, or leave it to the stream."""
+        position, state, cursor = event.position, self.live.state, self.cursor
+        if position <= state.frontier.position:
+            self._take_numbered(event)
+        elif not state.opened and self.behind_strangers:
+            self._leave(position, event.source)
+        elif position <= cursor.read_to:
+            # It waits in memory, and stays bound; or it was a repeat, and all before it is numbered on
+            # record: see docs/decisions/repeats-before-what-is-open.md.
+            if not self.has(position):
+                self.settle(position)
+        elif self.mailbox.fits(event) and (not state.parked or cursor.is_read_up):
+            self.mailbox.append(event)
+            cursor.arrived(position)
+        else:
+            self._leave(position, event.source)
+
+    def _take_numbered(self, event: Event) -> None:
+        position, state = event.position, self.live.state
+        if open_entry(state, position) is None:
+            self.settle(position)
+        elif not self.has(position):
+            if state.parked:
+                self.cursor.saw(position, event.source)
+                self.unacked.release(position, self.cursor.parked_mark)
+            else:
+                self.held[position] = event
+
+    @property
+    def behind_strangers(self) -> bool:
+        """Tells whether events may lie in the stream that came when nobody knew of this receiver."""
+        state = self.live.state
+        return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
+
+    def find(self, position: int, source: int) -> None:
+        """It lies in the stream, and was given to nobody, or to this actor before."""
+        state = self.live.state
+        if self.has(position):
+            return
+        known = position <= max(state.frontier.position, self.cursor.read_to)
+        if known and open_entry(state, position) is None:
+            self.settle(position)
+        else:
+            self._leave(position, source)
+
+    def has(self, position: int) -> bool:
+        """Tells whether its event is in memory."""
+        return position in self.in_flight or position in self.held or self.mailbox.holds(position)
+
+    def _leave(self, position: int, source: int) -> None:
+        """It lies in the stream, and its turn comes when it is read from there."""
+        self.cursor.left_behind(position, source)
+        if self.live.state.parked:
+            self.unacked.release(position, self.cursor.parked_mark)
+        else:
+            self.park()
+
+    # ---- what goes
+
+    def settle(self, position: int) -> None:
+        """The facts up to now say what became of it."""
+        self.unacked.release(position, self.live.host.recorder.index)
+
+    def take_out(self, event: Event) -> None:
+        """It waits no more."""
+        if self.held.pop(event.position, None) is None:
+            self.mailbox.pop()
+
+    def give_up(self, position: int) -> None:
+        """It became a dead letter, be it in memory or not."""
+        if self.held.pop(position, None) is None:
+            self.mailbox.drop_to(position)
+        self.settle(position)
+
+    def discard(self, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
+        """Nothing of what lies up to the command's position is wanted any more: that is recorded."""
+        live, position = self.live, command.position
+        now = live.host.clock.now()
+        live.record(command, now)
+        for bound in [each for each in self.unacked.bound if each <= position]:
+            self.settle(bound)
+        self.mailbox.drop_to(position)
+        self.held.clear()
+        if self.cursor.discarded(position):
+            live.record(c.ParkReceiver(now), now)
+            self.cursor.parked_mark = live.host.recorder.index
+
+    # ---- what lies in the stream alone
+
+    def park(self) -> None:
+        """Drop the waiting events from memory, on record; they lie in the stream."""
+        live, cursor, mailbox = self.live, self.cursor, self.mailbox
+        host, parked = live.host, live.state.parked
+        unjudged_to = host.unjudged_to if self.behind_strangers else 0
+        waiting = [each.stored_at for each in live.state.open]
+        waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
+        live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())
+        if not parked:
+            cursor.parked_mark = host.recorder.index
+        events = (*mailbox.events, *self.held.values(), *self.in_flight.values())
+        sources = {each.position: each.source for each in events}
+        for position in self.unacked.bound:
+            cursor.saw(position, sources.get(position, 0))
+        self.unacked.release_all(cursor.parked_mark)
+        frontier, dropped = live.state.frontier.position, mailbox.clear()
+        self.held.clear()
+        if unjudged_to:
+            cursor.parked_unjudged(frontier, unjudged_to, len(dropped))
+        else:
+            kept_to = dropped[0].position - 1 if dropped else cursor.read_to
+            cursor.parked(max(frontier, kept_to), len(dropped))
+
+    def read(self, batch: Batch, reach: int, known: Known) -> None:
+        """Queue what was found, up to an event that was there and is gone: that is recorded first."""
+        found = self.cursor.read(batch.events, complete=batch.complete, reach=reach, known=known.position)
+        for event in found.events:
+            self.mailbox.append(event)
+        if found.gone and not self.mailbox:
+            first, last = found.gone
+            missing = c.MissEvents(first, last, posted=self.unrecorded, source=known.source)
+            self.live.record(missing, self.live.host.clock.now())
+            self.cursor.missed(last)
+
+    def fetched(self, position: int, event: Event | None) -> None:
+        """The open event there was read again; None: it is gone, and that is recorded."""
+        live = self.live
+        if self.has(position) or open_entry(live.state, position) is None:
+            return
+        if event is not None:
+            self.held[position] = event
+        else:
+            live.record(c.MissEvents(position, position), live.host.clock.now())
+            self.settle(position)
