@@ -138,9 +138,10 @@ class Receivers:
         revision = before.revision if before else 0
         message = await self._last(receiver)
         if message is not None:
+            noted = False
             if message.sequence != revision:
-                self._note(receiver, await self._removal_before(receiver, message))
-            self._learn(receiver, message)
+                noted = self._note(receiver, await self._removal_before(receiver, message))
+            self._learn(receiver, message, noted=noted)
         elif before and before.exists and before.revision == revision:
             # The key was wiped out together with its marker.
             before.exists, before.policy, before.problems = False, None, ()
@@ -268,9 +269,9 @@ class Receivers:
         self._learn(receiver, message)
         self._forget(receiver, message.sequence)
 
-    def _learn(self, receiver: str, message: StoredMessage) -> None:
-        """Take what a revision says, as far as nothing newer is known."""
-        changed = self._note(receiver, _removal_told(message))
+    def _learn(self, receiver: str, message: StoredMessage, *, noted: bool = False) -> None:
+        """Take what a revision says, as far as nothing newer is known; `noted`: a removal is news."""
+        changed = self._note(receiver, _removal_told(message)) or noted
         known = self._known.setdefault(receiver, _Known())
         revision = message.sequence
         if revision <= known.policy_revision or revision == known.revision:

@@ -276,6 +276,19 @@ async def test_a_removal_by_other_clients_is_known_from_what_they_left(
     assert message.headers["Angarium-Removed"].split()[0] == str(removal)
 
 
+async def test_a_removal_that_only_the_leader_told_of_is_told_on(js: JetStream, names: Names) -> None:
+    """Whoever keeps the last removal in mind hears of it, also where the configuration is the same again."""
+    receivers = Receivers(js, names)
+    await put(js, names, raw())
+    await receivers.confirm(RECEIVER)
+    told: list[Removal | None] = []
+    receivers.on_change(lambda receiver: told.append(receivers.removal(receiver)))
+    removal = await remove(js, names)
+    await put(js, names, raw())
+    await receivers.confirm(RECEIVER)
+    assert [each.revision for each in told if each] == [removal]
+
+
 async def test_news_of_a_removal_that_come_late_are_told(
     js: JetStream, names: Names, receivers: Receivers
 ) -> None:
