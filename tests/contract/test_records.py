@@ -1,6 +1,9 @@
 """What the operations on the ledger answer, from a journal whose facts are known."""
 
+import re
 import sqlite3
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
-from angarium.ledger import schema
+from angarium.ledger import questions, schema
 from angarium.ledger.answers import Filter
+from angarium.ledger.sqlite import written
 from angarium.operations.failures import Failure
 from angarium.operations.records.attempts import attempts
 from angarium.operations.records.auditing import audit
@@ -34,6 +38,7 @@ from tests.contract.installation import install, shard
 from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened, rows
 
 MS = round(NOW * 1000)
+ROOT = Path(__file__).parents[2]
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
@@ -244,8 +249,49 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     assert "there is no ledger no/such.db: angarium dev keeps one" in missing.text
 
 
+async def test_no_question_reads_a_whole_table(path: Path) -> None:
+    """Each looks into the blocks, which are few, and into a block by its key."""
+    async with written(path):
+        pass
+    queries = [
+        text
+        for name, text in vars(questions).items()
+        if name.isupper() and str(text).strip().startswith("SELECT")
+    ]
+    queries.remove(questions._ATTEMPTS)
+    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
+        for failed_only in (False, True):
+            index, only, _ = questions._filtered(Filter(failed=failed_only, status=status))
+            queries.append(
+                questions._ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
+            )
+    assert len(queries) > 18
+    for query in queries:
+        plan = [detail for *_, detail in rows(path, f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))]
+        assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
+            plan
+        )
+
+
+def _values(query: str) -> int:
+    """The number of its placeholders."""
+    return max(map(int, re.findall(r"\?(\d)", query)), default=query.count("?"))
+
+
 def _execute(path: Path, statement: str) -> None:
     db = sqlite3.connect(path)
     db.execute(statement)
     db.commit()
     db.close()
+
+
+def test_without_its_driver_a_command_says_how_to_get_it() -> None:
+    program = (
+        "import sys; sys.modules['aiosqlite'] = None; sys.argv = ['angarium', 'top']; "
+        "from angarium.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "angarium: a ledger needs aiosqlite: pip install 'angarium[ledger]'\n"

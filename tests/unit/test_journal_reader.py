@@ -1,0 +1,49 @@
+"""Reading the journal in order: what a replica does not show is no gap while the leader has it."""
+
+from typing import Any, cast
+
+from streams.following.journal_reader import Gap, JournalReader
+from streams.nats.answers import Page, StoredMessage
+from streams.nats.jetstream import JetStream
+
+
+def message(sequence: int) -> StoredMessage:
+    return StoredMessage("angarium.journal.1", sequence, float(sequence), {}, b"")
+
+
+class Replicated:
+    """A stream that is read from a replica, and asked of its leader."""
+
+    def __init__(self, replica: list[int], leader: list[int]) -> None:
+        self.replica = replica
+        self.leader = leader
+
+    def add_listener(self, _: Any) -> None: ...
+
+    async def read(self, _: str, __: str, sequence: int, *bounds: int) -> Page:
+        return Page([message(each) for each in self.replica if each >= sequence], 0)
+
+    async def next_message(self, _: str, __: str, sequence: int) -> StoredMessage | None:
+        return next((message(each) for each in self.leader if each >= sequence), None)
+
+
+def reader(replica: list[int], leader: list[int]) -> JournalReader:
+    return JournalReader(cast(JetStream, Replicated(replica, leader)), "J")
+
+
+async def test_the_messages_before_a_hole_are_taken_first() -> None:
+    assert await reader([5, 6, 8], [5, 6, 7, 8]).read(4) == [message(5), message(6)]
+
+
+async def test_what_the_leader_has_is_no_gap() -> None:
+    assert await reader([8], [7, 8]).read(6) == [message(7)]
+    assert await reader([], [7, 8]).read(6) == [message(7)]
+
+
+async def test_what_the_leader_has_not_is_a_gap_up_to_the_next() -> None:
+    assert await reader([9], [9]).read(6) == Gap(7, 8, 9.0)
+    assert await reader([], [9]).read(6) == Gap(7, 8, 9.0)
+
+
+async def test_at_the_end_there_is_nothing() -> None:
+    assert await reader([], []).read(6) == []
