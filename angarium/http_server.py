@@ -19,7 +19,7 @@ from msgspec import Struct
 
 HEAD_MAX = 64 << 10
 BODY_MAX = 16 << 20
-PIECE = 4 << 10
+PIECE_BYTES = 4 << 10
 
 
 class Received(Struct, frozen=True):
@@ -53,7 +53,7 @@ async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
 
 
 async def serve_on(bound: socket.socket, answer: Answer) -> asyncio.Server:
-    """The same on a socket that is bound to its address already, and nobody listens on it so far."""
+    """Serve on a socket that is bound to its address already, with no listener so far."""
     return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), sock=bound)
 
 
@@ -92,8 +92,8 @@ class _Connection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> HTTPStatus | None:
         """Returns what is wrong with it, if anything. The parser holds a header back until it is whole."""
-        for start in range(0, len(data), PIECE):
-            piece = data[start : start + PIECE]
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = data[start : start + PIECE_BYTES]
             self._held_back += len(piece)
             try:
                 self._parser.feed_data(piece)

@@ -1,4 +1,4 @@
-"""Tells whether the packages `actors` and `streams` are ours.
+"""Checks that the packages `actors` and `streams` are ours.
 
 These names are free for anybody. Somebody else's package of such a name may stand earlier on the path (the
 directory that `python -m angarium` was started in, `PYTHONPATH`, the site-packages beside an editable

@@ -68,12 +68,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     creds: Annotated[str | None, Meta(description="file with NATS credentials (JWT and seed)")] = None
     nkey: Annotated[str | None, Meta(description="file with the seed of a NATS nkey")] = None
     tls_ca: Annotated[str | None, Meta(description="file with the CA that signed the NATS server")] = None
-    tls_cert: Annotated[str | None, Meta(description="file with our certificate for NATS")] = None
-    tls_key: Annotated[str | None, Meta(description="file with the key of tls_cert")] = None
-    prefix: Annotated[str, Meta(description="name of the installation, before all subjects and streams")] = (
-        "angarium"
-    )
-    inbox_prefix: Annotated[str, Meta(description="what the NATS subjects of answers to us begin with")] = (
+    tls_cert: Annotated[str | None, Meta(description="file with our client certificate for NATS")] = None
+    tls_key: Annotated[str | None, Meta(description="file with the private key of tls_cert")] = None
+    prefix: Annotated[
+        str, Meta(description="name of the installation: all its subjects and streams begin with it")
+    ] = "angarium"
+    inbox_prefix: Annotated[str, Meta(description="prefix of the inboxes in which NATS answers us")] = (
         "_INBOX"
     )
 
@@ -93,15 +93,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         float, Meta(ge=0, le=300, description="time for attempts in flight when a node stops")
     ] = 10.0
     replay_keep_s: Annotated[
-        float, Meta(ge=0, le=604_800, description="how long settled events are kept for replays")
+        float, Meta(ge=0, le=604_800, description="time for which settled events are kept for replays")
     ] = 86_400.0
-    allow_http: Annotated[bool, Meta(description="let receivers have http:// URLs")] = False
+    allow_http: Annotated[bool, Meta(description="allow receivers with http:// URLs")] = False
     allow_networks: Annotated[
-        tuple[str, ...], Meta(description="non-public network that receivers may lie in, such as 10.0.0.0/8")
+        tuple[str, ...], Meta(description="allow receivers in this non-public network, such as 10.0.0.0/8")
     ] = ()
     deny_networks: Annotated[
         tuple[str, ...],
-        Meta(description="network that is never connected to, even where it is public or allowed"),
+        Meta(description="never connect to this network, even if it is public or allowed"),
     ] = ()
     transport: Annotated[
         Literal["http1", "httpx"], Meta(description="HTTP client for receivers; httpx needs angarium[httpx]")
@@ -115,7 +115,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     answer_inboxes: Annotated[
         tuple[str, ...],
-        Meta(description="prefix of inboxes, beside _INBOX and our own, that nodes answer"),
+        Meta(description="prefix of inboxes that nodes answer, in addition to _INBOX and our own"),
     ] = ()
 
     monitor: Annotated[
@@ -126,9 +126,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         "sqlite:///.angarium/ledger.db"
     )
 
-    log_format: Annotated[Literal["text", "json"], Meta(description="how a log line looks")] = "text"
+    log_format: Annotated[Literal["text", "json"], Meta(description="format of the log")] = "text"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
+        Literal["debug", "info", "warning", "error"], Meta(description="lowest level that is logged")
     ] = "info"
 
     def __repr__(self) -> str:
@@ -259,7 +259,7 @@ def flag_name(name: str) -> str:
 
 
 def is_list(kind: Any) -> bool:
-    """Tells whether a setting takes several values; a variable separates them by commas."""
+    """True where a setting takes several values; a variable separates them by commas."""
     return get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind) is tuple
 
 

@@ -49,7 +49,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "following repair service",
     ),
     "angarium": (
-        "escaping quantities sparing http_server package_check",
+        "escaping quantities rate_limited_log http_server package_check",
         "logs settings",
         "connecting terminal",
         "delivery ledger",
@@ -108,7 +108,7 @@ HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
 ERROR_CODES = range(10_001, 10_300)
 PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|True if)\b")
 """Beginnings that say nothing; the packages of `PLAIN` have none of them."""
-PLAIN = frozenset({"streams"})
+PLAIN = frozenset({"streams", "angarium"})
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -407,6 +407,8 @@ BREACHES = [
     (first_lines_say_what_it_is, "streams.purge", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Of all consumers."""'),
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Tells whether it is."""'),
+    (first_lines_say_what_it_is, "angarium.logs", 'def f():\n    """Tells whether it is so."""'),
+    (first_lines_say_what_it_is, "angarium.logs", '"""Nobody reads it."""'),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,
@@ -459,6 +461,7 @@ def test_every_rule_has_its_breach() -> None:
 
 
 ALLOWED = [
+    (first_lines_say_what_it_is, "angarium.logs", '"""Items of a list."""'),
     (first_lines_say_what_it_is, "streams.purge", '"""Offers room."""\ndef f():\n    """Whatsoever."""'),
     (arrows_point_down, "streams.reading.inbox", "from actors.ports import Inbox\nfrom actors import ids"),
     (arrows_point_down, "angarium.delivery.sender", "from angarium import __version__"),

@@ -35,7 +35,7 @@ COUNTED = 2000
 """Deliveries over which calls are counted."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class DeliverPlan(Struct, frozen=True, kw_only=True):
     """A plan: `deliveries` to so many receivers, bodies of `size` bytes, a steady `rate` of them.
 
     With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Whatever
@@ -53,7 +53,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     profile: Path | None = None
 
 
-class Figures(Struct, frozen=True, kw_only=True):
+class DeliverFigures(Struct, frozen=True, kw_only=True):
     """Results of one run. Rates are a second; `cpu_us` is of one process for each of them.
 
     What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
@@ -84,7 +84,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     disordered: int
 
 
-class Load(Struct, frozen=True):
+class Workload(Struct, frozen=True):
     """Deliveries as the sink saw them, and what the node used for them.
 
     The start of the node and its claims are left out: what is timed are the deliveries after the first
@@ -108,10 +108,10 @@ class Load(Struct, frozen=True):
         return (self.report.deliveries - self.skipped) / max(self.report.last_at - self.began_at, 1e-6)
 
 
-class Bench:
+class DeliverBench:
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: DeliverPlan, on: Ground, tell: Callable[[str], None]) -> None:
         self._plan = plan
         self._on = on
         self._js = on.js
@@ -120,7 +120,7 @@ class Bench:
         self._names = Names()
         self._published = 0
 
-    async def run(self, calls: Calls | None) -> Figures:
+    async def run(self, calls: Calls | None) -> DeliverFigures:
         """Measure, beside the calls, which are counted already.
 
         Raises click.ClickException where events were not accepted.
@@ -141,7 +141,7 @@ class Bench:
         appends = await self._appends()
         live, steady = await self._while_publishing()
         reports = [load.report for load in (full, live, steady)]
-        return Figures(
+        return DeliverFigures(
             receivers=plan.receivers, delivered=full.report.deliveries, fan=plan.fan,
             deliveries=full.rate, aiohttp=aiohttp.rate, http1=http1.rate,
             cpu_us_per_delivery=full.cpu_us, aiohttp_cpu_us=aiohttp.cpu_us, http1_cpu_us=http1.cpu_us,
@@ -155,7 +155,7 @@ class Bench:
             disordered=sum(report.disordered for report in reports),
         )  # fmt: skip
 
-    async def _full_load(self) -> tuple[Load, Samples]:
+    async def _full_load(self) -> tuple[Workload, Samples]:
         """A node that finds everything published, and where its time went."""
         record = self._on.directory / "samples"
         node = self._on.node(*PYTHON, str(record))
@@ -170,7 +170,7 @@ class Bench:
             self._plan.profile.write_text(samples.text())
         return load, samples
 
-    async def _while_publishing(self) -> tuple[Load, Load]:
+    async def _while_publishing(self) -> tuple[Workload, Workload]:
         """A node while somebody publishes: as fast as possible, then at a steady rate."""
         plan, node = self._plan, self._on.node()
         fast, slow = self._whole(plan.deliveries // 2), self._whole(int(plan.rate * plan.timed_s))
@@ -250,13 +250,13 @@ class Bench:
             sent += due
             await asyncio.sleep(TICK_S)
 
-    async def _meanwhile(self, node: LocalNode, count: int, publishing: Awaitable[None]) -> Load:
+    async def _meanwhile(self, node: LocalNode, count: int, publishing: Awaitable[None]) -> Workload:
         """Publish so many events and see how they are delivered."""
         await self._sink.forget()
         _, load = await asyncio.gather(publishing, self._arrived(node, count))
         return load
 
-    async def _arrived(self, node: LocalNode, count: int) -> Load:
+    async def _arrived(self, node: LocalNode, count: int) -> Workload:
         """Wait until so many deliveries have come, or none for long, and say what they came to."""
         moved_at, come = time.monotonic(), 0
         began: tuple[int, float, Usage | None] | None = None
@@ -272,11 +272,11 @@ class Bench:
         match began:
             case (skipped, at, start) if report.deliveries > skipped:
                 if start is None or used is None:
-                    return Load(report, lost, skipped, at)
+                    return Workload(report, lost, skipped, at)
                 cpu_us = (used.cpu_s - start.cpu_s) / (report.deliveries - skipped) * 1e6
-                return Load(report, lost, skipped, at, cpu_us, used.memory_mb)
+                return Workload(report, lost, skipped, at, cpu_us, used.memory_mb)
             case _:
-                return Load(report, lost, 0, report.first_at)
+                return Workload(report, lost, 0, report.first_at)
 
     async def _appends(self) -> int:
         """Flushes in the journal, without the claims of the shards."""
@@ -284,16 +284,16 @@ class Bench:
         return info.last - self._on.shards if info else 0
 
 
-async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
+async def measured(plan: DeliverPlan, tell: Callable[[str], None]) -> DeliverFigures:
     """Run the bench."""
     loops.check()
     calls = await counted(plan, tell)
     async with ground(plan.shards) as on:
-        return await Bench(plan, on, tell).run(calls)
+        return await DeliverBench(plan, on, tell).run(calls)
 
 
-async def counted(plan: Plan, tell: Callable[[str], None]) -> Calls | None:
+async def counted(plan: DeliverPlan, tell: Callable[[str], None]) -> Calls | None:
     """Count calls, in one shard: next to nothing is done by the clock there, and not for a delivery."""
     tell("count calls")
     async with ground(1) as on:
-        return await Bench(replace(plan, shards=1, deliveries=COUNTED), on, tell).count()
+        return await DeliverBench(replace(plan, shards=1, deliveries=COUNTED), on, tell).count()

@@ -41,7 +41,7 @@ LOOK_S = 0.01
 STALLED_S = 30.0
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class FanoutPlan(Struct, frozen=True, kw_only=True):
     """A plan: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
 
     Then one event for `wide` receivers beside the events of other tenants, which are timed for `timed_s`
@@ -61,7 +61,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return -(-self.copies // self.receivers)
 
 
-class Figures(Struct, frozen=True, kw_only=True):
+class FanoutFigures(Struct, frozen=True, kw_only=True):
     """Results. Rates are a second; `cpu_us_per_copy` and `memory_mb` are the node's.
 
     `server` is what the server takes of the same copies from a client that awaits none of them one by one,
@@ -111,10 +111,10 @@ class Judgement(Struct, frozen=True, kw_only=True):
         return cls(repeats=len(sources) - len(set(sources)), disordered=disordered)
 
 
-class Bench:
+class FanoutBench:
     """One run over one server and one sink. `tell` hears what is being done."""
 
-    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: FanoutPlan, on: Ground, tell: Callable[[str], None]) -> None:
         self._plan = plan
         self._on = on
         self._js = on.js
@@ -124,7 +124,7 @@ class Bench:
         self._shards = on.shards
         self._neighbours = _neighbours(WIDE, NEIGHBOURS, self._shards)
 
-    async def run(self) -> Figures:
+    async def run(self) -> FanoutFigures:
         """Measure. Raises click.ClickException where something was not accepted, or came to a halt."""
         plan, tell = self._plan, self._tell
         tell(f"configure {2 * plan.receivers + plan.wide} receivers")
@@ -143,7 +143,7 @@ class Bench:
             await node.stop()
         found = [await self._judge(tenant) for tenant in (STILL, LIVE)]
         tell("publish the same copies without a node")
-        return Figures(
+        return FanoutFigures(
             receivers=plan.receivers, copies=plan.events * plan.receivers, wide=plan.wide,
             copies_per_s=still.rate, copies_per_s_delivered=live.rate,
             server=await self._bare_server(), lanes=await self._bare_lanes(),
@@ -310,7 +310,7 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
     return list(itertools.islice(others, count))
 
 
-async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
+async def measured(plan: FanoutPlan, tell: Callable[[str], None]) -> FanoutFigures:
     """Run the bench."""
     async with ground(plan.shards) as on:
-        return await Bench(plan, on, tell).run()
+        return await FanoutBench(plan, on, tell).run()

@@ -38,7 +38,7 @@ class Ground(Struct, frozen=True):
 
 @asynccontextmanager
 async def ground(shards: int = SHARDS) -> AsyncIterator[Ground]:
-    """Nothing is left of it afterwards."""
+    """Lays the ground for one run, and leaves nothing of it behind."""
     with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
         directory = Path(name)
         async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:

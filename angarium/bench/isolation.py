@@ -36,7 +36,7 @@ LOOK_S = 0.05
 STALLED_S = 120.0  # A flood of 200,000 events on their partition is before them.
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class IsolationPlan(Struct, frozen=True, kw_only=True):
     """A plan: `receivers` healthy ones at `rate` events a second, `runs` times for `timed_s`.
 
     Beside them `behind` events wait for a dead receiver, `slow` receivers answer after 5 s, `hanging` ones of
@@ -73,7 +73,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Trouble(Struct, frozen=True):
-    """Receivers by id, each with its URL, or its path at the sink; `count` events on these subjects by turns.
+    """Receivers by id, each with its URL, or its path at the sink; `count` events on these subjects in turn.
 
     `goes_on`: the healthy ones are measured while these events are worked off, otherwise once they are.
     `near`: the healthy tenants share the partition of the tenant that is called `flood`. Then what counts is
@@ -88,7 +88,7 @@ class Trouble(Struct, frozen=True):
     near: bool = False
 
 
-def troubles(plan: Plan, names: Names, shards: int) -> list[Trouble]:
+def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
     """All of them, the first of which is none."""
     home = shard_of("healthy0", "r0", shards)
     names_there = (name for n in itertools.count() if shard_of("hanging", name := f"r{n}", shards) == home)
@@ -118,10 +118,10 @@ def troubles(plan: Plan, names: Names, shards: int) -> list[Trouble]:
     ]  # fmt: skip
 
 
-class Bench:
+class IsolationBench:
     """The healthy receivers beside one trouble."""
 
-    def __init__(self, plan: Plan, trouble: Trouble, on: Ground) -> None:
+    def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Ground) -> None:
         self._plan = plan
         self._trouble = trouble
         self._on = on
@@ -237,11 +237,11 @@ def _tenants(near: bool, partitions: int) -> list[str]:
     return list(itertools.islice(chosen, TENANTS))
 
 
-async def measured(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
+async def measured(plan: IsolationPlan, tell: Callable[[str], None]) -> list[Row]:
     """Run the bench, each time on a ground of its own."""
     rows = []
     for trouble in troubles(plan, Names(), plan.shards):
         tell(f"beside {trouble.name}")
         async with ground(plan.shards) as on:
-            rows.append(await Bench(plan, trouble, on).run())
+            rows.append(await IsolationBench(plan, trouble, on).run())
     return rows

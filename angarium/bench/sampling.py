@@ -17,8 +17,8 @@ from types import CodeType, FrameType
 
 import msgspec
 
-EVERY_S = 0.002
-SHOWN = 40
+SAMPLE_EVERY_S = 0.002
+LINES_SHOWN_MAX = 40
 PYTHON = ("-m", "angarium.bench.sampling")
 """What stands before a node's own command; the file follows."""
 
@@ -105,7 +105,7 @@ def _name(code: CodeType) -> str:
 
 
 def _table(title: str, counts: Counter[str], of: int) -> str:
-    rows = (f"{count / of:7.1%}  {name}" for name, count in counts.most_common(SHOWN))
+    rows = (f"{count / of:7.1%}  {name}" for name, count in counts.most_common(LINES_SHOWN_MAX))
     return "\n".join((title, *rows, ""))
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     file, module, *arguments = sys.argv[1], sys.argv[3], *sys.argv[4:]
     samples = Samples()
     signal.signal(signal.SIGPROF, lambda _, frame: samples.add(frame))
-    signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE_EVERY_S, SAMPLE_EVERY_S)
     atexit.register(lambda: Path(file).write_bytes(msgspec.json.encode(samples.counts)))
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -23,8 +23,8 @@ from angarium.bench.usage import Usage, usage
 from angarium.settings import Settings
 from streams.installation.topology import Names
 
-SIZE = 1000
-EVERY_S = 0.002
+BODY_BYTES = 1000
+EVENT_EVERY_S = 0.002
 LOOK_S = 0.05
 STALLED_S = 60.0
 QUIET_S = 2.0
@@ -32,7 +32,7 @@ PROBES = 64
 """Receivers that get events while a killed node comes back: the first to be served may be anybody's."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class ScalePlan(Struct, frozen=True, kw_only=True):
     """`receivers` are configured, `active` of them get events; `parked` wait when the node is killed; so many
     events wait for the one that is `behind`.
 
@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     timed_s: float = 10.0
 
 
-class Figures(Struct, frozen=True, kw_only=True):
+class ScaleFigures(Struct, frozen=True, kw_only=True):
     """Results.
 
     `ready_s`: from the start of a node's process until it runs all shards, the crowd configured. `idle` is a
@@ -113,10 +113,10 @@ class Drain(Struct, frozen=True, kw_only=True):
         return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
 
 
-class Bench:
+class ScaleBench:
     """One run. `tell` hears what is being done."""
 
-    def __init__(self, plan: Plan, on: Ground, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: ScalePlan, on: Ground, tell: Callable[[str], None]) -> None:
         self._plan = plan
         self._on = on
         self._js = on.js
@@ -217,7 +217,7 @@ class Bench:
         """An event to each, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
-            stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(SIZE)))
+            stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(BODY_BYTES)))
 
         await together(publish, numbers)
 
@@ -226,7 +226,7 @@ class Bench:
         await self._sink.forget()
         for number in numbers:
             await self._publish([number])
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(EVENT_EVERY_S)
         return await self._arrived(len(numbers))
 
     async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
@@ -241,7 +241,7 @@ class Bench:
         return await self._sink.report()
 
     async def _until_quiet(self) -> None:
-        """Wait until nothing was recorded or acked for a while: whoever has to wait is parked."""
+        """Wait until nothing was recorded or acked for a while: all that have to wait are parked."""
         js, names = self._js, self._names
         before: list[int] = []
         while True:
@@ -283,18 +283,18 @@ async def _actor_bytes(count: int) -> float:
     return float(said)
 
 
-async def measured(plan: Plan, tell: Callable[[str], None]) -> Figures:
+async def measured(plan: ScalePlan, tell: Callable[[str], None]) -> ScaleFigures:
     """Run the bench."""
     async with ground(plan.shards) as on:
-        crowd = await Bench(plan, on, tell).crowd()
+        crowd = await ScaleBench(plan, on, tell).crowd()
     async with ground(plan.shards) as on:
-        after = await Bench(plan, on, tell).after_a_kill()
+        after = await ScaleBench(plan, on, tell).after_a_kill()
     async with ground(plan.shards) as on:
-        drain = await Bench(plan, on, tell).drain()
+        drain = await ScaleBench(plan, on, tell).drain()
     tell(f"bring {plan.receivers} actors into memory")
     reports = (crowd.fresh, crowd.resident, after.report, drain.report)
     awaited = (plan.active, plan.active, after.published, plan.behind)
-    return Figures(
+    return ScaleFigures(
         receivers=plan.receivers, active=plan.active, parked=plan.parked, ttl_s=Settings().ttl_s,
         ready_s=crowd.ready_s, memory_mb=crowd.memory_mb, idle=crowd.idle,
         actor_bytes=await _actor_bytes(plan.receivers),

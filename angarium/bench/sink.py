@@ -1,8 +1,8 @@
 """The sink: a receiver in a process of its own that answers 200 and keeps count, as fast as Python can.
 
-It speaks with whoever started it by lines: it prints its port, then for each line on its standard input one
+It talks with its parent process by lines: it prints its port, then for each line on its standard input one
 line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew. What
-bears no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 seconds.
+has no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 seconds.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ASIDE = "~"
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _ASIDE = b"/" + ASIDE.encode()
-STAMP = 17
+STAMP_BYTES = 17
 """The first bytes of a body are when it was published: seconds since the epoch, `1795233800.123456`."""
 
 
@@ -40,8 +40,8 @@ class Report(Struct):
     worst_ms: float = 0.0
 
 
-class Tally:
-    """The tally behind one report."""
+class Arrivals:
+    """The arrivals that one report counts."""
 
     def __init__(self) -> None:
         self.repeats = 0
@@ -55,7 +55,7 @@ class Tally:
         return len(self.delays)
 
     def report(self) -> Report:
-        """Makes a report of the tally."""
+        """Makes the report."""
         delays = sorted(self.delays)
         return Report(
             self.deliveries, self.repeats, self.disordered, self.first_at, self.last_at,
@@ -72,24 +72,24 @@ class Sink:
     """State that all connections share."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.arrivals = Arrivals()
         self.highest: dict[bytes, int] = {}
 
     def count(self, url: bytes, sequence: int, stamp: bytes) -> None:
         """A delivery came."""
-        tally, now = self.tally, time.time()
+        arrivals, now = self.arrivals, time.time()
         before = self.highest.get(url, 0)
         if sequence <= before:
-            tally.repeats += 1
+            arrivals.repeats += 1
             return
-        tally.disordered += sequence > before + 1
+        arrivals.disordered += sequence > before + 1
         self.highest[url] = sequence
-        tally.first_at = tally.first_at or now
-        tally.last_at = now
-        tally.delays.append(now - float(stamp))
+        arrivals.first_at = arrivals.first_at or now
+        arrivals.last_at = now
+        arrivals.delays.append(now - float(stamp))
 
 
-class Connection(asyncio.Protocol):
+class SinkConnection(asyncio.Protocol):
     """One connection: requests one after the other, each answered at once."""
 
     def __init__(self, sink: Sink) -> None:
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
             self._sequence = int(value)
 
     def on_body(self, body: bytes) -> None:
-        self._body = self._body or body[:STAMP]
+        self._body = self._body or body[:STAMP_BYTES]
 
     def on_message_complete(self) -> None:
         if self._url.startswith(_ASIDE):
@@ -132,14 +132,14 @@ async def serve() -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
     sink = Sink()
-    server = await loop.create_server(lambda: Connection(sink), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: SinkConnection(sink), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while line := await lines.readline():
         if line == b"forget\n":
-            sink.tally = Tally()
-        report = sink.tally.report() if line == b"report\n" else Report(sink.tally.deliveries)
+            sink.arrivals = Arrivals()
+        report = sink.arrivals.report() if line == b"report\n" else Report(sink.arrivals.deliveries)
         print(msgspec.json.encode(report).decode(), flush=True)
     server.close()
 

@@ -8,7 +8,7 @@ import click
 
 from angarium.settings import Settings
 from angarium.terminal import output
-from angarium.terminal.run import heed_sigterm, run_long
+from angarium.terminal.run import end_on_sigterm, run_long
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 with_shards = click.option("--shards", default=Settings().shards, show_default=True,
                            type=click.IntRange(1, 1024), help="Number of shards.")  # fmt: skip
 
-FEW = 8
+FEW_SHARDS = 8
 """Shards, which do for one small machine."""
 
 MEASURES = ("measure", "figure")
@@ -59,9 +59,9 @@ def deliver(
     At full load the events are published before the node starts. Ends with 1 if one was lost, repeated or
     came out of order.
     """
-    from angarium.bench.deliver import Plan, measured
+    from angarium.bench.deliver import DeliverPlan, measured
 
-    plan = Plan(
+    plan = DeliverPlan(
         receivers=receivers, deliveries=deliveries, fan=fan, size=size, shards=shards, timed_s=seconds,
         profile=profile,
     )  # fmt: skip
@@ -86,9 +86,9 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
     Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
     repeated or came out of order.
     """
-    from angarium.bench.fanout import Plan, measured
+    from angarium.bench.fanout import FanoutPlan, measured
 
-    figures = _run(measured, Plan(timed_s=seconds, **plan), as_json, MEASURES, _fanout_rows)
+    figures = _run(measured, FanoutPlan(timed_s=seconds, **plan), as_json, MEASURES, _fanout_rows)
     _check(figures, "copy")
 
 
@@ -114,9 +114,9 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 
     Ends with 1 if a delivery to a healthy one was lost, repeated or came out of order.
     """
-    from angarium.bench.isolation import Plan, measured
+    from angarium.bench.isolation import IsolationPlan, measured
 
-    rows = _run(measured, Plan(timed_s=seconds, **plan), as_json, ISOLATION, _isolation_rows)
+    rows = _run(measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION, _isolation_rows)
     for row in rows:
         _check(row, f"delivery beside {row.beside}")
 
@@ -138,9 +138,9 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
 
     Ends with 1 if a delivery was lost, repeated or came out of order.
     """
-    from angarium.bench.scale import Plan, measured
+    from angarium.bench.scale import ScalePlan, measured
 
-    crowd = Plan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
+    crowd = ScalePlan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
     figures = _run(measured, crowd, as_json, MEASURES, _scale_rows)
     _check(figures, "delivery")
 
@@ -164,14 +164,14 @@ def whole(as_json: bool) -> None:
             output.say()
             output.say_table(headings, rows(told[name]))
 
-    run("deliver", deliver.measured, deliver.Plan(), MEASURES, _rows)
-    run("deliver --fan 10", deliver.measured, deliver.Plan(fan=10), MEASURES, _rows)
-    few = deliver.Plan(shards=FEW)
-    run(f"deliver --shards {FEW}", deliver.measured, few, MEASURES, _rows)
-    run(f"deliver --fan 10 --shards {FEW}", deliver.measured, replace(few, fan=10), MEASURES, _rows)
-    run("fanout", fanout.measured, fanout.Plan(), MEASURES, _fanout_rows)
-    run("scale", scale.measured, scale.Plan(), MEASURES, _scale_rows)
-    run("isolation", isolation.measured, isolation.Plan(), ISOLATION, _isolation_rows)
+    run("deliver", deliver.measured, deliver.DeliverPlan(), MEASURES, _rows)
+    run("deliver --fan 10", deliver.measured, deliver.DeliverPlan(fan=10), MEASURES, _rows)
+    few = deliver.DeliverPlan(shards=FEW_SHARDS)
+    run(f"deliver --shards {FEW_SHARDS}", deliver.measured, few, MEASURES, _rows)
+    run(f"deliver --fan 10 --shards {FEW_SHARDS}", deliver.measured, replace(few, fan=10), MEASURES, _rows)
+    run("fanout", fanout.measured, fanout.FanoutPlan(), MEASURES, _fanout_rows)
+    run("scale", scale.measured, scale.ScalePlan(), MEASURES, _scale_rows)
+    run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION, _isolation_rows)
     if as_json:
         output.say_json(to_builtins(told))
     for name, figures in told.items():
@@ -211,7 +211,7 @@ def _measure(
     """Measure, telling what is being done unless that has to be `quiet`."""
 
     async def measure() -> T:
-        heed_sigterm()
+        end_on_sigterm()
         return await measured(plan, (lambda _: None) if quiet else output.say)
 
     return run_long(measure())

@@ -102,7 +102,7 @@ def row(letter: Letter) -> dict[str, Any]:
 
 
 def narrow(row: dict[str, Any]) -> list[Any]:
-    """The same for a terminal, to the second."""
+    """The row for a terminal, to the second."""
     return [row[name] if name != "at" else f"{row['at'][:19].replace('T', ' ')}Z" for name in NARROW]
 
 
@@ -116,7 +116,7 @@ def document(letter: Letter) -> dict[str, Any]:
 
 
 def lines(letter: Letter) -> Iterator[str]:
-    """The same for people."""
+    """The letter for people, line by line."""
     number = f" #{letter.number}" if letter.number is not None else ""
     yield f"letter {letter.sequence}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
     width = max(map(len, letter.headers), default=0)
@@ -145,7 +145,7 @@ def report(done: Redriven) -> dict[str, Any]:
 
 
 def summary(done: Redriven) -> Iterator[str]:
-    """The same for people."""
+    """The result of a redrive for people."""
     yield f"redriven {counted(done.redriven)}"
     if done.finished:
         yield f"{counted(len(done.finished))} had been redriven by a command that was cut off; dropped here"

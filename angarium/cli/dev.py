@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 USUAL_NATS = "nats://127.0.0.1:4222"
 
 
-@click.command(short_help="Everything on this machine, NATS included.")
+@click.command(short_help="Run everything on this machine, NATS included.")
 @click.option(
     "--dir",
     "directory",

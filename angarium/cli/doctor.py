@@ -28,7 +28,7 @@ def doctor(as_json: bool, **given: Any) -> None:
         output.say_json(to_builtins(findings))
     else:
         for finding in findings:
-            word = click.style(f"{finding.level:7}", fg=COLOURS[finding.level])
+            word = output.styled(f"{finding.level:7}", COLOURS[finding.level])
             remedy = f": {finding.remedy}" if finding.remedy else ""
             output.say(f"{word}  {finding.subject:12}  {output.visible(finding.text + remedy)}")
     problems = sum(not finding.ok for finding in findings)

@@ -11,7 +11,7 @@ from angarium.settings import Settings
 from angarium.terminal import output
 
 
-@click.command("inspect", short_help="The live state of a receiver.")
+@click.command("inspect", short_help="Show the live state of a receiver.")
 @names.receiver("receiver")
 @click.option("--at", metavar="TIME", help="As of then, from the ledger: 2h, 2026-01-31T12:00:00Z.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")

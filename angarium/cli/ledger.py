@@ -6,7 +6,7 @@ import click
 
 from angarium.cli import options
 from angarium.settings import Settings
-from angarium.terminal.run import heed_sigterm, run_long
+from angarium.terminal.run import end_on_sigterm, run_long
 
 
 @click.command("ledger", short_help="Keep what happened in a file that can be asked.")
@@ -41,6 +41,6 @@ async def _follow(settings: Settings, keep_s: float) -> None:
 
     from angarium.ledger.following import follow
 
-    heed_sigterm()
+    end_on_sigterm()
     with suppress(asyncio.CancelledError):
         await follow(settings, keep_s)

@@ -10,7 +10,7 @@ USUAL_PORT = 9000
 
 
 @click.command(
-    short_help="A local receiver that verifies and shows what it gets.",
+    short_help="Run a local receiver that verifies and shows what it gets.",
     epilog="It answers only on this machine unless --host says otherwise. End it with Ctrl-C.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")

@@ -36,11 +36,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except click.ClickException as error:
-        return _refused(error)
+        return _refused(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # Whoever read it has gone.
+        _drop_output()  # The reader has gone.
         return FAILED
     except Exception as error:
         return _broken(error)
@@ -69,7 +69,7 @@ def _commands() -> click.Group:
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(__version__, message="angarium %(version)s")
     def angarium() -> None:
-        """Webhooks on NATS JetStream: in order, at each receiver's rate, over every crash."""
+        """Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash."""
 
     commands = (
         dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair, ledger,
@@ -80,7 +80,7 @@ def _commands() -> click.Group:
     return angarium
 
 
-def _refused(error: click.ClickException) -> int:
+def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
     """Wrong usage, in one line, with the command whose help tells more."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
@@ -89,9 +89,21 @@ def _refused(error: click.ClickException) -> int:
     if not isinstance(error, click.UsageError):
         _failed(text)
         return error.exit_code
-    path = error.ctx.command_path if error.ctx is not None else "angarium"
+    path = error.ctx.command_path if error.ctx is not None else _path(arguments)
     click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
     return WRONG_USAGE
+
+
+def _path(arguments: Sequence[str]) -> str:
+    """The command that was typed: click does not name it where an option lacks its value."""
+    command: click.Command = _commands()
+    names = ["angarium"]
+    for each in arguments:
+        if not isinstance(command, click.Group) or (found := command.commands.get(each)) is None:
+            break
+        command = found
+        names.append(each)
+    return " ".join(names)
 
 
 def _broken(error: Exception) -> int:

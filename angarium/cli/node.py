@@ -20,7 +20,7 @@ def node(**given: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    """Look at the installation, for a node on a wrong one would wait for ever or worse, then run."""
+    """Look at the installation, since a node on a wrong one would wait without end or worse, then run."""
     from angarium.connecting import installation, open_jetstream
     from angarium.node.app import run_node
     from streams.installation.setup import check

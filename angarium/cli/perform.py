@@ -10,38 +10,38 @@ from angarium.terminal.run import run
 
 if TYPE_CHECKING:
     from angarium.connecting import Access
-    from angarium.operations.failures import Failure
+    from angarium.operations.failures import NotDone
 
 T = TypeVar("T")
 
 
-class NotDone(click.ClickException):
+class CommandFailed(click.ClickException):
     """An operation that was not done; the text is the sentence why."""
 
 
-class WrongRequest(NotDone):
+class WrongRequest(CommandFailed):
     """An operation that can be done, if it is asked in another way."""
 
     exit_code = 2
 
 
-def perform(settings: Settings, operation: "Callable[[Access], Awaitable[T | Failure]]") -> T:
-    """Run an operation that is soon over; returns what it did. Raises NotDone."""
+def perform(settings: Settings, operation: "Callable[[Access], Awaitable[T | NotDone]]") -> T:
+    """Run an operation that is soon over; returns what it did. Raises CommandFailed."""
     from angarium.connecting import accessed
 
     return done(run(accessed(settings, operation)))
 
 
-def done(outcome: "T | Failure") -> T:
-    """The result of an operation, if it was done. Raises NotDone."""
-    from angarium.operations.failures import Failure
+def done(outcome: "T | NotDone") -> T:
+    """The result of an operation, if it was done. Raises CommandFailed."""
+    from angarium.operations.failures import NotDone
 
-    if not isinstance(outcome, Failure):
+    if not isinstance(outcome, NotDone):
         return outcome
     match outcome.kind:
         case "invalid":
             raise WrongRequest(outcome.text)
         case "unavailable":
-            raise NotDone(f"{outcome.text}; angarium doctor tells what is missing")
+            raise CommandFailed(f"{outcome.text}; angarium doctor tells what is missing")
         case _:
-            raise NotDone(outcome.text)
+            raise CommandFailed(outcome.text)

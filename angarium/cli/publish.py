@@ -66,7 +66,7 @@ async def _publish(
 ) -> None:
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
     from angarium.connecting import Access, open_jetstream
-    from angarium.operations.failures import Failure
+    from angarium.operations.failures import NotDone
     from angarium.operations.publish import Publisher
 
     json_noted = template.content_type != "application/json"
@@ -74,7 +74,7 @@ async def _publish(
         publisher = Publisher(Access(js, settings), template)
         for count, body in enumerate(bodies, 1):
             published = await publisher.publish(body)
-            if isinstance(published, Failure):
+            if isinstance(published, NotDone):
                 where = f"line {count}: " if lines else ""
                 rest = f" ({count - 1} published before it)" if lines else ""
                 raise click.ClickException(f"{where}{published.text}{rest}")

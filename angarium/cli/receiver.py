@@ -17,9 +17,9 @@ PHASES = (
 )  # fmt: skip
 
 
-@click.group(short_help="Configure receivers, and ask things of one.")
+@click.group(short_help="Configure receivers and look after them.")
 def receiver() -> None:
-    """Configure receivers, and ask things of one. A receiver is named TENANT.NAME, such as acme.billing."""
+    """Configure receivers and look after them. A receiver is named TENANT.NAME, such as acme.billing."""
 
 
 def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -53,19 +53,20 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
 )
 @click.option("--drop-old-secrets", is_flag=True, help="Sign with the newest secret alone.")
 @click.option(
-    "--replace", is_flag=True, help="Drop what the stored configuration says and this one does not."
+    "--replace", is_flag=True, help="Drop what the stored configuration says and the new one does not."
 )
 @click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
     """Put a receiver's configuration: JSON, as the argument or from a file, or flags.
 
-    Only the URL is required; what is left out takes its default. Over one that is there it shows what
-    changes, and refuses to drop what that one says and this one does not, unless --replace says so.
+    Only the URL is required; what you leave out takes its default. If the receiver is there already, the
+    changes are shown, and nothing that its configuration says is dropped silently: say it again, or give
+    --replace.
 
-    What `receiver get` shows can be changed and put again: hidden values (…) stay as they are. So do the
-    secrets where nothing is said of them; a new receiver gets one, which is shown once. To change a secret,
-    say --add-secret, hand it over, then say --drop-old-secrets; both may stand alone.
+    You can edit what `receiver get` shows and put it again: hidden values (…) stay as they are. Secrets that
+    you do not mention stay, too; a new receiver gets one, which is shown once. To change a secret, give
+    --add-secret, hand it over, then give --drop-old-secrets; each needs no other flag.
     """
     from msgspec import to_builtins
 
@@ -105,7 +106,7 @@ def get(name: str, **given: Any) -> None:
         output.note(f"in force, but for: {output.visible('; '.join(shown.warnings))}")
 
 
-@receiver.command("list", short_help="List the receivers, how they do and what waits.")
+@receiver.command("list", short_help="List receivers: phase, what waits, configuration.")
 @names.tenant("tenant")
 @click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these (repeatable).")
 @click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
@@ -165,22 +166,22 @@ def pause(name: str, **given: Any) -> None:
     output.say(f"{name} is paused")
 
 
-@receiver.command(short_help="Let a receiver go on.")
+@receiver.command(short_help="Let a paused, disabled or throttled receiver go on.")
 @_named
 @options.takes(*options.CONNECTION)
 def resume(name: str, **given: Any) -> None:
-    """Let a receiver go on: no pause, no disablement, no backoff and no throttling any more."""
+    """Let a receiver go on: end its pause, disablement, backoff and throttling."""
     from angarium.operations.control.resume import resume
 
     perform(options.settings_of(given), lambda to: resume(to, name))
     output.say(f"{name} goes on")
 
 
-@receiver.command(short_help="Give up the event at the head.")
+@receiver.command(short_help="Make a dead letter of the event at the head.")
 @_named
 @options.takes(*options.CONNECTION)
 def skip(name: str, **given: Any) -> None:
-    """Give up the event at a receiver's head: it becomes a dead letter, and the next one goes."""
+    """Make a dead letter of the event at a receiver's head, so that the next one is sent."""
     from angarium.operations.control.skip import skip
 
     skipped = perform(options.settings_of(given), lambda to: skip(to, name))

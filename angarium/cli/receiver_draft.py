@@ -7,7 +7,7 @@ import click
 
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
-from angarium.operations.receivers.put import NewConfiguration, Put
+from angarium.operations.receivers.put import NewConfiguration, PutResult
 from angarium.operations.receivers.stored import members_of
 
 
@@ -67,7 +67,7 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def outcome(done: Put) -> Iterator[str]:
+def outcome(done: PutResult) -> Iterator[str]:
     """Says what was done, line by line."""
     yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
     if done.replaced:
@@ -80,7 +80,7 @@ def outcome(done: Put) -> Iterator[str]:
         yield _signing(done)
 
 
-def _signing(done: Put) -> str:
+def _signing(done: PutResult) -> str:
     match done.secrets:
         case 0:
             return "it is unsigned"

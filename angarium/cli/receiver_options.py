@@ -9,20 +9,45 @@ import click
 
 MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--url", "url", str, "Where events are posted to."),
-    ("--order", "order", click.Choice(["strict", "relaxed"]), "One attempt in flight, or several."),
-    ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order."),
-    ("--timeout-s", "timeout_s", float, "Time for an attempt, to the end of the answer's headers."),
-    ("--base-s", "retry.base_s", float, "Longest delay of the first retry; it doubles with each."),
-    ("--cap-s", "retry.cap_s", float, "Longest delay of any retry."),
-    ("--max-age-s", "retry.max_age_s", float, "Age at which an event is given up."),
-    ("--max-attempts", "retry.max_attempts", int, "Attempts of an event; 0: until it is too old."),
-    ("--rejected-attempts", "retry.rejected_attempts", int, "Attempts of an event that is rejected."),
-    ("--offline-after-s", "offline.after_s", float, "Failing for so long is offline."),
-    ("--disable-after-s", "offline.disable_after_s", float, "Failing for so long disables."),
-    ("--dedup-window", "dedup_window", int, "Ids that are remembered, to drop repeats."),
-    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest are given up."),
+    (
+        "--order",
+        "order",
+        click.Choice(["strict", "relaxed"]),
+        "strict: one attempt in flight; relaxed: several.",
+    ),
+    ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order, 1 to 256."),
+    ("--timeout-s", "timeout_s", float, "Time limit of an attempt, up to the end of the answer's headers."),
+    ("--base-s", "retry.base_s", float, "Longest delay before the first retry; it doubles with each."),
+    ("--cap-s", "retry.cap_s", float, "Longest delay before any retry."),
+    ("--max-age-s", "retry.max_age_s", float, "Age at which an event becomes a dead letter."),
+    (
+        "--max-attempts",
+        "retry.max_attempts",
+        int,
+        "Attempts before an event becomes a dead letter; 0: no limit.",
+    ),
+    (
+        "--rejected-attempts",
+        "retry.rejected_attempts",
+        int,
+        "Attempts of an event that the receiver rejects (400, 422, …).",
+    ),
+    (
+        "--offline-after-s",
+        "offline.after_s",
+        float,
+        "Time without a success after which the receiver is offline.",
+    ),
+    (
+        "--disable-after-s",
+        "offline.disable_after_s",
+        float,
+        "Time without a success after which the receiver is disabled.",
+    ),
+    ("--dedup-window", "dedup_window", int, "Number of event ids that are remembered, to drop repeats."),
+    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest become dead letters."),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
-    ("--burst", "burst", int, "Attempts at once."),
+    ("--burst", "burst", int, "Attempts that may start at once."),
 )
 """Flag, member (`rate` and `burst` make one), kind, and what is said about it."""
 

@@ -8,7 +8,7 @@ import click
 
 from angarium import quantities
 from angarium.cli.perform import done
-from angarium.operations.failures import Failure
+from angarium.operations.failures import NotDone
 from angarium.operations.records.reading import Records, Standing, consulted
 from angarium.settings import Settings
 from angarium.terminal import output
@@ -20,7 +20,7 @@ HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
 CUT = ("event", "outcome")
 
 
-def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | Failure]]) -> T:
+def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | NotDone]]) -> T:
     """Ask the ledger that the settings name; returns the answer. Raises NotDone."""
     return done(run(consulted(settings, operation)))
 

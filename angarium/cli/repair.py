@@ -11,12 +11,12 @@ from angarium.logs import instant
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.repair import Repaired
+    from angarium.operations.repair import RepairedShard
     from streams.journal.tails import Mark
     from streams.repair import Damage, Gap
 
 
-@click.command(short_help="Accept the loss of a stream's tail.")
+@click.command(short_help="Accept that a stream lost its end, and run its shards again.")
 @click.option(
     "--accept-loss",
     "which",
@@ -94,7 +94,7 @@ def _told(mark: "Mark") -> str:
     return f"message {mark.position}{when}" if mark.position else "its beginning"
 
 
-def document(repaired: "Repaired") -> dict[str, Any]:
+def document(repaired: "RepairedShard") -> dict[str, Any]:
     """The loss and what was done, as `--json` says it."""
     damage = repaired.damage
     return {
@@ -116,8 +116,8 @@ def _lost(gap: "Gap") -> dict[str, Any]:
     }
 
 
-def summary(done: "Sequence[Repaired]") -> list[str]:
-    """The same for people."""
+def summary(done: "Sequence[RepairedShard]") -> list[str]:
+    """The result of a repair for people."""
     told = [
         f"shard {each.damage.shard} is repaired; {each.brought_back} receivers went back" for each in done
     ]

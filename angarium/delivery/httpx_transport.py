@@ -1,4 +1,4 @@
-"""The same seam on httpx's engine: an operator's way out (`transport = "httpx"`), and a check on our own.
+"""The seam on httpx's engine: an operator's way out (`transport = "httpx"`), and a check on our own.
 
 It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
 environment, content decoding or default headers, so none can be forgotten to be switched off. The network
@@ -63,7 +63,7 @@ class _Exchange:
         return "|".join((*own, "fresh") if self.fresh else own)
 
     def is_stale(self, failure: NoAnswer) -> bool:
-        """Tells whether a kept connection had died, or had spoken before it was asked."""
+        """True where a kept connection had died, or had spoken before it was asked."""
         died = failure.kind is FailureKind.RESET and not self.answer.begun
         return self.reused and (died or self.spoken_to)
 
@@ -179,7 +179,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection; whoever writes or reads is the exchange at hand. What is `spoiled` is not used again."""
+    """A connection; the exchange at hand writes and reads. What is `spoiled` is not used again."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader
@@ -236,7 +236,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             self.spoiled = True  # The answer came before the request was written: it counts, and is the last.
 
     def _has_unread(self, exchange: _Exchange) -> bool:
-        """Tells whether bytes wait that only the event loop can read; raises NoAnswer if it did."""
+        """True where bytes wait that only the event loop can read; raises NoAnswer if it did."""
         if self._writer.is_closing():
             return False
         try:
@@ -249,7 +249,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return unread
 
     def _is_written(self) -> bool:
-        """Tells whether all of the request has left, also what waits below TLS."""
+        """True where all of the request has left, also what waits below TLS."""
         if self._writer.is_closing() or self._writer.transport.get_write_buffer_size():
             return False
         return not has_untaken(self._fd)

@@ -2,7 +2,7 @@
 
 Both are HMAC-SHA256 over `id.number.body`. For `webhook-signature` the number is the attempt's timestamp,
 since verifiers refuse what is older than five minutes; for `angarium-signature` it is the sequence, so that
-the same event bears the same signature on every attempt while the secrets stay.
+the same event has the same signature on every attempt while the secrets stay.
 """
 
 import base64

@@ -12,14 +12,14 @@ import click
 from angarium.demo import table
 from angarium.demo.receivers import CAST, DemoReceiver, standard_check
 from angarium.demo.scenario import Scenario
-from angarium.demo.verdict import Finding, judge
+from angarium.demo.verdict import Judgement, judge
 from angarium.terminal import output
-from angarium.terminal.run import heed_sigterm
+from angarium.terminal.run import end_on_sigterm
 
 REFRESHES_A_SECOND = 8
 
 
-async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
+async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
     """The verdict, and the directory of the run, which stays only where something is to be looked into.
 
     Raises click.ClickException where something is missing.
@@ -30,7 +30,7 @@ async def perform(*, quiet: bool) -> tuple[list[Finding], Path]:
         raise click.ClickException(
             "the demo verifies signatures with the package standardwebhooks: pip install 'angarium[embedded]'"
         ) from None
-    heed_sigterm()
+    end_on_sigterm()
     directory = Path(tempfile.mkdtemp(prefix="angarium-demo-"))
     kept = False
     try:
@@ -59,7 +59,7 @@ class Programme:
         self._happenings: list[str] = []
 
     def tell(self, elapsed_s: float, what: str) -> None:
-        """Something happened."""
+        """Show what happened."""
         line = table.happening(elapsed_s, what)
         self._happenings.append(line)
         if not self._quiet and not output.drawn():

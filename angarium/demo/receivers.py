@@ -1,7 +1,7 @@
 """The receivers of the demo: how each behaves, and the server that writes down what comes.
 
 They live in the demo's own process, so that their records need no way back to it. A server binds its port
-when it is made and listens from `open` on: before that, whoever connects is refused, as by a machine that is
+when it is made and listens from `open` on: before that, connections are refused, as by a machine that is
 up while its service is down.
 """
 
@@ -32,7 +32,7 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 """Secret, body and headers of a request to what is wrong with them by Standard Webhooks; empty: nothing."""
 
 
-class Request(Struct, frozen=True):
+class Posted(Struct, frozen=True):
     """Input of a manner: the nth request, from 1 on, and whether the receiver was mended meanwhile."""
 
     number: int
@@ -51,7 +51,7 @@ class Role(Struct, frozen=True, kw_only=True):
 
     name: str
     about: str
-    manner: Callable[[Request], Reply | Reset]
+    manner: Callable[[Posted], Reply | Reset]
     events: tuple[str, ...] = ("github.>",)
     config: dict[str, Any]
     limit: Limit | None = None
@@ -59,7 +59,7 @@ class Role(Struct, frozen=True, kw_only=True):
     rejected: str = ""
 
     def wants(self, event_type: str) -> bool:
-        """Tells whether an event is for it, by the demo's own reading of `events`: the router is on trial."""
+        """True where an event is for it, by the demo's own reading of `events`: the router is on trial."""
         words = event_type.split(".")
         return any(_matches(pattern.split("."), words) for pattern in self.events)
 
@@ -70,11 +70,11 @@ def _matches(pattern: list[str], words: list[str]) -> bool:
     return len(pattern) == len(words) and all(p in ("*", w) for p, w in zip(pattern, words, strict=True))
 
 
-def _well(_: Request) -> Reply:
+def _well(_: Posted) -> Reply:
     return Reply()
 
 
-def _badly(request: Request) -> Reply | Reset:
+def _badly(request: Posted) -> Reply | Reset:
     """Two resets in a row, since the first, on a kept connection, is tried again within the same attempt."""
     match request.number % 29:
         case 4 | 17:
@@ -87,13 +87,13 @@ def _badly(request: Request) -> Reply | Reset:
             return Reply()
 
 
-def _slowly(request: Request) -> Reply:
+def _slowly(request: Posted) -> Reply:
     """One type of event fails again and again."""
     stubborn = request.event_type == STUBBORN and request.attempt < STUBBORN_ATTEMPTS
     return Reply(status=503 if stubborn else 200, delay_s=SLOW_S)
 
 
-def _pickily(request: Request) -> Reply:
+def _pickily(request: Posted) -> Reply:
     return Reply(status=422 if request.event_type == PING and not request.mended else 200)
 
 
@@ -174,7 +174,7 @@ class DemoReceiver:
         number, headers = len(self.record.arrivals) + 1, received.headers
         event_type = headers.get("angarium-event", "")
         attempt = verification.number(headers.get("angarium-attempt")) or 0
-        reply = self.role.manner(Request(number, event_type, attempt, self.mended))
+        reply = self.role.manner(Posted(number, event_type, attempt, self.mended))
         self.record.arrivals.append(self._arrival(at, received, reply))
         return reply
 

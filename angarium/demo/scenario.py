@@ -114,7 +114,7 @@ class Scenario:
                 await self._redrive(receiver, node)
 
     async def _publish(self, client: Producer) -> None:
-        """Publish to whoever subscribes, evenly over `PUBLISHING_S`."""
+        """Publish to all who subscribe, evenly over `PUBLISHING_S`."""
         samples = cycle(payloads.load())
         started_at = time.monotonic()
         self._say(f"{EVENTS} events are being published to {TENANT}, by nats-py")

@@ -22,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Finding(Struct, frozen=True):
+class Judgement(Struct, frozen=True):
     """A promise, what the records say for it, and in what they break it."""
 
     promise: str
@@ -34,10 +34,10 @@ class Finding(Struct, frozen=True):
         return not self.breaches
 
 
-def judge(records: Sequence[Record]) -> list[Finding]:
+def judge(records: Sequence[Record]) -> list[Judgement]:
     """Every promise over all receivers."""
     return [
-        Finding(promise, evidence(records), tuple(_named(records, breaches)))
+        Judgement(promise, evidence(records), tuple(_named(records, breaches)))
         for promise, evidence, breaches in PROMISES
     ]
 
@@ -240,7 +240,7 @@ def _rates(records: Sequence[Record]) -> str:
 
 
 def _impatient(record: Record) -> Iterator[str]:
-    """Nothing comes before the time that a Retry-After named."""
+    """Requests that came before the time that a Retry-After named."""
     wait_until = 0.0
     for arrival in record.arrivals:
         if arrival.at < wait_until - _ROUNDING:
@@ -294,8 +294,8 @@ PROMISES: tuple[tuple[str, Callable[[Sequence[Record]], str], Callable[[Record],
     ("in relaxed order none waits for another", _passed, _waiting),
     ("numbered in the order of publishing", _events, _misnumbered),
     ("numbers without a gap", _highest, _gaps),
-    ("a number names one event for ever", _requests, _shared_numbers),
-    ("a repeat bears its old number", _repeated, _changed_numbers),
+    ("a number never names two events", _requests, _shared_numbers),
+    ("a repeat keeps its number", _repeated, _changed_numbers),
     ("dead letters sent again, under new numbers", _redriven, _unredriven),
     ("bodies unchanged on every attempt", _requests, _changed_content),
     ("signatures hold", _requests, _unsigned),

@@ -222,7 +222,7 @@ class Batch(Struct):
         self, receiver: Receiver, sequence: int, attempts: int, ended_at: int | None, ending: int | None,
         reason: str | None, first_at: int | None,
     ) -> None:  # fmt: skip
-        """Something became of a delivery that has a row, in this batch or from an earlier one."""
+        """Note what became of a delivery that has a row, in this batch or from an earlier one."""
         key = (receiver.id, sequence)
         if (row := self.begun.get(key)) is not None:
             row[7] = row[7] or first_at

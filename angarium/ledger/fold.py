@@ -33,7 +33,7 @@ class Moment(Struct, frozen=True):
 
 
 def base_due(receiver: Receiver, now: int) -> bool:
-    """Tells whether so much has happened since the last base state that the next one is worth its bytes."""
+    """True where so much has happened since the last base state that the next one is worth its bytes."""
     return (
         receiver.facts_since >= FACTS_MAX
         or receiver.bytes_since >= max(BYTES_MIN, BYTES_RATIO * receiver.base_bytes)

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-import click
 from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
@@ -19,7 +18,7 @@ from angarium.terminal import output
 
 REMEMBERED_MAX = 4096
 PATHS_MAX = 1024
-BEGINNING = 60
+BODY_SHOWN_MAX = 60
 LOOPBACK = {"127.0.0.1": "127.0.0.0/8", "localhost": "127.0.0.0/8", "::1": "::1/128"}
 """The hosts of this machine alone, and the network that a node must be allowed for each."""
 
@@ -74,7 +73,7 @@ class Numbers:
         self._recent: deque[int] = deque(maxlen=REMEMBERED_MAX)
 
     def note(self, sequence: int) -> tuple[bool, int]:
-        """Tells whether it came before, and how many numbers it leaves out after the highest so far."""
+        """True where it came before, and how many numbers it leaves out after the highest so far."""
         repeat = sequence in self._recent
         missing = sequence - self._highest - 1 if self._highest else 0
         self._highest = max(self._highest, sequence)
@@ -102,7 +101,7 @@ class Listening:
     async def run(self, host: str, port: int, count_max: int | None, *, or_another: bool = False) -> None:
         """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
 
-        Raises what keeps a request from being shown: whoever reads the output may have gone.
+        Raises what keeps a request from being shown: the reader of the output may have gone.
         """
         self._count_max = count_max
         server = await self._serve(host, port, or_another=or_another)
@@ -119,7 +118,7 @@ class Listening:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._over.set)
         await self._over.wait()
-        server.close()  # Its connections end with us; Python 3.12 would wait until whoever made them does.
+        server.close()  # Its connections end with us; Python 3.12 would wait until their clients do.
         if self._failure is not None:
             raise self._failure
 
@@ -158,7 +157,7 @@ class Listening:
         return reply
 
     def _numbers_of(self, path: str) -> Numbers:
-        """Those of a path, which is now the one that was used last; anybody may ask for ever more paths."""
+        """The numbers of a path, now the last used; the oldest path is forgotten where there are many."""
         numbers = self._numbers[path] = self._numbers.pop(path) if path in self._numbers else Numbers()
         if len(self._numbers) > PATHS_MAX:
             del self._numbers[next(iter(self._numbers))]
@@ -195,8 +194,8 @@ def _line(shown: Shown, *, whole_body: bool) -> str:
         *shown.problems,
     ]
     verdict = {
-        True: click.style("verified", fg="green"),
-        False: click.style("WRONG", fg="red"),
+        True: output.styled("verified", "green"),
+        False: output.styled("WRONG", "red"),
         None: "unchecked",
     }
     number = "-" if shown.sequence is None else str(shown.sequence)
@@ -209,6 +208,6 @@ def _line(shown: Shown, *, whole_body: bool) -> str:
         f"attempt {shown.attempt or '-'}",
         f"-> {shown.status}",
         verdict[shown.verified],
-        *([click.style("; ".join(marks), fg="yellow")] if marks else []),
-        output.visible(shown.body) if whole_body else output.first_of(shown.body, BEGINNING),
+        *([output.styled("; ".join(marks), "yellow")] if marks else []),
+        output.visible(shown.body) if whole_body else output.first_of(shown.body, BODY_SHOWN_MAX),
     ])  # fmt: skip

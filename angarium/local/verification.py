@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
 def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret], now: float) -> list[str]:
-    """Why the request must not be trusted, a phrase each; empty: it may be. Names of headers in lower case.
+    """Reasons not to trust the request, a phrase each; none where it is genuine. Header names in lower case.
 
     One of the secrets must have made each signature. `now` is in seconds since the epoch.
     """
@@ -30,7 +30,7 @@ def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret],
 
 
 def number(text: str | None) -> int | None:
-    """A number as a header bears it; None for anything else, and for one that is longer than any can be."""
+    """A number as it stands in a header; None for anything else, and for one that is too long."""
     return int(text) if text is not None and _NUMBER.match(text) else None
 
 

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 from actors.news import Name, News
 from angarium.logs import instant
-from angarium.sparing import Sparing
+from angarium.rate_limited_log import RateLimitedLog
 
-BURST = 8
+BURST_MAX = 8
 TENANTS_MAX = 1024
 """Above so many, those who have nothing to say are forgotten."""
 log = logging.getLogger(__name__)
-_LINES: dict[Name, Callable[[], Sparing]] = {
-    "disabled": lambda: Sparing(log, "receiver.disabled", burst=BURST),
-    "offline": lambda: Sparing(log, "receiver.offline", burst=BURST),
-    "misconfigured": lambda: Sparing(log, "receiver.misconfigured", burst=BURST),
-    "recovered": lambda: Sparing(log, "receiver.recovered", burst=BURST, level=logging.INFO),
+_LINES: dict[Name, Callable[[], RateLimitedLog]] = {
+    "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),
+    "offline": lambda: RateLimitedLog(log, "receiver.offline", burst=BURST_MAX),
+    "misconfigured": lambda: RateLimitedLog(log, "receiver.misconfigured", burst=BURST_MAX),
+    "recovered": lambda: RateLimitedLog(log, "receiver.recovered", burst=BURST_MAX, level=logging.INFO),
 }
 
 
@@ -27,17 +27,17 @@ class Announcer:
     """Logs news of receivers, sparingly."""
 
     def __init__(self) -> None:
-        self._sparing: dict[tuple[str, Name], Sparing] = {}
+        self._lines: dict[tuple[str, Name], RateLimitedLog] = {}
 
     def __call__(self, news: News) -> None:
         since = {} if news.since is None else {"since": instant(news.since)}
         self._of(news)(receiver=news.receiver, why=news.why, **since)
 
-    def _of(self, news: News) -> Sparing:
+    def _of(self, news: News) -> RateLimitedLog:
         key = news.receiver.partition(".")[0], news.name
-        found = self._sparing.get(key)
+        found = self._lines.get(key)
         if found is None:
-            if len(self._sparing) >= TENANTS_MAX:
-                self._sparing = {each: one for each, one in self._sparing.items() if not one.rests}
-            found = self._sparing[key] = _LINES[news.name]()
+            if len(self._lines) >= TENANTS_MAX:
+                self._lines = {each: one for each, one in self._lines.items() if not one.rests}
+            found = self._lines[key] = _LINES[news.name]()
         return found

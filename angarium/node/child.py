@@ -1,4 +1,4 @@
-"""`angarium node` as our own child, for `demo`, `bench` and whoever has to kill one.
+"""`angarium node` as our own child, for `demo`, `bench` and tests that kill one.
 
 It reads no settings but those it is given: neither `./angarium.toml` nor variables of the environment reach
 it, so that a demo never works on the installation that the directory it was started in belongs to. Like the
@@ -93,7 +93,7 @@ class LocalNode:
             raise NodeFailed(f"the node ended by itself; {self.log} tells why")
 
     def _says(self, event: str) -> bool:
-        """Tells whether the log of this start names the occurrence."""
+        """True where the log of this start names the occurrence."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return f'"event": "{event}"'.encode() in log.read()

@@ -37,7 +37,7 @@ class ReceiverControl:
         self._receivers: Receivers = node.around.receivers
 
     def owns(self, receiver: str) -> bool:
-        """Tells whether this node owns the receiver's shard now."""
+        """True where this node owns the receiver's shard now."""
         return self._node.host_of(receiver) is not None
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
@@ -61,7 +61,7 @@ class ReceiverControl:
             return Denied("unavailable", "NATS does not answer just now; ask again")
 
     async def _is_known(self, host: Host, receiver: str) -> bool:
-        """Tells whether there is anything to ask about: anybody may name receivers that never were.
+        """True where there is anything to ask about: anybody may name receivers that never were.
 
         Nothing is kept of such a name. One that was put a moment ago is known to the leader, which answers
         all who ask at the same time with one answer.

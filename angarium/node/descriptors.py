@@ -2,7 +2,7 @@
 
 from angarium.delivery.connections.pool import DEFAULT_LIMITS
 
-SPARE = 256
+SPARE_COUNT = 256
 """Descriptors for everything else: NATS, the monitor, files, names that are being resolved."""
 
 
@@ -16,11 +16,11 @@ def connections_max() -> int:
     allowed, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return most
-    wanted = most + SPARE if hard == resource.RLIM_INFINITY else min(most + SPARE, hard)
+    wanted = most + SPARE_COUNT if hard == resource.RLIM_INFINITY else min(most + SPARE_COUNT, hard)
     while allowed < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             allowed = wanted
         except (ValueError, OSError):  # macOS has another limit below the hard one, and tells it elsewhere.
             wanted //= 2
-    return max(1, min(most, allowed - SPARE))
+    return max(1, min(most, allowed - SPARE_COUNT))

@@ -4,7 +4,7 @@ The owner of shard 0 purges, for all. Every node sees to it that its shards hold
 
 - a quiet shard would hold the journal by its last message. Where the journal has gone on without it, it
   appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
-  the traffic of the others, one for every `LAG` messages, and an installation that rests writes nothing;
+  the traffic of the others, one for every `JOURNAL_LAG_MAX` messages; an installation at rest writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
   looked up where its oldest waiting event really lies;
 - where a stream was made anew under it, a shard ends: its claim will be refused, with the reason;
@@ -24,17 +24,17 @@ from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
 
-EVERY_S = 10.0
-HURRIED_S = 2.0
+ROUND_EVERY_S = 10.0
+HURRIED_ROUND_EVERY_S = 2.0
 """The same while room is short."""
 REMADE_ROUNDS = 6
 """Streams that were made anew are looked for in one of so many rounds."""
-LAG = 16
+JOURNAL_LAG_MAX = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
-LOOKS_MAX = 16
+LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
-SETTLED_S = 15.0
+LEADER_SETTLED_S = 15.0
 """Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ class Ends:
     def settled(self, now: float, last: int) -> int:
         """Note the end that the stream has now; returns the one that it had for certain, 0 for none."""
         self._seen.append((now, last))
-        while len(self._seen) > 1 and self._seen[1][0] <= now - SETTLED_S:
+        while len(self._seen) > 1 and self._seen[1][0] <= now - LEADER_SETTLED_S:
             self._seen.popleft()
         at, end = self._seen[0]
-        return end if at <= now - SETTLED_S else 0
+        return end if at <= now - LEADER_SETTLED_S else 0
 
 
 class Maintenance:
@@ -69,7 +69,7 @@ class Maintenance:
     async def run(self) -> None:
         """Until it is cancelled."""
         for number in count(1):
-            await asyncio.sleep(HURRIED_S if self._short else EVERY_S)
+            await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._short else ROUND_EVERY_S)
             try:
                 if number % REMADE_ROUNDS == 0:
                     await self._leave_what_was_remade()
@@ -104,7 +104,7 @@ class Maintenance:
             full = {"stream": deliveries.name, "below": evicted_end}
             log.warning("storage.full", extra=full)
         for shard in self._working():
-            if journal.last - shard.journal.sequence > LAG * self._shards:
+            if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
                 shard.journal.show_life()
             if evicted_end:
                 shard.host.evict(evicted_end)
@@ -125,7 +125,7 @@ class Maintenance:
 
     async def _find_oldest(self, shard: Shard) -> None:
         js, names, host = self._around.js, self._around.names, shard.host
-        for _ in range(LOOKS_MAX):
+        for _ in range(LOOKED_UP_MAX):
             needed = host.needed()
             if needed.exact:
                 return

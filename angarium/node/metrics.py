@@ -39,7 +39,7 @@ class NodeMetrics(Collector):
         self._reconnects += connected
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, in the order of the documentation."""
+        """All metrics, in the order of the documentation."""
         around = self._node.around
         name = {"node": around.node, "version": __version__}
         yield InfoMetricFamily("angarium_node", "Name and version.", name)

@@ -25,7 +25,7 @@ FEEL_EVERY_S = 0.1
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
-SHARE = 10
+SCRAPE_REST_FACTOR = 10
 """A scrape is shown again until so many times as long has passed as it took: it looks at each actor in
 memory, and a client that asks all the time must not hold up the node."""
 log = logging.getLogger(__name__)
@@ -91,12 +91,12 @@ class Monitor(Collector):
         if began_at >= self._good_until:
             self._scraped = generate_latest(self._registry)
             done_at = time.monotonic()
-            self._good_until = done_at + SHARE * (done_at - began_at)
+            self._good_until = done_at + SCRAPE_REST_FACTOR * (done_at - began_at)
         return Reply(200, (("content-type", EXPOSITION),), self._scraped)
 
 
 def unready(node: Node) -> str:
-    """Why the node does not do all that it should do now; nothing where it does."""
+    """The reason why the node does not do all that it should now; nothing where it does."""
     members, owned = node.around.members, node.owned
     wanted = members.wanted(node.shards)
     if node.stopping:
@@ -127,7 +127,7 @@ async def monitoring(address: str | None) -> AsyncIterator[Monitor]:
     except OSError as error:
         why = error.strerror or str(error)
         raise MonitorFailed(
-            f"monitor: {address} cannot be listened on ({why}); give another address, or end who uses it"
+            f"monitor: cannot listen on {address} ({why}); give another address, or stop what uses it"
         ) from None
     name, port = server.sockets[0].getsockname()[:2]
     log.info("monitor.listening", extra={"host": name, "port": port})

@@ -81,7 +81,7 @@ class Node:
 
     @property
     def stopping(self) -> bool:
-        """Tells whether it was told to stop, and hands its shards over or has done so."""
+        """True from the moment it was told to stop: it hands its shards over, or has done so."""
         return self._stopping
 
     @property
@@ -96,14 +96,14 @@ class Node:
             await self._taken.wait()
 
     def shard_of(self, receiver: str) -> int:
-        """The number of the receiver's shard, whoever owns it."""
+        """The receiver's shard, by its number, whichever node owns it."""
         tenant, _, name = receiver.partition(".")
         return shard_of(tenant, name, self.shards)
 
     def host_of(self, receiver: str) -> Host | None:
         """The host of the receiver's shard, if this node owns it."""
-        shard = self.owned.get(self.shard_of(receiver))
-        return None if shard is None or shard.ended.is_set() else shard.host
+        running = self.owned.get(self.shard_of(receiver))
+        return None if running is None or running.ended.is_set() else running.host
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -130,101 +130,101 @@ class Node:
         """Begin whatever leads from what is owned to what should be."""
         wanted = set(self.around.members.wanted(self.shards))
         alive = self.around.members.lease.valid()
-        for number in self.refused.keys() - wanted:
-            del self.refused[number]
-        for number, shard in list(self.owned.items()):
-            if shard.ended.is_set():
-                self._begin(self._drop, number, shard)
-            elif shard.suspended:
-                if alive and not self._rests(number):
-                    self._begin(self._resume, number, shard)
-            elif number not in wanted:
-                self._begin(self._hand_over, number, shard)
+        for shard in self.refused.keys() - wanted:
+            del self.refused[shard]
+        for shard, running in list(self.owned.items()):
+            if running.ended.is_set():
+                self._begin(self._drop, shard, running)
+            elif running.suspended:
+                if alive and not self._rests(shard):
+                    self._begin(self._resume, shard, running)
+            elif shard not in wanted:
+                self._begin(self._hand_over, shard, running)
         if alive:
-            for number in sorted(wanted - self.owned.keys()):
-                if not self._rests(number):
-                    self._begin(self._claim, number)
-            for number in sorted(self._claimed - wanted - self.owned.keys()):
-                self._begin(self._let_go, number)
+            for shard in sorted(wanted - self.owned.keys()):
+                if not self._rests(shard):
+                    self._begin(self._claim, shard)
+            for shard in sorted(self._claimed - wanted - self.owned.keys()):
+                self._begin(self._let_go, shard)
 
     def _tell_moves(self) -> None:
-        """One line for all shards that came and went together, none where they merely outlived NATS."""
+        """Log one line for all shards that moved together, none where they merely outlived NATS."""
         if self._moves:
             outlived = self._moves.keys() == {"resumed"} and self.around.js.unsettled
             told = {"owned": len(self.owned), **self._moves}
             log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=told)
             self._moves.clear()
 
-    def _rests(self, number: int) -> bool:
-        """Tells whether the shard was refused a short while ago."""
-        return asyncio.get_running_loop().time() < self._again_at.get(number, 0.0)
+    def _rests(self, shard: int) -> bool:
+        """True where the shard was refused a short while ago."""
+        return asyncio.get_running_loop().time() < self._again_at.get(shard, 0.0)
 
-    def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], number: int, *more: *Ts) -> None:
-        """One thing at a time for each shard."""
-        if number not in self._under_way:
-            task = self._under_way[number] = self._spawn(work(number, *more))
-            task.add_done_callback(lambda _: self._under_way.pop(number))
+    def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
+        """Start one work for a shard, unless another is under way."""
+        if shard not in self._under_way:
+            task = self._under_way[shard] = self._spawn(work(shard, *more))
+            task.add_done_callback(lambda _: self._under_way.pop(shard))
 
-    async def _claim(self, number: int) -> None:
+    async def _claim(self, shard: int) -> None:
         async with self._claiming:
             if not self._stopping:
-                self._claimed.add(number)
-                await self._take(number, await self._attempt(number, take_over(number, self.around)))
-                if self._rests(number):
-                    await self._let_go(number)
+                self._claimed.add(shard)
+                await self._take(shard, await self._attempt(shard, take_over(shard, self.around)))
+                if self._rests(shard):
+                    await self._let_go(shard)
 
-    async def _resume(self, number: int, shard: Shard) -> None:
+    async def _resume(self, shard: int, running: Shard) -> None:
         """Claim again what was suspended, and go on from memory; else drop it, to be claimed as any other.
 
         A claim that resumes counts as clean, since this memory knows all that was posted; without the memory
         it must not be used.
         """
         around = self.around
-        await shard.suspend()
+        await running.suspend()
         async with self._resuming:
             lease = around.members.lease
-            claimed = await self._attempt(number, claim(
-                around.js, around.names, number, around.node, around.time,
-                may_claim=around.members.may_claim, run=around.members.run, resumes=shard.claim.epoch,
+            claimed = await self._attempt(shard, claim(
+                around.js, around.names, shard, around.node, around.time,
+                may_claim=around.members.may_claim, run=around.members.run, resumes=running.claim.epoch,
             ))  # fmt: skip
             if claimed is None:
-                if self._rests(number):
+                if self._rests(shard):
                     # The memory is kept, should the right stream come back; a repair may have the shard.
-                    await self._let_go(number)
+                    await self._let_go(shard)
                 return
-            if isinstance(claimed, Claim) and await self._attempt(number, shard.resume(lease, claimed)):
+            if isinstance(claimed, Claim) and await self._attempt(shard, running.resume(lease, claimed)):
                 around.tallies.ownership.resumed += 1
                 self._moves["resumed"] += 1
-                log.debug("shard.resumed", extra={"shard": number, "epoch": claimed.epoch})
+                log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
-                await self._drop(number, shard)
+                await self._drop(shard, running)
 
-    async def _attempt(self, number: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
+    async def _attempt(self, shard: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
         """Claim or recover; None where it has to be tried again."""
         try:
             return await work
         except (Unavailable, ApiError) as error:
-            Complaint(self.around.js, log, "shard.claim_failed", shard=number).tell(str(error))
+            Complaint(self.around.js, log, "shard.claim_failed", shard=shard).tell(str(error))
         except Unusable as error:
-            self._refuse(number, str(error))
+            self._refuse(shard, str(error))
         return None
 
-    def _refuse(self, number: int, why: str) -> None:
-        self._again_at[number] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
-        if self.refused.get(number) != why:
-            self.refused[number] = why
-            log.error("shard.refused", extra={"shard": number, "why": why})
+    def _refuse(self, shard: int, why: str) -> None:
+        self._again_at[shard] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
+        if self.refused.get(shard) != why:
+            self.refused[shard] = why
+            log.error("shard.refused", extra={"shard": shard, "why": why})
 
-    async def _take(self, number: int, taken: Shard | NotOwned | None) -> None:
+    async def _take(self, shard: int, taken: Shard | NotOwned | None) -> None:
         if isinstance(taken, NotOwned):
-            log.debug("shard.not_claimed", extra={"shard": number, "why": taken.why})
+            log.debug("shard.not_claimed", extra={"shard": shard, "why": taken.why})
         elif taken is not None:
-            self.refused.pop(number, None)
-            self._again_at.pop(number, None)
-            self.owned[number] = taken
+            self.refused.pop(shard, None)
+            self._again_at.pop(shard, None)
+            self.owned[shard] = taken
             self._count(taken.claim)
             self._moves["claimed"] += 1
-            log.debug("shard.claimed", extra={"shard": number, "epoch": taken.claim.epoch})
+            log.debug("shard.claimed", extra={"shard": shard, "epoch": taken.claim.epoch})
             await taken.start()
             self._taken.set()
             self._spawn(self._watch(taken))
@@ -237,46 +237,46 @@ class Node:
         else:
             ownership.unclean += 1
 
-    async def _watch(self, shard: Shard) -> None:
-        await shard.ended.wait()
+    async def _watch(self, running: Shard) -> None:
+        await running.ended.wait()
         self._changed.set()
 
-    async def _drop(self, number: int, shard: Shard) -> None:
-        await shard.stop("claimed by another node")
-        self.owned.pop(number, None)
-        if shard.refused:
-            self._refuse(number, shard.why)
-            if shard.loss is not None:
-                await self._attempt(number, self._put_on_record(number, shard, shard.loss))
-            await self._let_go(number)
+    async def _drop(self, shard: int, running: Shard) -> None:
+        await running.stop("claimed by another node")
+        self.owned.pop(shard, None)
+        if running.refused:
+            self._refuse(shard, running.why)
+            if running.loss is not None:
+                await self._attempt(shard, self._put_on_record(shard, running, running.loss))
+            await self._let_go(shard)
         else:
-            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+            log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
-    async def _put_on_record(self, number: int, shard: Shard, loss: Loss) -> None:
+    async def _put_on_record(self, shard: int, running: Shard, loss: Loss) -> None:
         """Refuse the shard for all nodes, whatever the stream will hold by then."""
         around = self.around
         refusal = RecordedLoss(node=around.node, at=around.time.wall(), stream=loss.stream)
-        await refuse(around.js, around.names, number, shard.claim.epoch, loss, refusal)
+        await refuse(around.js, around.names, shard, running.claim.epoch, loss, refusal)
 
-    async def _hand_over(self, number: int, shard: Shard) -> None:
-        handed_over = await shard.hand_over()
-        if self.owned.pop(number, None) is None:
-            return  # Whoever waited for the same has said so.
+    async def _hand_over(self, shard: int, running: Shard) -> None:
+        handed_over = await running.hand_over()
+        if self.owned.pop(shard, None) is None:
+            return  # Another waiter has said so.
         if handed_over:
             self._moves["handed_over"] += 1
-            log.debug("shard.handed_over", extra={"shard": number})
+            log.debug("shard.handed_over", extra={"shard": shard})
         else:
-            log.warning("shard.ended", extra={"shard": number, "why": shard.why})
+            log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
-    async def _let_go(self, number: int) -> None:
-        """However a claim or an ownership of ours ended, it must keep nobody out who should own the shard."""
+    async def _let_go(self, shard: int) -> None:
+        """Release a shard however our claim or ownership ended, so that it keeps no other node out."""
         around = self.around
         done = await self._attempt(
-            number,
-            let_go(around.js, around.names, number, around.node, may_claim=around.members.may_claim),
+            shard,
+            let_go(around.js, around.names, shard, around.node, may_claim=around.members.may_claim),
         )
         if done is not None:
-            self._claimed.discard(number)
+            self._claimed.discard(shard)
 
     # ---- configurations
 

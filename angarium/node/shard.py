@@ -20,7 +20,7 @@ from actors.retention import Needed
 from actors.runtime.host import Host
 from angarium.node.announcer import Announcer
 from angarium.node.tallies import Tallies
-from angarium.sparing import Sparing
+from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.defects import on_defect
@@ -136,10 +136,10 @@ class Shard:
         self._inbox = self._new_inbox()
         self._router = self._new_router()
         self._keeper: asyncio.Task[None] | None = None
-        self._warn_misaddressed = Sparing(log, "event.misaddressed")
+        self._warn_misaddressed = RateLimitedLog(log, "event.misaddressed")
 
     async def start(self) -> None:
-        """Begin with the actors that the journal speaks of, then read the work."""
+        """Begin with the actors that the journal names, then read the work."""
         self.journal.start()
         self.host.begin(self._recovery.states, self._recovery.parked)
         self._keeper = asyncio.get_running_loop().create_task(self._keep_snapshots())
@@ -166,7 +166,7 @@ class Shard:
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
-        """Nobody can be called that: it goes the way of every unknown receiver."""
+        """Hand on an event whose receiver nobody can be called: it is treated as any unknown one."""
         self._warn_misaddressed(position=position, why=why)
         now = self.host.clock.now()
         event = Event(
@@ -204,7 +204,7 @@ class Shard:
         self.host.confirmed(entries)
 
     def fenced(self, why: str) -> None:
-        """Somebody else owns the shard: stop at once, ack nothing more."""
+        """Stop at once and ack nothing more, since another node owns the shard."""
         self._around.tallies.ownership.fenced += 1
         self._end(f"fenced: {why}")
 
@@ -212,12 +212,12 @@ class Shard:
 
     @property
     def created(self) -> dict[str, str]:
-        """When each stream and bucket that the shard was recovered from was created."""
+        """The time at which each stream and bucket was created that the shard was recovered from."""
         return self._recovery.created
 
     @property
     def suspended(self) -> bool:
-        """Tells whether the lease that the claim was made under is over, be another one in force or not."""
+        """True where the lease that the claim was made under is over, be another one in force or not."""
         return self._lease.over or self._lease is not self._around.members.lease
 
     async def suspend(self) -> None:
@@ -229,7 +229,7 @@ class Shard:
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
         """Go on from memory under a new claim; False where that is not possible.
 
-        Somebody else owned the shard in between, or the streams are not those that this memory speaks of.
+        Somebody else owned the shard in between, or the streams are not those that this memory is of.
         Raises `ApiError` where one does not exist.
         """
         host, around = self.host, self._around
@@ -264,7 +264,7 @@ class Shard:
     # ---- the end
 
     def _refuse(self, why: str) -> None:
-        """It must not be run as things are. That may come out late, for snapshots are read when needed."""
+        """Refuse the shard as it is. That may come out late, since snapshots are read when needed."""
         self.refused = True
         self._end(why)
 
@@ -292,7 +292,7 @@ class Shard:
         """The planned end: no new attempts, those in flight finished, all recorded, acked and released.
 
         False where the shard ended otherwise, `why` says how: then what was in flight may be repeated.
-        Whoever wants it a second time waits for the first.
+        A second caller waits for the first.
         """
         async with self._handing_over:
             if self.ended.is_set():

@@ -1,6 +1,6 @@
 """Failures of operations: expected, and therefore values.
 
-Within an operation a step that cannot go on raises; `operation` hands that on as a `Failure`, so that a
+Within an operation a step that cannot go on raises; `operation` hands that on as a `NotDone`, so that a
 caller sees in the type that it may fail, and how.
 """
 
@@ -33,10 +33,10 @@ Kind = Literal[
 """
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class NotDone(Struct, frozen=True, kw_only=True):
     """The reason why an operation was not done; `text` is one sentence for people.
 
-    `code` is one token of whoever refused, `problems` one sentence for each bad member.
+    `code` is one token of the party that refused, `problems` one sentence for each bad member.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class Failed(AngariumError):
+class OperationError(AngariumError):
     """A step of an operation that cannot go on."""
 
     def __init__(self, kind: Kind, text: str, code: str = "") -> None:
@@ -56,38 +56,38 @@ class Failed(AngariumError):
 
 def operation(
     work: Callable[P, Awaitable[T]],
-) -> Callable[P, Awaitable[T | Failure]]:
+) -> Callable[P, Awaitable[T | NotDone]]:
     """Make an operation of a coroutine function: what it raises on purpose becomes its answer."""
 
     @wraps(work)
-    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | Failure:
+    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | NotDone:
         try:
             return await work(*args, **kwargs)
         except AngariumError as error:
-            return failure_of(error)
+            return not_done(error)
 
     return answered
 
 
-def failure_of(error: AngariumError) -> Failure:
+def not_done(error: AngariumError) -> NotDone:
     """The failure that an error means to the caller of an operation."""
     text = str(error)
     match error:
-        case Failed(kind=kind, code=code):
-            return Failure(kind=kind, text=text, code=code)
+        case OperationError(kind=kind, code=code):
+            return NotDone(kind=kind, text=text, code=code)
         case InvalidPolicy(problems=problems):
-            return Failure(kind="invalid", text=text, problems=tuple(problems))
+            return NotDone(kind="invalid", text=text, problems=tuple(problems))
         case BadInput():
-            return Failure(kind="invalid", text=text, problems=(text,))
+            return NotDone(kind="invalid", text=text, problems=(text,))
         case Busy():
-            return Failure(kind="conflict", text=text)
+            return NotDone(kind="conflict", text=text)
         case NotPermitted():
-            return Failure(kind="not_allowed", text=text)
+            return NotDone(kind="not_allowed", text=text)
         case ApiError(code=code):
-            return Failure(kind="unavailable", text=text, code=str(code))
+            return NotDone(kind="unavailable", text=text, code=str(code))
         case Unavailable():
-            return Failure(kind="unavailable", text=text)
+            return NotDone(kind="unavailable", text=text)
         case Unusable():
-            return Failure(kind="unusable", text=text)
+            return NotDone(kind="unusable", text=text)
         case _:
-            return Failure(kind="refused", text=text)
+            return NotDone(kind="refused", text=text)

@@ -10,7 +10,7 @@ from actors.errors import InvalidPolicy
 from actors.policy import parse
 from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError, Unavailable
@@ -88,7 +88,7 @@ class Publisher:
         )
 
     async def unheard(self) -> str:
-        """Why nobody will get these events, in words; empty where somebody will, or where that is not known.
+        """The reason why nobody will get these events; empty where somebody will, or where that is not known.
 
         It is known at once or within a second: producers need not be allowed to look.
         """
@@ -112,7 +112,7 @@ class Publisher:
                 subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
         if subscriptions.match(template.target, template.type):
             return ""
-        return f"no receiver of {template.target} subscribes to {template.type}; such events go to nobody"
+        return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
 
     async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
         for left in range(TRIES - 1, -1, -1):
@@ -120,15 +120,15 @@ class Publisher:
                 case Stored() as stored:
                     return stored
                 case Refused(code, text):
-                    raise Failed("refused", _refusal(code, text), str(code))
+                    raise OperationError("refused", _refusal(code, text), str(code))
                 case Forbidden(why):
-                    raise Failed("not_allowed", f"refused: {why}")
+                    raise OperationError("not_allowed", f"refused: {why}")
                 case Unanswered(why):
                     if not left:
-                        raise Failed(
+                        raise OperationError(
                             "unanswered",
-                            f"nobody confirmed the event ({why}); it is stored or not: publish it again with "
-                            f"--id {headers[EVENT_ID]}, and see angarium doctor",
+                            f"NATS did not confirm the event ({why}); it may be stored: publish it "
+                            f"again with --id {headers[EVENT_ID]}, and see angarium doctor",
                         )
                     await asyncio.sleep(PAUSE_S)
         raise AssertionError

@@ -6,14 +6,14 @@ from msgspec import Struct
 
 from actors.errors import Unusable
 from angarium.connecting import Access
-from angarium.operations.failures import Failure, failure_of, operation
+from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
 from streams.fleet.status import recorded_losses, remade
 from streams.nats.errors import RepairError
 from streams.repair import Damage, accept_loss, check_rights, dead_holders, examine, free_or_of
 
 
-class Repaired(Struct, frozen=True):
+class RepairedShard(Struct, frozen=True):
     """A shard that runs again: what it had lost, and how many receivers went back for it."""
 
     damage: Damage
@@ -23,8 +23,8 @@ class Repaired(Struct, frozen=True):
 class Repairs(Struct, frozen=True):
     """The shards that were repaired, and why others could not be."""
 
-    repaired: list[Repaired]
-    failures: list[Failure]
+    repaired: list[RepairedShard]
+    failures: list[NotDone]
 
 
 @operation
@@ -58,7 +58,7 @@ async def _accept(
                 js, names, damage.shard, who, SystemTime(), may_claim=may_claim, agreed=damage
             )
         except (RepairError, Unusable) as error:
-            done.failures.append(failure_of(error))
+            done.failures.append(not_done(error))
         else:
-            done.repaired.append(Repaired(found, count))
+            done.repaired.append(RepairedShard(found, count))
     return done

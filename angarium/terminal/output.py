@@ -25,27 +25,27 @@ WIDE = 10_000
 
 
 def on_terminal() -> bool:
-    """Tells whether standard output is seen by a person."""
+    """True where standard output is seen by a person."""
     return sys.stdout.isatty()
 
 
 def coloured() -> bool:
-    """Tells whether colours and bold letters are seen and wanted (https://no-color.org)."""
+    """True where colours and bold letters are seen and wanted (https://no-color.org)."""
     return drawn() and not os.environ.get("NO_COLOR")
 
 
 def coloured_beside() -> bool:
-    """Tells the same of standard error."""
+    """True where they are on standard error."""
     return drawn_beside() and not os.environ.get("NO_COLOR")
 
 
 def drawn() -> bool:
-    """Tells whether a terminal can draw over what it shows already, such as a bar that grows."""
+    """True where a terminal can draw over what it shows already, such as a bar that grows."""
     return on_terminal() and _draws()
 
 
 def drawn_beside() -> bool:
-    """Tells whether a bar may grow on standard error, whoever reads standard output."""
+    """True where a bar may grow on standard error, even where standard output goes into a pipe."""
     return sys.stderr.isatty() and _draws()
 
 
@@ -54,8 +54,13 @@ def _draws() -> bool:
 
 
 def answers_come() -> bool:
-    """Tells whether somebody can be asked."""
+    """True where somebody can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def styled(text: str, colour: str) -> str:
+    """The text in a colour, which `say` leaves out where it is not wanted."""
+    return click.style(text, fg=colour)
 
 
 def say(text: str = "") -> None:

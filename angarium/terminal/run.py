@@ -14,7 +14,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run what is over soon.
 
     Ctrl-C ends the process at once, also while it reads its standard input: asyncio's own handler would wait
-    for that, and an exception amid the loop would leave tasks that complain. What was printed is flushed, and
+    for that, and an exception inside the loop would leave tasks that complain. What was printed is flushed;
     nothing else is left to be put in order.
     """
     import asyncio
@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         signal.signal(signal.SIGINT, before)
 
 
-def heed_sigterm() -> None:
+def end_on_sigterm() -> None:
     """From here on SIGTERM ends what runs as Ctrl-C does, so that nothing is left behind.
 
     To be called in the work itself: by then the loop's runner has a handler for Ctrl-C in place.
@@ -37,7 +37,7 @@ def heed_sigterm() -> None:
 def run_long(work: Coroutine[Any, Any, T]) -> T:
     """Run what stays: on uvloop, where there is one. Ctrl-C cancels it, unless it has its own handler.
 
-    Until then it ends the process: an exception amid the loading would leave `work` behind, never awaited.
+    Until then it ends the process: an exception while loading would leave `work` behind, never awaited.
     """
     if sys.platform == "win32":
         return run(work)

@@ -16,12 +16,12 @@ from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
-from angarium.operations.failures import Failure, Kind
+from angarium.operations.failures import Kind, NotDone
 from angarium.operations.publish import Published, Publisher, Template
-from angarium.operations.receivers.get import Shown, get
+from angarium.operations.receivers.get import ShownConfiguration, get
 from angarium.operations.receivers.listing import Overview, overview
-from angarium.operations.receivers.put import NewConfiguration, Put, put
-from angarium.operations.receivers.remove import Removed, remove
+from angarium.operations.receivers.put import NewConfiguration, PutResult, put
+from angarium.operations.receivers.remove import RemoveResult, remove
 from angarium.settings import Settings
 from streams.dead_letters.letters import Selection
 from streams.nats.connection import ConnectOptions, connect
@@ -43,22 +43,22 @@ async def to(nats_url: str, prefix: str) -> AsyncIterator[Access]:
     await wire.close()
 
 
-def failed(outcome: object, kind: Kind) -> Failure:
-    assert isinstance(outcome, Failure), outcome
+def failed(outcome: object, kind: Kind) -> NotDone:
+    assert isinstance(outcome, NotDone), outcome
     assert outcome.kind == kind, outcome
     return outcome
 
 
 async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
     new = NewConfiguration(members={"url": URL})
-    assert isinstance(await put(to, NAME, new), Put)
+    assert isinstance(await put(to, NAME, new), PutResult)
     shown = await get(to, NAME)
-    assert isinstance(shown, Shown)
+    assert isinstance(shown, ShownConfiguration)
     assert shown.members["url"] == URL
     listed = await overview(to, "acme")
     assert isinstance(listed, Overview)
     assert [each.receiver for each in listed.rows] == [NAME]
-    assert await remove(to, NAME) == Removed(removed=True, discarded=True)
+    assert await remove(to, NAME) == RemoveResult(removed=True, discarded=True)
     failed(await get(to, NAME), "not_found")
     failed(await remove(to, NAME), "not_found")
 
@@ -84,12 +84,12 @@ async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
     assert isinstance(published, Published)
     asked: list[str] = []
 
-    def no(waiting: ask.Backlog) -> bool:
+    def no(waiting: ask.WaitingEvents) -> bool:
         asked.append(str(waiting))
         return False
 
     assert await forget(to, NAME, no) is False
-    assert await remove(to, NAME, no) == Removed(removed=False)
+    assert await remove(to, NAME, no) == RemoveResult(removed=False)
     assert asked == ["up to 1 event"] * 2
 
 
@@ -101,7 +101,7 @@ async def test_dead_letters_that_are_not_there(to: Access) -> None:
     assert isinstance(sent, Sent)
     assert sent.missing == [7]
     dropped = await drop(to, (7,))
-    assert not isinstance(dropped, Failure)
+    assert not isinstance(dropped, NotDone)
     assert (dropped.count, dropped.missing) == (0, [7])
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from angarium.connecting import Access
-from angarium.operations.failures import Failure
-from angarium.operations.receivers.get import Shown, get
-from angarium.operations.receivers.put import NewConfiguration, Put, put
+from angarium.operations.failures import NotDone
+from angarium.operations.receivers.get import ShownConfiguration, get
+from angarium.operations.receivers.put import NewConfiguration, PutResult, put
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -33,14 +33,14 @@ class Bench:
         self.names = names
         self.to = Access(js, Settings(prefix=prefix))
 
-    async def put(self, members: dict[str, Any] | None, **said: Any) -> Put:
+    async def put(self, members: dict[str, Any] | None, **said: Any) -> PutResult:
         done = await put(self.to, NAME, NewConfiguration(members=members, **said))
-        assert isinstance(done, Put), done
+        assert isinstance(done, PutResult), done
         return done
 
-    async def refused(self, members: dict[str, Any] | None, **said: Any) -> Failure:
+    async def refused(self, members: dict[str, Any] | None, **said: Any) -> NotDone:
         failure = await put(self.to, NAME, NewConfiguration(members=members, **said))
-        assert isinstance(failure, Failure)
+        assert isinstance(failure, NotDone)
         return failure
 
     async def store(self, members: Any) -> int:
@@ -68,7 +68,7 @@ async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Bench) -> Non
 async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
     await bench.store(FULL)
     shown = await get(bench.to, NAME)
-    assert isinstance(shown, Shown)
+    assert isinstance(shown, ShownConfiguration)
     assert shown.problems == []
     assert "hush" not in str(shown)
     done = await bench.put(shown.members)
@@ -196,7 +196,7 @@ async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
         patched.setattr(Receivers, "get", get_and_be_overtaken)
         failure = await bench.refused(FULL)
     assert failure.kind == "conflict"
-    assert "was changed by somebody else just now" in failure.text
+    assert "was changed at the same moment by somebody else" in failure.text
     assert await bench.stored() == theirs
 
 

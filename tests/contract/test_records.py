@@ -21,7 +21,7 @@ from actors.status import inspect
 from angarium.ledger import questions, schema
 from angarium.ledger.answers import Filter
 from angarium.ledger.sqlite import written
-from angarium.operations.failures import Failure
+from angarium.operations.failures import NotDone
 from angarium.operations.records.attempts import attempts
 from angarium.operations.records.auditing import audit
 from angarium.operations.records.history import history
@@ -64,13 +64,13 @@ def path(tmp_path: Path) -> Path:
 
 async def ask(settings: Settings, question: Any) -> Any:
     answer = await consulted(settings, question)
-    assert not isinstance(answer, Failure), answer
+    assert not isinstance(answer, NotDone), answer
     return answer
 
 
-async def refused(settings: Settings, question: Any) -> Failure:
+async def refused(settings: Settings, question: Any) -> NotDone:
     answer = await consulted(settings, question)
-    assert isinstance(answer, Failure), answer
+    assert isinstance(answer, NotDone), answer
     return answer
 
 

@@ -136,7 +136,7 @@ async def test_whoever_may_not_look_is_told_so(
     (finding,) = await told(js, names)
     assert finding.level == "warning"
     assert finding.text == (
-        "0 configured; how they do cannot be seen: NATS does not permit our user to do that"
+        "0 configured; their state cannot be read: NATS does not permit our user to do that"
     )
 
 

@@ -140,7 +140,7 @@ def logged(*levels: str) -> set[str]:
                 if level.lower() in levels:
                     found.add(name)
             case (
-                ast.Call(func=ast.Name(id="Sparing"), args=[_, ast.Constant(value=str(name))])
+                ast.Call(func=ast.Name(id="RateLimitedLog"), args=[_, ast.Constant(value=str(name))])
                 | ast.Call(func=ast.Name(id="Complaint"), args=[_, _, ast.Constant(value=str(name))])
             ):
                 if "warning" in levels:

@@ -90,11 +90,13 @@ class Stranger:
             each.process.wait()
 
     def _run(self, command: str) -> str:
+        """What a terminal shows of it: of our own commands the notes on standard error, too."""
+        beside = subprocess.STDOUT if command.startswith("angarium ") else subprocess.PIPE
         done = subprocess.run(
             ["bash", "-c", self._here(command)], cwd=self._directory, env=self._environment,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=beside, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr or ''}"
         return self._there(done.stdout)
 
     def _start(self, typed: Typed) -> None:

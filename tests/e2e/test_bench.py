@@ -17,7 +17,7 @@ def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
     small = ["--deliveries", "2000", "--receivers", "20", "--seconds", "0.4", "--profile", str(profile)]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
+    figures = msgspec.convert(json.loads(done.stdout), deliver.DeliverFigures)
     assert (figures.receivers, figures.delivered, figures.fan) == (20, 2000, 1)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert 0 < figures.appends_per_delivery < 0.5
@@ -37,7 +37,7 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     small = ["--copies", "500", "--receivers", "20", "--wide", "100", "--seconds", "0.3"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), fanout.Figures)
+    figures = msgspec.convert(json.loads(done.stdout), fanout.FanoutFigures)
     assert (figures.receivers, figures.copies, figures.wide) == (20, 500, 100)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
@@ -51,7 +51,7 @@ def test_events_are_measured_by_way_of_the_router_too() -> None:
     small = ["--deliveries", "1000", "--receivers", "20", "--seconds", "0.5"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), deliver.Figures)
+    figures = msgspec.convert(json.loads(done.stdout), deliver.DeliverFigures)
     assert (figures.delivered, figures.fan) == (1000, 5)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert 0 < figures.p50_ms <= figures.p99_ms
@@ -63,7 +63,7 @@ def test_a_crowd_a_kill_and_a_backlog_are_measured() -> None:
     small = ["--receivers", "500", "--active", "50", "--parked", "20", "--behind", "500", "--seconds", "0.5"]
     done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    figures = msgspec.convert(json.loads(done.stdout), scale.Figures)
+    figures = msgspec.convert(json.loads(done.stdout), scale.ScaleFigures)
     assert (figures.receivers, figures.active, figures.parked, figures.behind) == (500, 50, 20, 500)
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert figures.drain > 0

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from angarium.bench.counting import Calls
-from angarium.bench.deliver import Plan, counted
+from angarium.bench.deliver import DeliverPlan, counted
 
 CALLS_MAX = 338
 """Calls for one delivery, in one shard, at 500 events a second to 200 receivers, under Python 3.11.
@@ -29,7 +29,7 @@ LOOKS = 3
 async def test_a_delivery_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
     looks: list[Calls] = []
     while len(looks) < LOOKS and (not looks or looks[-1].whole > CALLS_MAX):
-        calls = await counted(Plan(), lambda _: None)
+        calls = await counted(DeliverPlan(), lambda _: None)
         if calls is None:
             pytest.skip("this system does not tell the node's pid")
         looks.append(calls)

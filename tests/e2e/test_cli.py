@@ -158,7 +158,7 @@ def test_publish_notes_once_that_nobody_hears_of_it(terminal: Terminal) -> None:
     done = terminal.run("publish", "listeners", "--lines", "--type", "invoice.paid", stdin=b"1\n2\n")
     assert (done.returncode, done.stdout.count("\n")) == (0, 2)
     assert done.stderr == (
-        "note: no receiver of listeners subscribes to invoice.paid; such events go to nobody\n"
+        "note: no receiver of listeners subscribes to invoice.paid; such events are dropped\n"
     )
     for target in ("listeners", "listeners.one"):
         done = terminal.run("publish", target, "{}", "--type", "order.created")

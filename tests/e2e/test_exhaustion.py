@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from angarium.node.descriptors import SPARE
+from angarium.node.descriptors import SPARE_COUNT
 from tests.e2e.fleet import Fleet, open_fleet
 from tests.e2e.load import AT_ONCE, Load, publish
 from tests.e2e.nodes import HAS_PROC, LONG_TTL_S, Node, needs_proc
@@ -74,7 +74,7 @@ class Crowd:
 
 @pytest.mark.parametrize(
     ("hanging", "descriptors", "timeout_s"),
-    [(60, CONNECTIONS + SPARE, 1.0), pytest.param(10_000, None, 15.0, marks=pytest.mark.soak)],
+    [(60, CONNECTIONS + SPARE_COUNT, 1.0), pytest.param(10_000, None, 15.0, marks=pytest.mark.soak)],
 )
 async def test_receivers_that_hang_hold_nobody_up(
     fleet: Fleet, hanging: int, descriptors: int | None, timeout_s: float

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from angarium.delivery.connections.pool import DEFAULT_LIMITS
-from angarium.node.descriptors import SPARE, connections_max
+from angarium.node.descriptors import SPARE_COUNT, connections_max
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
@@ -26,14 +26,14 @@ def asked(soft: int, hard: int) -> list[int]:
 
 
 def test_the_limit_is_raised_as_far_as_it_goes() -> None:
-    assert asked(500, 1000) == [1000 - SPARE, 1000]
+    assert asked(500, 1000) == [1000 - SPARE_COUNT, 1000]
 
 
 def test_no_more_is_taken_than_is_needed() -> None:
     most = DEFAULT_LIMITS.connections_max
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < most + SPARE + 1:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < most + SPARE_COUNT + 1:
         pytest.skip("this machine does not allow so many open files")
-    assert asked(500, most + SPARE + 1) == [most, most + SPARE]
+    assert asked(500, most + SPARE_COUNT + 1) == [most, most + SPARE_COUNT]
 
 
 def test_one_connection_is_left_where_there_is_next_to_nothing() -> None:
@@ -53,5 +53,5 @@ def test_where_the_system_allows_less_than_it_says_as_much_as_it_allows(
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    assert connections_max() == raised[-1] - SPARE
+    assert connections_max() == raised[-1] - SPARE_COUNT
     assert 5_000 < raised[-1] <= 10_240

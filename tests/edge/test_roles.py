@@ -186,6 +186,13 @@ async def test_a_producer_publishes_for_its_tenant_and_for_nobody_else(server: S
     await untouched(server)
 
 
+async def test_a_producer_that_may_not_look_publishes_without_a_note(server: Server, tmp_path: Path) -> None:
+    producer = Terminal(tmp_path, server.url("acme"))
+    for target in ("acme", "acme.unlisted"):
+        done = await asyncio.to_thread(producer.run, "publish", target, "{}", "--type", "order.created")
+        assert (done.returncode, done.stderr) == (0, ""), target
+
+
 async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> None:
     async with server.user("node") as node:
         for subject in (

@@ -52,6 +52,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not the address of a"),
         (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for a server of its own"),
         (["dead", "show", "9" * 30], "is not in the range"),
+        (
+            ["receiver", "put", "acme.x", "--url"],
+            "'--url' requires an argument; see angarium receiver put --help",
+        ),
+        (["node", "--nats"], "angarium node: option '--nats' requires an argument; see angarium node --help"),
         (["repair"], "missing option '--accept-loss'; see angarium repair --help"),
         (["repair", "--accept-loss", "64"], "'64' is no shard; they are 0 to 63"),
         (["repair", "--accept-loss", "1,x"], "'x' is no shard; they are 0 to 63"),

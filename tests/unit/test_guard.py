@@ -14,8 +14,8 @@ from angarium.delivery.connections.guard import (
     LOOKUPS_MAX,
     Address,
     Allowed,
+    Blocked,
     Guard,
-    Refused,
     Unresolved,
     Verdict,
     not_public,
@@ -50,9 +50,9 @@ def judge(url: str, guard: Guard) -> Verdict:
 def test_an_address_that_is_not_public_is_refused_as_it_stands_and_behind_a_name(address: str) -> None:
     guard = Guard(resolver=Names(hook=["1.1.1.1", address, "2606:4700:4700::1111"]))
     assert not_public(ip_address(address))
-    assert isinstance(judge("https://hook/", guard), Refused)
+    assert isinstance(judge("https://hook/", guard), Blocked)
     if "%" not in address:
-        assert isinstance(judge(f"https://{url_host(address)}/", guard), Refused)
+        assert isinstance(judge(f"https://{url_host(address)}/", guard), Blocked)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -83,19 +83,19 @@ def test_an_ipv4_address_inside_an_ipv6_one_is_never_more_public_than_itself(add
 
 def test_the_verdict_names_the_rule_and_the_way_out() -> None:
     verdict = judge("https://hook/", Guard(resolver=Names(hook=["8.8.8.8", "127.0.0.1"])))
-    assert verdict == Refused(
+    assert verdict == Blocked(
         "loopback, RFC 1122",
         "hook has the address 127.0.0.1, which is not public (loopback, RFC 1122); "
         "the operator can allow it (--allow-network)",
     )
     verdict = judge("https://10.1.2.3/", Guard())
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, Blocked)
     assert verdict.detail.startswith("10.1.2.3 is not public (private, RFC 1918)")
 
 
 def test_http_is_refused_unless_it_is_allowed() -> None:
     verdict = judge("http://1.1.1.1/", Guard())
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, Blocked)
     assert verdict.rule == "https only"
     assert judge("http://1.1.1.1/", Guard(allow_http=True)) == Allowed(("1.1.1.1",))
 
@@ -107,9 +107,9 @@ def test_an_allowed_network_opens_exactly_what_it_says() -> None:
     assert judge("https://[fd00:1::7]/", guard) == Allowed(("fd00:1::7",))
     assert judge("https://mixed/", guard) == Allowed(("127.0.0.1", "8.8.8.8"))
     for refused in ("https://here/", "https://mapped/", "https://[::1]/", "https://[fd00:2::1]/"):
-        assert isinstance(judge(refused, guard), Refused)
-    assert isinstance(judge("http://127.0.0.1/", guard), Refused)
-    assert isinstance(judge("https://[64:ff9b::7f00:1]/", guard), Refused)
+        assert isinstance(judge(refused, guard), Blocked)
+    assert isinstance(judge("http://127.0.0.1/", guard), Blocked)
+    assert isinstance(judge("https://[64:ff9b::7f00:1]/", guard), Blocked)
 
 
 def test_a_name_without_an_address_is_unresolved_in_one_line() -> None:
@@ -145,7 +145,7 @@ def test_a_denied_network_is_closed_whatever_is_public_or_allowed_and_whatever_l
     guard = Guard(allow_networks=everything, deny_networks=denied, resolver=names)
     for url in ("https://hook/", f"https://{url_host(address)}/"):
         verdict = judge(url, guard)
-        assert isinstance(verdict, Refused)
+        assert isinstance(verdict, Blocked)
         assert verdict.rule.startswith("denied, ")
         assert "the operator denies it (--deny-network" in verdict.detail
     assert judge("https://open/", guard) == Allowed(("9.9.9.9", "10.2.0.1", "::ffff:10.2.0.1"))
@@ -166,7 +166,7 @@ def test_a_denied_network_is_found_in_each_form_that_carries_its_addresses(addre
     everything = [ip_network("0.0.0.0/0"), ip_network("::/0")]
     denied = [ip_network("169.254.0.0/16")]
     verdict = judge(f"https://{url_host(address)}/", Guard(allow_networks=everything, deny_networks=denied))
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, Blocked)
     assert verdict.rule == "denied, 169.254.0.0/16"
 
 
@@ -175,7 +175,7 @@ def test_a_denied_network_may_be_written_as_ipv4_mapped(address: str) -> None:
     guard = Guard(
         allow_networks=[ip_network("::ffff:0:0/96")], deny_networks=[ip_network("::ffff:93.184.0.0/112")]
     )
-    assert isinstance(judge(f"https://{url_host(address)}/", guard), Refused)
+    assert isinstance(judge(f"https://{url_host(address)}/", guard), Blocked)
     assert isinstance(judge("https://93.185.0.1/", guard), Allowed)
 
 
@@ -185,7 +185,7 @@ def test_a_name_with_more_addresses_than_are_looked_at_is_refused_whole(last: st
     guard = Guard(resolver=Names(most=most, more=[*most, last]))
     assert judge("https://most/", guard) == Allowed(tuple(most))
     verdict = judge("https://more/", guard)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, Blocked)
     assert verdict.detail == "more has more than 64 addresses, which is more than are looked at"
 
 
@@ -205,7 +205,7 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
         assert guard.known(good, loop.time()) is None
         earliest = loop.time()
         assert await asyncio.gather(*(guard.judge(good) for _ in range(5))) == [Allowed(("1.1.1.1",))] * 5
-        assert isinstance(await guard.judge(bad), Refused)
+        assert isinstance(await guard.judge(bad), Blocked)
         return earliest, loop.time()
 
     earliest, latest = asyncio.run(ask())

@@ -8,7 +8,7 @@ import pytest
 from angarium import logs
 from angarium.cli import main, receiver
 from angarium.cli.inspection import lines
-from angarium.operations.receivers.get import Shown, shown
+from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
 from streams.receivers import Configuration
 
@@ -119,7 +119,7 @@ def test_what_a_terminal_would_obey_is_escaped_in_json_too(capsys: pytest.Captur
 def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Shown(
+    found = ShownConfiguration(
         members={"url": "\x1b[31m"},
         revision=1,
         problems=["bad\x1b[2J", "worse"],

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angarium.logs import HIDDEN
-from angarium.operations.failures import Failed
+from angarium.operations.failures import OperationError
 from angarium.operations.receivers.changes import between
 from angarium.operations.receivers.masks import masked, unmasked
 
@@ -133,6 +133,6 @@ def test_a_hidden_header_is_known_in_any_case() -> None:
     ],
 )
 def test_a_mask_for_nothing_is_refused(given: dict[str, Any], stored: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(OperationError) as refused:
         unmasked("acme.x", given, stored)
     assert sentence in str(refused.value)

@@ -12,28 +12,28 @@ def counted(*numbers: int) -> Sink:
 
 
 def test_nothing_comes_to_nothing() -> None:
-    report = Sink().tally.report()
+    report = Sink().arrivals.report()
     assert (report.deliveries, report.p50_ms, report.p99_ms) == (0, 0.0, 0.0)
 
 
 def test_deliveries_in_order_are_counted() -> None:
-    report = counted(1, 2, 3).tally.report()
+    report = counted(1, 2, 3).arrivals.report()
     assert (report.deliveries, report.repeats, report.disordered) == (3, 0, 0)
 
 
 def test_a_repeat_is_no_delivery() -> None:
-    report = counted(1, 2, 2, 1, 3).tally.report()
+    report = counted(1, 2, 2, 1, 3).arrivals.report()
     assert (report.deliveries, report.repeats, report.disordered) == (3, 2, 0)
 
 
 def test_what_overtakes_is_out_of_order() -> None:
-    assert counted(1, 3).tally.report().disordered == 1
+    assert counted(1, 3).arrivals.report().disordered == 1
 
 
 def test_each_receiver_has_numbers_of_its_own() -> None:
     sink = counted(1, 2)
     sink.count(b"/2", 1, b"1795233800.123456")
-    assert sink.tally.report().disordered == 0
+    assert sink.arrivals.report().disordered == 0
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:

@@ -1,7 +1,7 @@
 """Half of the connections are kept for those that answer quickly: a target that took long uses the slow lane.
 
 A receiver that hangs holds a connection, and so a descriptor, for its whole time-out. Without the lane enough
-of them would hold all there are, and whoever answers within milliseconds would wait in line behind them.
+of them would hold all there are, and receivers that answer in milliseconds would wait in line behind them.
 Whether somebody takes long is learnt from its last attempt; who is new is taken for quick.
 """
 

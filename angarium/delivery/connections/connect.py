@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from actors.errors import AngariumError
-from angarium.delivery.connections.guard import Allowed, Guard, Refused, Unresolved
+from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
 from angarium.delivery.exchange.target import Target
 from angarium.delivery.exchange.transport import FailureKind, one_line
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class NoAnswer(AngariumError):
-    """There will be no answer: a `Failure` but for its latency."""
+    """The end of an attempt without an answer: a `Failure` but for its latency."""
 
     def __init__(self, kind: FailureKind, detail: str) -> None:
         super().__init__(detail)
@@ -55,7 +55,7 @@ async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -
     match verdict:
         case Allowed():
             return verdict.addresses
-        case Refused():
+        case Blocked():
             raise NoAnswer(FailureKind.BLOCKED, verdict.detail)
         case Unresolved():
             raise NoAnswer(FailureKind.RESOLVE, verdict.detail)

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to: the guard against requests into networks that are not public (SSRF).
+"""The guard against requests into networks that are not public (SSRF): judges which addresses are reached.
 
 It judges addresses, never spellings: a name is resolved here, every address that it has is judged, and the
 transport connects to one of these and to nothing else. So a name that resolves differently a moment later
@@ -100,19 +100,19 @@ _CARRIERS = tuple(
 _IPV4 = 0xFFFFFFFF
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _SPLIT_FROM_END = (40, 32, 24)
-"""Where it is split (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the octet amid it."""
+"""Where it is split (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the middle octet."""
 _ISATAP = 0x5EFE
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 class Allowed(Struct, frozen=True):
-    """These addresses, and no others, may be connected to."""
+    """Addresses that may be connected to, and no others."""
 
     addresses: tuple[str, ...]
 
 
-class Refused(Struct, frozen=True):
+class Blocked(Struct, frozen=True):
     """Not to be connected to. `rule` says why in a few words, `detail` is the sentence for people."""
 
     rule: str
@@ -125,9 +125,9 @@ class Unresolved(Struct, frozen=True):
     detail: str
 
 
-Verdict = Allowed | Refused | Unresolved
+Verdict = Allowed | Blocked | Unresolved
 
-_HTTP_REFUSED = Refused("https only", "http is refused; use https, or the operator allows it (--allow-http)")
+_HTTP_REFUSED = Blocked("https only", "http is refused; use https, or the operator allows it (--allow-http)")
 
 
 def not_public(address: Address) -> str | None:
@@ -183,7 +183,7 @@ def _carried(address: Address) -> list[IPv4Address]:
 
 
 def _is_isatap(number: int) -> bool:
-    """True if the last 64 bits tunnel to an IPv4 address (RFC 5214): under any prefix; one bit may be set."""
+    """True where the last 64 bits tunnel to an IPv4 address (RFC 5214): any prefix, one bit may be set."""
     return number >> 32 & 0xFDFFFFFF == _ISATAP
 
 
@@ -264,22 +264,22 @@ class Guard:
     def _judge(self, host: str, addresses: tuple[str, ...]) -> Verdict:
         if len(addresses) > ADDRESSES_MAX:
             detail = f"{host} has more than {ADDRESSES_MAX} addresses, which is more than are looked at"
-            return Refused("too many addresses", detail)
+            return Blocked("too many addresses", detail)
         for text in addresses:
             address = ip_address(text)
             who = host if text == host else f"{host} has the address {text}, which"
             if self._deny_networks and (network := denying(address, self._deny_networks)) is not None:
                 detail = f"{who} lies in {network}: the operator denies it (--deny-network)"
-                return Refused(f"denied, {network}", detail)
+                return Blocked(f"denied, {network}", detail)
             rule = not_public(address)
             if rule is not None and not any(address in network for network in self._allow_networks):
                 detail = f"{who} is not public ({rule}); the operator can allow it (--allow-network)"
-                return Refused(rule, detail)
+                return Blocked(rule, detail)
         return Allowed(addresses) if addresses else Unresolved(f"{host} has no address")
 
 
 def _literal(host: str) -> Resolved | None:
-    """An address stands for itself, for ever; None: a name."""
+    """The address itself, where the host is one; None for a name."""
     try:
         ip_address(host)
     except ValueError:

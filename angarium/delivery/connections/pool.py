@@ -71,7 +71,7 @@ class _Room(Bound[Connection]):
 
     @property
     def short(self) -> bool:
-        """Tells whether more attempts wait than connections are being closed; none stays idle then."""
+        """True where more attempts wait than connections are being closed; none stays idle then."""
         return self.line.count > self.closing
 
 
@@ -246,7 +246,7 @@ class Pool:
             self._emptied.set_result(None)
 
     def _passed_on(self, group: _Group, connection: Connection) -> bool:
-        """Tells whether somebody gets the connection, whose turn it is, or it is closed to make room."""
+        """True where somebody gets the connection, whose turn it is, or it is closed to make room."""
         for room in (self._whole, group.host):
             if self._places.give(room, connection, group.key):
                 return True

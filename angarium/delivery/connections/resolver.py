@@ -1,4 +1,4 @@
-"""Which addresses a name has, and for how long that holds.
+"""Resolves names: their addresses, and for how long these hold.
 
 Names are asked for by c-ares, not by the C library: `getaddrinfo` does not tell how long an answer is valid,
 and it holds a thread until it has one, so that a few names whose servers are silent would hold up all others
@@ -21,8 +21,8 @@ from msgspec import Struct
 
 ASKED_AGAIN_S = 2.0
 """So long a server may take before the next one is asked; the same again, and longer, in later rounds."""
-ROUNDS = 3
-CUT = "an answer too long for one datagram counts as none"
+ROUNDS_MAX = 3
+CUT_NOTE = "an answer too long for one datagram counts as none"
 """Told with each name that has no address: the datagram may have had room for none."""
 
 ADDRESSES_MAX = 64
@@ -51,7 +51,7 @@ class DnsResolver:
     def __init__(self, servers: Sequence[str] = ()) -> None:
         self._servers = servers
         self._channel: pycares.Channel | None = None
-        # Whoever asks waits for the lock of c-ares, which is held while an answer is taken apart: the event
+        # A caller waits for the lock of c-ares, which is held while an answer is taken apart: the event
         # loop never does. Its thread is made with the first name.
         self._asker = ThreadPoolExecutor(1, thread_name_prefix="names")
 
@@ -103,7 +103,7 @@ class DnsResolver:
                 self._channel = pycares.Channel(
                     servers=self._servers or None,
                     timeout=ASKED_AGAIN_S,
-                    tries=ROUNDS,
+                    tries=ROUNDS_MAX,
                     flags=pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC,
                 )
             except pycares.AresError as error:
@@ -128,4 +128,4 @@ def _text(address: str | bytes) -> str:
 
 def _sentence(error: int) -> str:
     text = _text(pycares.errno.strerror(error))
-    return f"{text} ({CUT})" if error == pycares.errno.ARES_ENODATA else text
+    return f"{text} ({CUT_NOTE})" if error == pycares.errno.ARES_ENODATA else text

@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def begun(self) -> bool:
-        """Tells whether one byte of an answer has come."""
+        """True where one byte of an answer has come."""
         return self._fed > 0 or self.fault is not None
 
     def feed(self, data: bytes) -> bool:

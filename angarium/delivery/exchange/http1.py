@@ -8,8 +8,8 @@ call, and such a byte ends the connection. What comes just after it can only be 
 that the connection belongs to, since a connection is kept for one receiver alone.
 
 What is started in one turn of the event loop is written at its end, one after the other: each write wakes
-its receiver up, and where that one is on the same machine, it takes the core from whoever writes. A node made
-5 % more deliveries a second for it (four runs each, by turns).
+its receiver up, and where that one is on the same machine, it takes the core from the writer. A node made
+5 % more deliveries a second for it (four alternating runs each).
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from angarium.delivery.exchange.answer import Answer
 from angarium.delivery.exchange.sockets import has_unread, has_untaken
 from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind, Response, one_line
 
-LARGE = 32 * 1024
+LARGE_BYTES_MIN = 32 * 1024
 """A request of more bytes may be answered before the receiver's machine has taken all of it."""
 
 Exchange = asyncio.Future[Response | Failure]
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The keeper of a connection between its exchanges."""
 
     def write_soon(self, connection: "Connection") -> None:
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
                  "_may_start", "_owner", "_secure", "_started_at", "_transport", "_wire", "rested",
                  "unanswered")  # fmt: skip
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self.rested = self.unanswered = False
         self._owner = owner
         self._loop = loop
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         """Write a whole request soon, if it may start then; returns the future of its answer.
 
         `started_at` and `deadline` are times of the loop. Cancelling the future does not end the exchange:
-        whoever gives up calls `abort`.
+        a caller that gives up calls `abort`.
         """
         self._wire, self._may_start = wire, may_start
         self._started_at = started_at
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
             self._end_early()
         elif self._may_start():
             wire, self._wire = self._wire, b""
-            self._large = len(wire) > LARGE
+            self._large = len(wire) > LARGE_BYTES_MIN
             self._transport.write(wire)
         else:
             self._wire = b""
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _is_written(self) -> bool:
-        """Tells whether all of the request has left; over TLS a part may wait unseen."""
+        """True where all of the request has left; over TLS a part may wait unseen."""
         transport = self._transport
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False

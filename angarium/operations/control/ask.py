@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from actors.ids import split_receiver
 from angarium.connecting import Access
-from angarium.operations.failures import Failed
+from angarium.operations.failures import OperationError
 from streams.nats.errors import NotPermitted, Unavailable
 
 PASSING = "unavailable"
@@ -24,7 +24,7 @@ ATTEMPT_S = 75.0
 async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER_S) -> dict[str, Any]:
     """Asks the owner; returns its answer without `ok`. Asks again while the shard moves to another node.
 
-    Raises `Failed`: unanswered where no node answers, refused where the owner says no, and not_allowed.
+    Raises `OperationError` of the kinds unanswered, refused (by the owner) and not_allowed.
     """
     subject = to.names.control(verb, *split_receiver(receiver))
     deadline = asyncio.get_running_loop().time() + timeout_s
@@ -35,7 +35,7 @@ async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER
             return answer
         error = answer["error"]
         if error["code"] != PASSING or left_s <= PAUSE_S:
-            raise Failed("refused", error["message"], error["code"])
+            raise OperationError("refused", error["message"], error["code"])
         await asyncio.sleep(PAUSE_S)
 
 
@@ -43,9 +43,9 @@ async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -
     try:
         message = await to.js.request(subject, b"", timeout_s)
     except NotPermitted as error:
-        raise Failed("not_allowed", str(error)) from None
+        raise OperationError("not_allowed", str(error)) from None
     except Unavailable:
-        raise Failed(
+        raise OperationError(
             "unanswered",
             f"no node answered for {receiver}: start one with angarium node (or angarium dev), "
             "or see angarium doctor",
@@ -54,7 +54,7 @@ async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -
     return answer
 
 
-class Backlog(Struct, frozen=True):
+class WaitingEvents(Struct, frozen=True):
     """The number of events that wait for a receiver; where no node could be asked, the most that may."""
 
     count: int
@@ -64,13 +64,13 @@ class Backlog(Struct, frozen=True):
         return f"{'' if self.certain else 'up to '}{self.count} event{'s' * (self.count != 1)}"
 
 
-async def backlog(to: Access, receiver: str) -> Backlog:
+async def backlog(to: Access, receiver: str) -> WaitingEvents:
     """The owner's count of what waits, or else what is stored."""
     try:
-        return Backlog((await ask(to, "inspect", receiver))["backlog"], certain=True)
-    except Failed:
+        return WaitingEvents((await ask(to, "inspect", receiver))["backlog"], certain=True)
+    except OperationError:
         stored = await to.js.subjects(to.names.deliveries, to.names.deliveries_to(receiver))
-        return Backlog(sum(stored.values()), certain=False)
+        return WaitingEvents(sum(stored.values()), certain=False)
 
 
 async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_S) -> bool:
@@ -79,7 +79,7 @@ async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_S) 
     while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
         try:
             await ask(to, "inspect", receiver, timeout_s=left_s)
-        except Failed as failed:
+        except OperationError as failed:
             return failed.code == UNKNOWN
         await asyncio.sleep(PAUSE_S)
     return False

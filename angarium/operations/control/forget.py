@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from angarium.connecting import Access
-from angarium.operations.control.ask import ATTEMPT_S, Backlog, ask, backlog
+from angarium.operations.control.ask import ATTEMPT_S, WaitingEvents, ask, backlog
 from angarium.operations.failures import operation
 
 
 @operation
-async def forget(to: Access, receiver: str, agreed: Callable[[Backlog], bool] = lambda _: True) -> bool:
+async def forget(to: Access, receiver: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True) -> bool:
     """Discard it; `agreed` is asked with how much that is, if anything waits. False: it was not agreed to.
 
     An attempt that is under way is awaited.

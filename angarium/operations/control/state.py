@@ -4,7 +4,7 @@ from typing import Any
 
 from angarium.connecting import Access
 from angarium.operations.control.ask import ask
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 
 StateDocument = dict[str, Any]
 """The answer to `inspect` (docs/wire.md). Nodes of other versions may have members more or less."""
@@ -15,10 +15,10 @@ async def state(to: Access, receiver: str) -> StateDocument:
     """The live state; without what the receiver answered, where NATS permits our user no more."""
     try:
         return await ask(to, "inspect", receiver)
-    except Failed as refused:
+    except OperationError as refused:
         if refused.kind != "not_allowed":
             raise
         try:
             return await ask(to, "status", receiver)
-        except Failed as too:
+        except OperationError as too:
             raise (refused if too.kind == "not_allowed" else too) from None

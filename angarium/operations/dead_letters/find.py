@@ -1,7 +1,7 @@
 """Finds one dead letter by its number."""
 
 from angarium.connecting import Access
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from streams.dead_letters.letters import DeadLetters, Letter
 
 
@@ -10,5 +10,5 @@ async def find(to: Access, sequence: int) -> Letter:
     """Look it up. Fails as not_found."""
     letter = await DeadLetters(to.js, to.names).letter(sequence)
     if letter is None:
-        raise Failed("not_found", f"there is no letter {sequence}; angarium dead list shows all")
+        raise OperationError("not_found", f"there is no letter {sequence}; angarium dead list shows all")
     return letter

@@ -1,4 +1,4 @@
-"""Which dead letters an operation is about, and how it tells how far it is."""
+"""The dead letters that an operation is about, page by page, and how it tells its progress."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -110,7 +110,7 @@ async def _room(js: JetStream, of: Installation, name: str) -> Finding:
     if info.messages:
         text += f"; {await sizing.holder(js, of, info)}"
     if is_short(info):
-        return ill("storage", text, "see to it that they are taken, or raise max_bytes of the stream")
+        return ill("storage", text, "find out why they are not delivered, or raise max_bytes of the stream")
     return well("storage", text)
 
 

@@ -65,13 +65,14 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
         else:
             held = await journal_held(js, names, shards, info)
     except Unusable as error:
-        return f"nobody can tell who holds it ({error})"
+        return f"its holder is not known ({error})"
     what = "partition" if info.name == names.events else "shard"
     if not held.position:
-        return f"{what} {held.shard} holds all of it: it is refused, or was not worked since this was made"
+        why = "it is refused, or no node has run it since the stream was made"
+        return f"{what} {held.shard} needs all of it: {why}"
     message = await js.message(info.name, held.position)
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
     if held.position > info.last:
-        return "nobody needs any of it"
+        return "nothing in it is needed"
     who = f"{held.receiver} ({what} {held.shard})" if held.receiver else f"{what} {held.shard}"
     return f"{who} needs it from {held.position} on{since}"

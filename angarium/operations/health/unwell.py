@@ -66,7 +66,7 @@ async def receivers(js: JetStream, of: Installation) -> list[Finding]:
         shards = await worked(js, of.names, of.shards)
         found = await _unwell(js, of, configurations)
     except NotPermitted as error:
-        return [*findings, warning("receivers", f"{total}; how they do cannot be seen: {error}")]
+        return [*findings, warning("receivers", f"{total}; their state cannot be read: {error}")]
     except Unusable as error:
         return [*findings, ill("receivers", str(error))]
     shown = await _worst(js, of, found, shards)
@@ -142,7 +142,7 @@ def judge(standing: Standing, state: State, raw: bytes, now: float) -> Ill | Non
 
 
 def _oldest_at(state: State) -> float:
-    """When the oldest event that waits was stored, at the earliest; 0.0 where none is known of."""
+    """The earliest time at which the oldest waiting event was stored; 0.0 where none is known."""
     stored = [each.stored_at for each in state.open]
     if state.parked and not stored and state.waiting_since is not None:
         stored.append(state.waiting_since)

@@ -19,7 +19,7 @@ def objections(url: str, settings: Settings) -> list[str]:
         raise InvalidPolicy([str(error)]) from None
     found = []
     if target.scheme != "https" and not settings.allow_http:
-        found.append("nodes post to http:// only with --allow-http, as angarium dev has")
+        found.append("only nodes with --allow-http post to http:// (angarium dev does)")
     try:
         address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
     except ValueError:
@@ -30,7 +30,7 @@ def objections(url: str, settings: Settings) -> list[str]:
     networks = [ip_network(each) for each in settings.allow_networks]
     if rule is not None and not any(address in network for network in networks):
         found.append(
-            f"nodes connect to {target.host} ({rule}) only with --allow-network; "
-            "angarium dev has it for loopback"
+            f"only nodes with --allow-network post to {target.host} ({rule}); "
+            "angarium dev does to loopback addresses"
         )
     return found

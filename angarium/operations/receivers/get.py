@@ -14,7 +14,7 @@ from angarium.operations.receivers.stored import members_of, not_found
 from streams.receivers import Configuration, Receivers
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ShownConfiguration(Struct, frozen=True, kw_only=True):
     """The members with masks, why they are not in force (`problems`), and what is ignored (`warnings`)."""
 
     members: dict[str, Any]
@@ -24,7 +24,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def get(to: Access, name: str) -> Shown:
+async def get(to: Access, name: str) -> ShownConfiguration:
     """Look it up. Fails as not_found."""
     split_receiver(name)
     found = await Receivers(to.js, to.names).get(name)
@@ -33,7 +33,7 @@ async def get(to: Access, name: str) -> Shown:
     return shown(found)
 
 
-def shown(stored: Configuration) -> Shown:
+def shown(stored: Configuration) -> ShownConfiguration:
     """The configuration as it may be shown."""
     members: dict[str, Any] = {}
     problems: list[str] = []
@@ -43,4 +43,4 @@ def shown(stored: Configuration) -> Shown:
         _, warnings = parse(stored.raw, strict=False)
     except InvalidPolicy as error:
         problems = error.problems
-    return Shown(members=members, revision=stored.revision, problems=problems, warnings=warnings)
+    return ShownConfiguration(members=members, revision=stored.revision, problems=problems, warnings=warnings)

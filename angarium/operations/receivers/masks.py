@@ -10,7 +10,7 @@ import msgspec
 
 from actors.policy import Policy
 from angarium.logs import HIDDEN
-from angarium.operations.failures import Failed
+from angarium.operations.failures import OperationError
 
 _SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
 
@@ -31,7 +31,7 @@ def _masked(value: Any) -> Any:
 
 
 def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """The members, with what is stored of the receiver where they have masks. Raises `Failed`."""
+    """The members, with what is stored of the receiver where they have masks. Raises `OperationError`."""
     filled = dict(members)
     if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
         filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))
@@ -47,7 +47,7 @@ def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
     if masks != len(had):
         has = f"{name} has {len(had)}" if had else f"nothing is stored for {name}"
         remedy = "leave secrets out and they stay as they are" if had else "leave secrets out and one is made"
-        raise Failed(
+        raise OperationError(
             "invalid",
             f"secrets: {HIDDEN} stands for one that is stored, {masks} are given and {has}; {remedy}",
         )
@@ -59,7 +59,7 @@ def _headers(name: str, given: dict[str, Any], stored: Any) -> dict[str, Any]:
     had = {key.lower(): value for key, value in stored.items()} if isinstance(stored, dict) else {}
     for key, value in given.items():
         if value == HIDDEN and key.lower() not in had:
-            raise Failed(
+            raise OperationError(
                 "invalid",
                 f"headers.{key}: {HIDDEN} stands for a value that is stored, and {name} has no such header; "
                 "write the value itself",

@@ -16,7 +16,7 @@ from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from actors.policy import parse
 from angarium.connecting import Access
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.changes import Change, between, secrets_of
 from angarium.operations.receivers.edge import objections
 from angarium.operations.receivers.masks import unmasked
@@ -39,7 +39,7 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
     replace: bool = False
 
 
-class Put(Struct, frozen=True, kw_only=True):
+class PutResult(Struct, frozen=True, kw_only=True):
     """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
 
     `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
@@ -55,8 +55,8 @@ class Put(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def put(to: Access, name: str, new: NewConfiguration) -> Put:
-    """Put it, if what is there is still what it was compared with.
+async def put(to: Access, name: str, new: NewConfiguration) -> PutResult:
+    """Store it, if what is there is still what it was compared with.
 
     Fails as invalid where something would be lost that nobody gave up, as not_found, and as a conflict.
     """
@@ -71,7 +71,7 @@ async def put(to: Access, name: str, new: NewConfiguration) -> Put:
     _refuse_losses(name, new, changes)
     notes = [] if stored and stored.get("url") == policy.url else objections(policy.url, to.settings)
     answer = await receivers.put(name, raw, 0 if before is None else before.revision)
-    return Put(
+    return PutResult(
         receiver=name,
         revision=confirmed(name, answer).sequence,
         replaced=before is not None,
@@ -94,13 +94,13 @@ def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> 
     """The members that were given, with what is stored where they have masks."""
     if new.members is None:
         if stored is None:
-            raise Failed(
+            raise OperationError(
                 "not_found",
                 f"there is no receiver {name} yet; give its configuration, too, such as its --url",
             )
         return stored
     if stored and "url" not in new.members:
-        raise Failed(
+        raise OperationError(
             "invalid",
             f"url: missing; put takes the whole configuration of {name}: "
             f"save what angarium receiver get {name} shows, change it, and put it with --file",
@@ -137,4 +137,4 @@ def _refuse_losses(name: str, new: NewConfiguration, changes: list[Change]) -> N
     remedy = f"say it, too (angarium receiver get {name} shows all), or say --replace if it is meant"
     if [each.member for each in lost] == ["secrets"]:
         remedy = "--add-secret keeps the old ones beside a new one; say --replace if it is meant"
-    raise Failed("invalid", f"{name} would lose {'; '.join(map(str, lost))}: {remedy}")
+    raise OperationError("invalid", f"{name} would lose {'; '.join(map(str, lost))}: {remedy}")

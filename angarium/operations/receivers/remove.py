@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from actors.ids import split_receiver
 from angarium.connecting import Access
-from angarium.operations.control.ask import Backlog, backlog, until_gone
+from angarium.operations.control.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
 from angarium.operations.receivers.stored import confirmed, not_found
 from streams.receivers import Receivers
 
 
-class Removed(Struct, frozen=True, kw_only=True):
+class RemoveResult(Struct, frozen=True, kw_only=True):
     """True for `removed` where the receiver is gone, for `discarded` where all that waited is, too."""
 
     removed: bool
@@ -20,7 +20,9 @@ class Removed(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def remove(to: Access, name: str, agreed: Callable[[Backlog], bool] = lambda _: True) -> Removed:
+async def remove(
+    to: Access, name: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True
+) -> RemoveResult:
     """Remove it; `agreed` is asked with how much waits, if anything does. Fails as not_found."""
     split_receiver(name)
     receivers = Receivers(to.js, to.names)
@@ -28,6 +30,6 @@ async def remove(to: Access, name: str, agreed: Callable[[Backlog], bool] = lamb
         raise not_found(name)
     waiting = await backlog(to, name)
     if waiting.count and not agreed(waiting):
-        return Removed(removed=False)
+        return RemoveResult(removed=False)
     confirmed(name, await receivers.delete(name))
-    return Removed(removed=True, discarded=not waiting.count or await until_gone(to, name))
+    return RemoveResult(removed=True, discarded=not waiting.count or await until_gone(to, name))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from actors.errors import InvalidPolicy
-from angarium.operations.failures import Failed
+from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 
@@ -22,20 +22,23 @@ def members_of(text: bytes) -> dict[str, Any]:
 
 
 def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
-    """The answer to a conditional write, if it says that it is stored. Raises `Failed`."""
+    """The answer to a conditional write, if it says that it is stored. Raises `OperationError`."""
     match answer:
         case answers.Stored():
             return answer
         case answers.Refused(code, _) if code == WRONG_LAST_SEQUENCE:
-            raise Failed(
-                "conflict", f"{name} was changed by somebody else just now; look at it, then try again"
+            raise OperationError(
+                "conflict",
+                f"{name} was changed at the same moment by somebody else; look at it, then try again",
             )
         case answers.Refused(code, text):
-            raise Failed("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
+            raise OperationError("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
         case answers.Unanswered(why):
-            raise Failed("unanswered", f"nobody confirmed it ({why}); look with angarium receiver get {name}")
+            raise OperationError(
+                "unanswered", f"NATS did not confirm it ({why}); look with angarium receiver get {name}"
+            )
 
 
-def not_found(name: str) -> Failed:
+def not_found(name: str) -> OperationError:
     """The failure that there is no such receiver."""
-    return Failed("not_found", f"there is no receiver {name}; angarium receiver list shows all")
+    return OperationError("not_found", f"there is no receiver {name}; angarium receiver list shows all")

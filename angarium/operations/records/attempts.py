@@ -28,7 +28,7 @@ async def attempts(of: Records, receiver: str, wanted: Filter) -> Listed:
 
 
 def one_more(wanted: Filter) -> Filter:
-    """The same, with one more, which tells that there are older ones."""
+    """The query with one more row, which tells that there are older ones."""
     return Filter(
         failed=wanted.failed,
         status=wanted.status,

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.ledger.answers import Change
 from angarium.ledger.audit import Bar, Limit, Window, bars, fullest, lengths
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, Standing, number_of, standing, text
 
 ATTEMPTS_MAX = 200_000
@@ -36,7 +36,7 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
     number = await number_of(of, receiver)
     starts = await of.questions.starts(number, since, until, ATTEMPTS_MAX + 1)
     if len(starts) > ATTEMPTS_MAX:
-        raise Failed(
+        raise OperationError(
             "refused",
             f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it --until "
             f"{text(starts[-2])}, and go on from there",

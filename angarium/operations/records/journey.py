@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.ledger.answers import Delivery
 from angarium.ledger.schema import ENDINGS
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.attempts import shown as attempt_shown
 from angarium.operations.records.reading import Records, Standing, standing, text
 
@@ -27,7 +27,7 @@ async def journey(of: Records, event_id: str, tenant: str | None = None) -> Jour
     mine = [each for each in found if tenant is None or each.receiver.startswith(f"{tenant}.")]
     if not mine:
         told = "; ".join(known.notes) or "nobody subscribes to it, or it still waits; see angarium inspect"
-        raise Failed(
+        raise OperationError(
             "not_found", f"the ledger knows no receiver that was given the event {event_id} ({told})"
         )
     return Journey(event_id, list(map(_shown, mine)), known)

@@ -10,7 +10,7 @@ from actors.policy import Policy
 from actors.status import Head, inspect
 from angarium.ledger.answers import Unknown
 from angarium.ledger.configurations import UNKNOWN_URL, policy_of
-from angarium.operations.failures import Failed, operation
+from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, number_of, standing, text
 
 MEMORY = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
@@ -25,7 +25,7 @@ async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
     found = await of.questions.moment(number, receiver, at)
     if isinstance(found, Unknown):
         since = f"between {text(found.since)} and" if found.since else "before"
-        raise Failed("not_found", f"the state of {receiver} is not known {since} {text(found.until)}")
+        raise OperationError("not_found", f"the state of {receiver} is not known {since} {text(found.until)}")
     now = await of.questions.standing(number)
     state, policy = found.state, await _policy(of, number, found.state, at)
     told = inspect(

@@ -11,7 +11,7 @@ from angarium import quantities
 from angarium.ledger.questions import Questions, asked
 from angarium.ledger.store import LedgerError, path_of
 from angarium.logs import instant
-from angarium.operations.failures import Failed, Failure, failure_of
+from angarium.operations.failures import NotDone, OperationError, not_done
 from angarium.settings import Settings
 from streams.installation.topology import Names
 
@@ -53,13 +53,13 @@ class Records(Struct, frozen=True):
     settings: Settings
 
 
-async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]]) -> T | Failure:
+async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]]) -> T | NotDone:
     """Do one work with the ledger of the settings."""
     try:
         async with asked(path_of(settings.ledger)) as questions:
             return await work(Records(questions, settings))
     except LedgerError as error:
-        return failure_of(error)
+        return not_done(error)
 
 
 async def standing(of: Records) -> Standing:
@@ -80,7 +80,7 @@ async def number_of(of: Records, receiver: str) -> int:
     split_receiver(receiver)
     number = await of.questions.receiver(receiver)
     if number is None:
-        raise Failed(
+        raise OperationError(
             "not_found", f"the ledger has nothing of {receiver}; angarium receiver list shows who there is"
         )
     return number

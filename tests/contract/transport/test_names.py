@@ -10,7 +10,7 @@ import pytest
 
 from angarium.delivery.connections import guard as guard_module
 from angarium.delivery.connections.guard import Guard, Verdict
-from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT, DnsResolver, Resolved
+from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT_NOTE, DnsResolver, Resolved
 from angarium.delivery.exchange.target import Target
 from angarium.delivery.exchange.transport import FailureKind
 from tests.contract.transport.conftest import PATIENCE_S, MakeTransport, answered, failed, post_to
@@ -179,7 +179,7 @@ async def test_an_answer_that_one_datagram_does_not_hold_is_never_fetched(
         await post_to(make_transport(resolver=resolver), f"http://long.example:{receiver.port}/")
     )
     assert failure.kind is FailureKind.RESOLVE
-    assert CUT in failure.detail
+    assert CUT_NOTE in failure.detail
     assert (server.connections, receiver.connections) == (0, 0)
 
 

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from typing import Any
 
-EVERY_S = 1.0
+LINE_EVERY_S = 1.0
 
 
-class Sparing:
+class RateLimitedLog:
     """Logs the first `burst` occurrences at once, then a line a second at most: the latest one, and how many.
 
     A second without a line gives one of the burst back.
@@ -32,7 +32,7 @@ class Sparing:
 
     @property
     def rests(self) -> bool:
-        """Tells whether it has nothing to say, and all of its burst: a new one would do as well."""
+        """True where it has nothing to say, and all of its burst: a new one would do as well."""
         return self._left == self._burst
 
     def _say(self) -> None:
@@ -41,7 +41,7 @@ class Sparing:
         self._left -= 1
 
     def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(EVERY_S, self._look)
+        asyncio.get_running_loop().call_later(LINE_EVERY_S, self._look)
 
     def _look(self) -> None:
         self._left += 1

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from actors.news import Name, News
-from angarium.node.announcer import BURST, TENANTS_MAX, Announcer
-from angarium.sparing import Sparing
+from angarium.node.announcer import BURST_MAX, TENANTS_MAX, Announcer
+from angarium.rate_limited_log import RateLimitedLog
 from tests.unit.shard_world import in_virtual_time
 
 LOG = logging.getLogger("angarium.test")
@@ -22,7 +22,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, Any]]:
 async def test_of_many_the_first_is_told_and_then_how_many_there_were(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    warn = Sparing(LOG, "event.misaddressed")
+    warn = RateLimitedLog(LOG, "event.misaddressed")
     for position in range(1000):
         warn(position=position)
     assert told(caplog) == [(0, 1)]
@@ -38,7 +38,7 @@ async def test_of_many_the_first_is_told_and_then_how_many_there_were(
 
 @in_virtual_time
 async def test_a_burst_is_told_one_by_one_and_comes_back_with_time(caplog: pytest.LogCaptureFixture) -> None:
-    warn = Sparing(LOG, "receiver.offline", burst=3)
+    warn = RateLimitedLog(LOG, "receiver.offline", burst=3)
     for position in range(10):
         warn(position=position)
     assert told(caplog) == [(0, 1), (1, 1), (2, 1)]
@@ -86,7 +86,7 @@ async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
         tell(news("acme.billing"))
         await asyncio.sleep(1)
     assert sum(" acme.billing" in line for line in lines(caplog)) == 10
-    assert sum(" hostile." in line for line in lines(caplog)) <= BURST + 10
+    assert sum(" hostile." in line for line in lines(caplog)) <= BURST_MAX + 10
 
 
 @in_virtual_time
@@ -96,4 +96,4 @@ async def test_who_is_quiet_is_forgotten(caplog: pytest.LogCaptureFixture) -> No
         tell(news(f"t{number}.r"))
         await asyncio.sleep(0.1)
     assert len(caplog.records) == 3 * TENANTS_MAX
-    assert len(tell._sparing) <= TENANTS_MAX
+    assert len(tell._lines) <= TENANTS_MAX
