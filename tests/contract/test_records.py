@@ -245,6 +245,9 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
     assert found.ledger.behind_s > 1e9
     assert "behind, at 1970-01-01T00:16:40.000Z; see that angarium ledger runs" in found.ledger.notes[0]
+    _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
     missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: top(of, 1.0, 1))
     assert "there is no ledger no/such.db: angarium dev keeps one" in missing.text
 

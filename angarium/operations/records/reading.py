@@ -65,12 +65,10 @@ async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]])
 async def standing(of: Records) -> Standing:
     """Tell how far the ledger is."""
     progress = await of.questions.progress(Names(of.settings.prefix).journal)
-    now = time.time()
-    seen_s, stored_s = progress.seen_at / 1000, progress.as_of / 1000
-    behind_s = 0.0 if now - seen_s < BEHIND_S else max(0.0, now - max(seen_s, stored_s))
+    behind_s = time.time() - max(progress.seen_at, progress.as_of) / 1000
     return Standing(
         as_of=text(progress.as_of),
-        behind_s=round(behind_s, 3),
+        behind_s=round(behind_s, 3) if behind_s >= BEHIND_S else 0.0,
         gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],
     )
 
