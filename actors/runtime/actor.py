@@ -108,7 +108,7 @@ class Actor:
         self.touched_at = now
         if self.loaded:
             pending.take(event)
-            if not self._busy:
+            if not (pending.in_flight and self._busy):
                 self.wake()
         elif pending.mailbox.fits(event):
             pending.mailbox.append(event)
