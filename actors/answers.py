@@ -31,10 +31,10 @@ class Answers:
                 del self.bodies[next(iter(self.bodies))]
 
     def of(self, positions: Collection[int]) -> dict[int, bytes]:
-        """The bodies for these events, as far as there are any."""
+        """The bodies for these events, as far as they are kept."""
         return {position: self.bodies[position] for position in positions if position in self.bodies}
 
     def forget(self, positions: Collection[int]) -> None:
-        """Drop those of events that are buried."""
+        """Drop the bodies for events that are buried."""
         for position in positions:
             self.bodies.pop(position, None)

@@ -30,7 +30,7 @@ class News(Struct, frozen=True, kw_only=True):
 
 
 def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool) -> News | None:
-    """Returns the news in a confirmed fact, or None.
+    """The news in a confirmed fact, or None.
 
     `invalid`: there is a configuration, and never was a valid one.
     """

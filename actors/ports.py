@@ -72,7 +72,7 @@ class Backlog(Protocol):
         ...
 
     async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
-        """The same of all receivers of the shard, those included that nobody can be called."""
+        """The next messages of all receivers of the shard, those for malformed names included."""
         ...
 
     async def event(self, receiver: str, position: int) -> Event | None:
@@ -132,7 +132,7 @@ class Policies(Protocol):
         ...
 
     def heard_of(self, receiver: str) -> bool:
-        """Tells whether there is a configuration, be it valid or not, or was one that was removed."""
+        """True where there is a configuration, be it valid or not, or was one that was removed."""
         ...
 
     async def catch_up(self) -> None:
@@ -143,7 +143,7 @@ class Policies(Protocol):
         ...
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
-        """Asks the leader of the bucket. May raise Unavailable."""
+        """Ask the leader of the bucket. May raise Unavailable."""
         ...
 
 
@@ -158,7 +158,7 @@ class Snapshots(Protocol):
         ...
 
     async def receivers(self) -> list[str]:
-        """Whose snapshots there are, or were, by the leader. May raise Unavailable."""
+        """The receivers that have a snapshot, or had one, by the leader. May raise Unavailable."""
         ...
 
 

@@ -49,7 +49,7 @@ class Subscriptions:
         self._remembered = 0
 
     def put(self, receiver: str, patterns: Iterable[str]) -> None:
-        """The receiver `<tenant>.<name>` subscribes to these patterns, and to no others any more."""
+        """Subscribe the receiver `<tenant>.<name>` to these patterns, and to no others."""
         tenant_name = receiver.partition(".")[0]
         tenant = self._tenants.get(tenant_name) or _Tenant()
         wanted, before = tuple(dict.fromkeys(patterns)), tenant.patterns.pop(receiver, ())

@@ -13,21 +13,21 @@ from actors.machine.outcome import Answered, Failed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
-    """An attempt ended. `event` is None for a ping."""
+    """The outcome of an attempt. `event` is None for a ping."""
 
     event: Event | None
     outcome: Answered | Failed
 
 
 class Adopt(Struct, frozen=True):
-    """The configuration is another one. `above`: no owner can have posted anything beyond this position."""
+    """Adopt another configuration. `above`: no owner can have posted anything beyond this position."""
 
     above: int
     epoch: int
 
 
 class OpenReceiver(Struct, frozen=True):
-    """The receiver exists and begins with the events beyond `position`; `removal` was its last, if any."""
+    """Open a receiver that gets the events beyond `position`; `removal` was its last, if any."""
 
     position: int
     window: int
@@ -35,51 +35,51 @@ class OpenReceiver(Struct, frozen=True):
 
 
 class GiveUpEvents(Struct, frozen=True):
-    """The events are not to be tried any more: an open one, or the next ones that had no number."""
+    """Give up these events: an open one, or the next ones that have no number."""
 
     events: tuple[Numbered, ...]
     reason: str
 
 
 class DropRepeat(Struct, frozen=True, gc=False):
-    """The event at the head is a repeat."""
+    """Drop the event at the head, which is a repeat."""
 
     event: Event
 
 
 class AcceptEvent(Struct, frozen=True, gc=False):
-    """The event gets its number before its first attempt: others may be settled before it."""
+    """Give the event its number before its first attempt: others may be settled before it."""
 
     event: Event
 
 
 class StartAttempt(Struct, frozen=True, gc=False):
-    """An attempt has taken its token and must be on record before it is made."""
+    """Record an attempt that has taken its token, before it is made."""
 
     event: Event
 
 
 class StartPing(Struct, frozen=True):
-    """A ping has taken its token and must be on record before it is made."""
+    """Record a ping that has taken its token, before it is made."""
 
 
 class ParkReceiver(Struct, frozen=True):
-    """Its waiting events are dropped from memory. All up to `position` are released, whosever they were."""
+    """Drop its waiting events from memory. Up to `position` all are released, of other receivers too."""
 
     waiting_since: float | None
     position: int = 0
 
 
 class UnparkReceiver(Struct, frozen=True):
-    """Everything that lay in the stream alone is settled."""
+    """Record that everything that lay in the stream alone is settled."""
 
 
 class ResumeReceiver(Struct, frozen=True):
-    """Somebody said to go on."""
+    """End whatever holds the receiver back, as an operator asked."""
 
 
 class RemoveReceiver(Struct, frozen=True):
-    """Its configuration is gone. What is open is discarded, and `waiting` events beyond the frontier.
+    """Discard what is open and `waiting` events beyond the frontier: the configuration is gone.
 
     `source` is the highest of theirs, and `keys` are those that enter the dedup window, packed.
     """
@@ -92,7 +92,7 @@ class RemoveReceiver(Struct, frozen=True):
 
 
 class MissEvents(Struct, frozen=True):
-    """Events known to have been at `first` to `last` are gone.
+    """Record that events known to have been at `first` to `last` are gone.
 
     An owner that vanished may have `posted` so many beyond the frontier, and `source` is known to have been
     the highest of the events that are gone.
@@ -105,21 +105,21 @@ class MissEvents(Struct, frozen=True):
 
 
 class RefuseEvent(Struct, frozen=True):
-    """The event belongs to no receiver that exists: it becomes a dead letter without a number."""
+    """Make the event a dead letter without a number: it belongs to no receiver that exists."""
 
     event: Event
     reason: str
 
 
 class TurnAway(Struct, frozen=True):
-    """These events are for names that nobody knows. `discarded`: there is no room for dead letters."""
+    """Turn away events for unknown names. `discarded`: there is no room for dead letters."""
 
     events: tuple[Burial, ...]
     discarded: bool = False
 
 
 class PassOver(Struct, frozen=True):
-    """No event up to `position` is for a name that nobody knows, but those that were turned away."""
+    """Move on to `position`: up to there no event for an unknown name is left to be judged."""
 
     position: int
 
@@ -137,7 +137,7 @@ class ForgetBacklog(Struct, frozen=True):
 
 
 class MarkBuried(Struct, frozen=True):
-    """The dead letters of the events at these positions are stored."""
+    """Record that the dead letters of the events at these positions are stored."""
 
     positions: tuple[int, ...]
 

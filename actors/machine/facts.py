@@ -154,7 +154,7 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
-    """Somebody said to discard what waited up to `position`, and to forget failures. Numbers go on.
+    """An operator discarded what waited up to `position`, and failures are forgotten. Numbers go on.
 
     `source` and `keys` are those of `Removed`.
     """
@@ -233,7 +233,7 @@ class Paused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="paused")
 
 
 class Resumed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="resumed"):
-    """Somebody said to go on: no pause, no disablement, no backoff, no throttling any more."""
+    """An operator resumed the receiver: no pause, disablement, backoff or throttling any more."""
 
     at: float
 

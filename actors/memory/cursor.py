@@ -59,27 +59,27 @@ class Cursor:
         self.parked_mark = 0
 
     def begin(self, position: int, seen: int, *, counted: bool = True) -> None:
-        """All up to `position` is settled, and nothing is in memory."""
+        """Begin behind `position`: all up to there is settled, and nothing is in memory."""
         self.read_to, self.seen, self.counted = position, max(position, seen), counted
 
     @property
     def is_read_up(self) -> bool:
-        """Tells whether an event that comes now is the next one, with none before it left in the stream."""
+        """True where an event that comes now is the next one, with none before it left in the stream."""
         return self.read_to >= self.seen and not self.reading
 
     # ---- what comes
 
     def arrived(self, position: int) -> None:
-        """The event there is in memory, as all before it were, or are settled."""
+        """Count the event there as read: it is in memory, and all before it are, or are settled."""
         self.read_to = position
 
     def left_behind(self, position: int, source: int) -> None:
-        """The event there lies in the stream alone. What was seen was counted when it came, or is to be."""
+        """Count the event there as left in the stream alone, unless it was counted before."""
         self.left += position > max(self.read_to, self.seen, self.counted_to)
         self.saw(position, source)
 
     def saw(self, position: int, source: int) -> None:
-        """The event there was in the stream for certain."""
+        """Note that the event there was in the stream for certain."""
         known = self.known
         self.seen = max(self.seen, position)
         self.known = Known(max(known.position, position), max(known.source, source))
@@ -87,19 +87,19 @@ class Cursor:
     # ---- what goes from memory to the stream
 
     def parked(self, position: int, dropped: int) -> None:
-        """All events beyond `position` were dropped from memory, so many; those it held are seen."""
+        """Go back to `position`: `dropped` events beyond it were dropped from memory, all of them seen."""
         self.read_to = position
         self.left += dropped
 
     def parked_unjudged(self, position: int, seen: int, dropped: int) -> None:
-        """The same, where there may be any number more up to `seen`, of which nobody knew whose they are."""
+        """Go back as `parked` does, where up to `seen` any number more may be this receiver's."""
         self.parked(position, dropped)
         self.seen, self.counted = max(self.seen, seen), False
 
     # ---- what comes from the stream to memory
 
     def read(self, events: Sequence[Event], *, complete: bool, reach: int, known: int) -> Found:
-        """A read from `read_to` found this. It was to reach `reach`, and an event was at `known` for certain.
+        """Take what a read from `read_to` to `reach` found; an event was at `known` for certain.
 
         Of what was seen after the read began, the answer need not tell.
         """
@@ -110,7 +110,7 @@ class Cursor:
         return found
 
     def missed(self, position: int) -> None:
-        """It is on record that nothing is there any more, up to that position."""
+        """Pass over the events up to `position`, which are on record as missing."""
         self._go_to(position)
 
     def _go_to(self, position: int) -> None:
@@ -119,12 +119,12 @@ class Cursor:
             self.unparked()
 
     def unparked(self) -> None:
-        """Nothing lies in the stream alone."""
+        """Forget what was left: nothing lies in the stream alone any more."""
         self._sweep()
         self.counted = True
 
     def discarded(self, position: int) -> bool:
-        """Nothing up to that position is wanted any more. Tells whether something was seen beyond it."""
+        """Pass over all up to `position`, which is discarded; returns whether more was seen beyond it."""
         self.read_to = max(self.read_to, position)
         self._sweep()
         if self.seen > position:
@@ -140,7 +140,7 @@ class Cursor:
     # ---- how many are left
 
     def count(self, counted: int, end: int, *, sweeps: int, taken: int) -> None:
-        """So many lay in the stream, up to its `end` at most; `sweeps` and `taken` are as they were then.
+        """Learn that so many lay in the stream, up to its `end`; `sweeps` and `taken` are as they were then.
 
         Rather too little is given up than too much: what was read meanwhile is no more there, and what
         arrives up to the end may have been counted.

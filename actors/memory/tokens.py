@@ -35,13 +35,13 @@ class Tokens:
         return self.bucket
 
     def take(self, now: float, epoch: int) -> None:
-        """An attempt takes its token; whoever calls knows that there is one."""
+        """Take a token for an attempt; the caller knows that there is one."""
         if (bucket := self.filled(now, epoch)) is not None:
             # None would be no limit at all.
             self.bucket = take(bucket) or Bucket(0.0, bucket.at, bucket.epoch)
 
     def grant(self, position: int, now: float) -> None:
-        """The token that was just taken is set aside for the event there."""
+        """Set the token that was just taken aside for the event there."""
         self.granted, self.granted_at = position, now
         self.set_aside += 1
 
@@ -51,13 +51,13 @@ class Tokens:
         return self.granted_at + GRANT_S
 
     def end_grant(self, now: float, epoch: int, *, used: bool) -> None:
-        """The recorded attempt, if there is one, starts now, or gives its token back."""
+        """End the wait of the recorded attempt, if there is one: it starts now, or gives its token back."""
         if self.granted:
             self.granted = 0
             self.start_or_give_back(now, epoch, used=used)
 
     def start_or_give_back(self, now: float, epoch: int, *, used: bool) -> None:
-        """One token less is set aside."""
+        """Set one token less aside, which is used or given back."""
         bucket = self.filled(now, epoch)
         self.set_aside -= 1
         if bucket is not None and not used:

@@ -45,7 +45,7 @@ class Bindings:
         self._released: deque[Binding] = deque()
 
     def bind(self, position: int, receiver: str, reply: str, now: float) -> Binding:
-        """A message came. The caller sees to it that a position is bound once at a time."""
+        """Hold a message that came. The caller sees to it that a position is bound once at a time."""
         binding = Binding(position, receiver, reply, now)
         heappush(self._by_position, (position, binding))
         self._by_age.append(binding)
@@ -55,18 +55,18 @@ class Bindings:
         return binding
 
     def release(self, binding: Binding, mark: int) -> None:
-        """The message may be acked once the fact with index `mark` is confirmed."""
+        """Let the message be acked once the fact with index `mark` is confirmed."""
         binding.mark = mark
         self._released.append(binding)
         self.bound -= 1
 
     def drop(self, binding: Binding) -> None:
-        """Let go without an ack: the message is about to be bound anew, for somebody else."""
+        """Let go without an ack: the message is about to be bound again, for another receiver."""
         binding.mark = 0
         self.bound -= 1
 
     def lowest_but(self, receiver: str) -> float:
-        """The lowest position that is held for anybody else; infinite where none is."""
+        """The lowest position that is held for any other receiver; infinite where none is."""
         held = (each.position for each in self._by_age if each.mark is None and each.receiver != receiver)
         return min(held, default=float("inf"))
 
@@ -132,7 +132,7 @@ class Unacked:
         return min(self.bound, default=0)
 
     def bind(self, position: int, reply: str, now: float) -> bool:
-        """A message came. False if it is bound already: then it is acked by what came last."""
+        """Hold a message that came. False if it is bound already: then the newer reply subject is used."""
         before = self.bound.get(position)
         if before is not None:
             before.reply = reply or before.reply
@@ -141,13 +141,13 @@ class Unacked:
         return True
 
     def release(self, position: int, mark: int) -> None:
-        """The message, if it is bound, may be acked once the fact with index `mark` is confirmed."""
+        """Let the message, if it is bound, be acked once the fact with index `mark` is confirmed."""
         binding = self.bound.pop(position, None)
         if binding is not None:
             self._bindings.release(binding, mark)
 
     def release_all(self, mark: int) -> None:
-        """All of them may be acked once that fact is confirmed."""
+        """Let all of them be acked once that fact is confirmed."""
         bound, self.bound = self.bound, {}
         for binding in bound.values():
             self._bindings.release(binding, mark)

@@ -84,7 +84,7 @@ class Actor:
     # ---- coming into memory
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """The state is known: go on from where it says."""
+        """Go on from where the state says, which is known now."""
         host, live = self.host, self.live
         live.begin(state, policy)
         self.loaded = True
@@ -101,7 +101,7 @@ class Actor:
         self.wake()
 
     def arrive(self, event: Event, reply: str) -> None:
-        """The consumer handed out a message of this receiver."""
+        """Take a message of this receiver that the consumer handed out."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(event.position, reply, now):
             return
@@ -114,7 +114,7 @@ class Actor:
             pending.mailbox.append(event)
 
     def find(self, position: int, source: int, reply: str) -> None:
-        """An event lies in the stream that came when nobody knew of this receiver, or is known already."""
+        """Take up an event that lies in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(position, reply, now):
             return
@@ -126,13 +126,13 @@ class Actor:
 
     @property
     def is_blank(self) -> bool:
-        """Tells whether nothing was ever recorded of it, as far as is known, and nothing is held for it."""
+        """True where nothing was ever recorded of it, as far as is known, and nothing is held for it."""
         return not self.pending.unacked.bound and self.live.state == State(receiver=self.receiver)
 
     # ---- steps
 
     def wake(self) -> None:
-        """Something happened: do what is owed."""
+        """Do what is owed: something happened."""
         while (post := self._advance()) is not None and self.live.policy is not None:
             self.host.spawn(self._attempt(post, self.live.policy))
             if self._busy:
@@ -140,7 +140,7 @@ class Actor:
 
     @property
     def _busy(self) -> bool:
-        """Strict order makes one attempt at a time, and looks for what is owed when it ends."""
+        """True while a strict receiver has its one attempt in flight, whose end looks for what is owed."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
 
@@ -262,7 +262,7 @@ class Actor:
         self.pending.park()
 
     def give_up(self, command: c.GiveUpEvents, now: float) -> None:
-        """These events become dead letters, be they in memory or not."""
+        """Make dead letters of these events, whether they are in memory or not."""
         tokens = self.live.tokens
         if any(each.position == tokens.granted for each in command.events):
             tokens.end_grant(now, self.host.epoch, used=False)
@@ -273,7 +273,7 @@ class Actor:
             self.pending.give_up(each.position)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Whatever is not settled up to `position` becomes a dead letter."""
+        """Make dead letters of all that is not settled up to `position`."""
         if self.cutoff is None or self.cutoff.to < position:
             self.cutoff = Cutoff(position, reason)
         self.wake()
@@ -390,7 +390,7 @@ class Actor:
     # ---- configuration
 
     def configure(self, policy: Policy | None) -> None:
-        """The configuration changed, or is (seemingly) gone."""
+        """Take another configuration, or None where it seems to be gone."""
         self.live.policy, self.live.invalid = policy, False
         self.removal = self._last_removal()
         if self.loaded:
@@ -402,7 +402,7 @@ class Actor:
         return 0 if removal is None else removal.revision
 
     async def _ask(self) -> None:
-        """Nothing is known of this receiver, or that it was removed: only the leader's answer decides."""
+        """Ask the leader whether there is this receiver; where none is known, only its answer decides."""
         host, live, reach = self.host, self.live, self.pending.cursor.read_to
         try:
             answer = await host.policies.confirm(self.receiver)
@@ -448,7 +448,7 @@ class Actor:
 
     @property
     def resting(self) -> bool:
-        """Nothing in memory would be lost: everything is confirmed, and nothing is under way."""
+        """True where nothing in memory would be lost: everything is confirmed, and nothing is under way."""
         live, pending = self.live, self.pending
         return (
             self.loaded

@@ -1,4 +1,4 @@
-"""Discarding the events that wait: somebody says so (`forget`), or the receiver's configuration is gone.
+"""Discarding the events that wait: an operator asks (`forget`), or the receiver's configuration is gone.
 
 Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
 highest source is that of the last copy. So a copy that comes late and an id that comes twice are repeats, as
@@ -66,7 +66,7 @@ async def remove(actor: "Actor") -> None:
 
 @asynccontextmanager
 async def _standing_still(actor: "Actor") -> AsyncIterator[None]:
-    """Nothing is in flight and nothing is begun, so nothing can be posted but what the journal speaks of."""
+    """Keep the actor still: nothing is in flight or begun, so nothing is posted but what is on record."""
     actor.hold_count += 1
     try:
         while actor.pending.in_flight:
@@ -80,7 +80,7 @@ async def _standing_still(actor: "Actor") -> AsyncIterator[None]:
 
 
 async def _removed_to(actor: "Actor", removed_at: float) -> int:
-    """Finds the last event of the removed receiver. Later ones may be for one that was put again.
+    """Find the last event of the removed receiver. Later ones may be for one that was put again.
 
     What an owner that vanished may have posted was the removed one's in any case.
     """
@@ -92,7 +92,7 @@ async def _removed_to(actor: "Actor", removed_at: float) -> int:
 
 
 async def _passed(actor: "Actor", to: int) -> Passed:
-    """Reads what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
+    """Read what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
         found = await _read(actor, frontier, to)
@@ -125,7 +125,7 @@ async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
 
 
 async def _count(actor: "Actor", after: int, to: int) -> int:
-    """Counts the messages above `after` and up to `to`, as far as some replica knows."""
+    """Count the messages above `after` and up to `to`, as far as some replica knows."""
     backlog, receiver = actor.host.backlog, actor.receiver
     beyond = await backlog.count(receiver, to)
     return await backlog.count(receiver, after) - beyond

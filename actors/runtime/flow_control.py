@@ -30,7 +30,7 @@ class FlowControl:
         self._until = 0.0
 
     def came(self, waiting: int) -> None:
-        """A message came, and so many wait now."""
+        """Count a message that came; so many wait now."""
         if waiting >= MUCH and self._handle is None:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + HURRY_S
@@ -38,7 +38,7 @@ class FlowControl:
             self._wait(loop)
 
     def done(self, waiting: int) -> None:
-        """Something was done, and so many wait still."""
+        """Ask for more where enough was done; so many wait still."""
         if self._handle is not None and waiting * 2 <= MUCH:
             self.stop()
             self._hold(False)

@@ -33,7 +33,7 @@ class ShardPorts(Protocol):
 
     @property
     def released_to(self) -> int:
-        """Nothing up to there is a new receiver's: it is released, and not left to the stream unjudged."""
+        """The position up to which nothing is a new receiver's: it is released, and judged."""
         ...
 
     @property
@@ -42,15 +42,15 @@ class ShardPorts(Protocol):
         ...
 
     def may_start(self) -> bool:
-        """Tells whether an attempt may take its token now."""
+        """True where an attempt may take its token now."""
         ...
 
     def within_lease(self) -> bool:
-        """Tells whether a first byte may leave now."""
+        """True where a first byte may leave now."""
         ...
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """Tells whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        """True where an owner that vanished may have posted something of this receiver, unrecorded."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -58,7 +58,7 @@ class ShardPorts(Protocol):
         ...
 
     def landed(self) -> None:
-        """An attempt is over."""
+        """Count an attempt that is over."""
         ...
 
     async def confirmed_to(self, index: int) -> None:

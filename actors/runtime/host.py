@@ -123,7 +123,7 @@ class Host:
         self.spawn(self._sweep())
 
     def stop(self) -> None:
-        """Nothing is started, recorded or acked any more."""
+        """Start, record and ack nothing more."""
         self.stopped = True
         self.flow_control.stop()
         for each in self._all():
@@ -134,7 +134,7 @@ class Host:
             waiter.cancel()
 
     def go_on(self, epoch: int, within_lease: Callable[[], bool]) -> None:
-        """Another claim of this node follows without a gap: what is in memory stays true, the clock too.
+        """Go on under another claim of this node, without a gap: what is in memory stays true, the clock too.
 
         So does what the first claim says of the owners before it: nobody has owned the shard since, and what
         this memory has posted it knows by itself.
@@ -153,7 +153,7 @@ class Host:
                     await self._landed.wait()
 
     def landed(self) -> None:
-        """An attempt is over."""
+        """Count an attempt that is over."""
         self.in_flight -= 1
         if self.draining:
             self._landed.set()
@@ -244,7 +244,7 @@ class Host:
         actor.begin(state, self.policies.policy(receiver))
 
     async def _load(self, actor: Actor | Strangers) -> None:
-        """Somebody waits for the actor."""
+        """Read the state of an actor that is asked for, and begin it."""
         state = await self._read(actor.receiver, 0.0)
         if state is not None and not actor.loaded:
             self._begin(actor, state)
@@ -276,7 +276,7 @@ class Host:
         return actor
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
-        """The consumer handed out a message."""
+        """Give a message that the consumer handed out to its actor, or to the strangers' record."""
         actor, strangers = self.actors.get(receiver), self.strangers
         # What came before it for the same name goes first.
         if strangers is not None and receiver in strangers.names:
@@ -290,7 +290,7 @@ class Host:
             self._park_largest()
 
     def knows(self, receiver: str) -> bool:
-        """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
+        """True where there is an actor that has a state, a configuration, or a removal of one."""
         if self.policies.heard_of(receiver):
             return True
         remembered = self.strangers.remembered if self.strangers else ()
@@ -300,7 +300,7 @@ class Host:
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
-        """A configuration changed. Only who waits, or was removed, must come into memory for it."""
+        """Pass a changed configuration on. Only a receiver that waits, or was removed, is activated for it."""
         actor, strangers = self.actors.get(receiver), self.strangers
         if strangers is not None and receiver in strangers.names:
             strangers.give_to_known(receiver)
@@ -312,7 +312,7 @@ class Host:
             self.activate(receiver)  # What it has there need not wait until it is found.
 
     def wake_all(self) -> None:
-        """Whatever held the shard up is over."""
+        """Wake all actors: what held the shard up is over."""
         self.spawn(self._wake_all())
 
     async def _wake_all(self) -> None:
@@ -325,7 +325,7 @@ class Host:
 
     @property
     def released_to(self) -> int:
-        """Nothing up to there is a new receiver's: it is released, and not left to the stream unjudged."""
+        """The position up to which nothing is a new receiver's: it is released, and judged."""
         floor, strangers = self._confirmed_floor, self.strangers
         return strangers.opens_above(floor) if strangers else floor
 
@@ -336,18 +336,18 @@ class Host:
         return strangers.cursor.seen if strangers and strangers.state.parked else 0
 
     def within_lease(self) -> bool:
-        """Tells whether a first byte may leave now."""
+        """True where a first byte may leave now."""
         return not self.stopped and self._within_lease()
 
     def may_start(self) -> bool:
-        """Tells whether an attempt may take its token now."""
+        """True where an attempt may take its token now."""
         if self.recorder.stalled or not self.within_lease():
             self._held_up = True
             return False
         return not self.draining
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """Tells whether an owner that vanished may have posted something of this receiver, unrecorded."""
+        """True where an owner that vanished may have posted something of this receiver, unrecorded."""
         if self.unclean is None:
             return False
         waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position
@@ -369,7 +369,7 @@ class Host:
         return floor
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
-        """The journal holds these facts: states are true, messages may be acked, who waited may go on."""
+        """Take these facts as confirmed by the journal: ack their messages, and wake those that waited."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
         touched: dict[str, Actor | Strangers] = {}
@@ -419,18 +419,18 @@ class Host:
         return self.writing
 
     def forgettable(self, states: dict[str, State]) -> list[str]:
-        """Which of these confirmed states need not be remembered."""
+        """The receivers among these confirmed states that need not be remembered."""
         floor, now = self._confirmed_floor, self.clock.now()
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def written(self) -> None:
-        """The snapshots hold what was taken."""
+        """Forget the states that were taken: the snapshots hold them."""
         if self.strangers is not None:
             self.strangers.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:
-        """The snapshots may not hold what was taken."""
+        """Take the states back: the snapshots may not hold them."""
         self.changed, self.writing = self.writing | self.changed, {}
 
     def needed(self) -> Needed:
@@ -451,7 +451,7 @@ class Host:
             self.needs.note(state)
 
     def evict(self, below: int) -> None:
-        """There is no room for what waits below that position: it becomes dead letters."""
+        """Make dead letters of what waits below that position: the stream has no room for it."""
         self._note_needs()
         for receiver in self.needs.below(below):
             actor = self._bring(receiver)
@@ -460,7 +460,7 @@ class Host:
                 actor.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
-        """Twice a second: park who holds messages too long, ack what is released, let go of who rests."""
+        """Park receivers that hold messages too long, ack what is released, drop resting actors: twice a second."""
         loop = asyncio.get_running_loop()
         while not self.stopped:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
@@ -488,7 +488,7 @@ class Host:
                 await asyncio.sleep(0)
 
     def _park_largest(self) -> None:
-        """The inbox is half full: whoever holds most of it goes to the stream."""
+        """Park the receiver that holds most messages: the inbox is half full."""
         largest = max(self._all(), key=lambda each: each.bound_count if each.loaded else 0)
         if largest.loaded and largest.bound_count:
             largest.park()

@@ -37,7 +37,7 @@ class LiveState:
         self.unconfirmed = 0
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """The state is known."""
+        """Take the state, which is known now."""
         self.state = self.confirmed = state
         self.policy = policy
 
@@ -60,7 +60,7 @@ class LiveState:
                 self.unconfirmed += 1
 
     def confirm(self, fact: Fact, state: State) -> None:
-        """The journal holds `fact`."""
+        """Take `fact` as confirmed: the journal holds it."""
         kind = type(fact)
         if kind in TELLING or (kind is Delivered and self.confirmed.failing_since is not None):
             told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)

@@ -34,7 +34,7 @@ class Pending:
         self.unacked = Unacked(live.receiver, live.host.bindings)
 
     def begin(self, state: State) -> None:
-        """The state is known: what came before that is taken up, the rest is left to the stream."""
+        """Take up what came before the state was known, and leave the rest to the stream."""
         frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
         seen = self.live.host.bindings.received if state.parked else 0
         cursor.begin(frontier, seen, counted=not state.parked)
@@ -61,12 +61,12 @@ class Pending:
 
     @property
     def released_to(self) -> int:
-        """No event up to there is a new receiver's."""
+        """The position up to which no event is a new receiver's."""
         return self.live.host.released_to
 
     @property
     def taken_to(self) -> int:
-        """No event beyond this position can have been posted, by whichever owner."""
+        """The position beyond which no owner can have posted an event."""
         host, cursor = self.live.host, self.cursor
         return max(host.claim_position, host.bindings.received, cursor.read_to, cursor.seen)
 
@@ -86,7 +86,7 @@ class Pending:
     # ---- what comes
 
     def take(self, event: Event) -> None:
-        """Queue it, or recognise it, or leave it to the stream."""
+        """Queue the event, or recognise it, or leave it to the stream."""
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
             self._take_numbered(event)
@@ -116,12 +116,12 @@ class Pending:
 
     @property
     def behind_strangers(self) -> bool:
-        """Tells whether events may lie in the stream that came when nobody knew of this receiver."""
+        """True where events may lie in the stream that came when the receiver was unknown."""
         state = self.live.state
         return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
 
     def find(self, position: int, source: int) -> None:
-        """It lies in the stream, and was given to nobody, or to this actor before."""
+        """Take up an event that lies in the stream, and was given to no actor, or to this one before."""
         state = self.live.state
         if self.has(position):
             return
@@ -132,11 +132,11 @@ class Pending:
             self._leave(position, source)
 
     def has(self, position: int) -> bool:
-        """Tells whether its event is in memory."""
+        """True where the event at that position is in memory."""
         return position in self.in_flight or position in self.held or self.mailbox.holds(position)
 
     def _leave(self, position: int, source: int) -> None:
-        """It lies in the stream, and its turn comes when it is read from there."""
+        """Leave the event to the stream, from where it is read when its turn comes."""
         self.cursor.left_behind(position, source)
         if self.live.state.parked:
             self.unacked.release(position, self.cursor.parked_mark)
@@ -146,22 +146,22 @@ class Pending:
     # ---- what goes
 
     def settle(self, position: int) -> None:
-        """The facts up to now say what became of it."""
+        """Release the message: the facts up to now say what became of the event."""
         self.unacked.release(position, self.live.host.recorder.index)
 
     def take_out(self, event: Event) -> None:
-        """It waits no more."""
+        """Take the event out of memory: it waits no more."""
         if self.held.pop(event.position, None) is None:
             self.mailbox.pop()
 
     def give_up(self, position: int) -> None:
-        """It became a dead letter, be it in memory or not."""
+        """Drop the event, which became a dead letter, whether it is in memory or not."""
         if self.held.pop(position, None) is None:
             self.mailbox.drop_to(position)
         self.settle(position)
 
     def discard(self, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
-        """Nothing of what lies up to the command's position is wanted any more: that is recorded."""
+        """Record the command, and drop all that lies up to its position."""
         live, position = self.live, command.position
         now = live.host.clock.now()
         live.record(command, now)
@@ -210,7 +210,7 @@ class Pending:
             self.cursor.missed(last)
 
     def fetched(self, position: int, event: Event | None) -> None:
-        """The open event there was read again; None: it is gone, and that is recorded."""
+        """Hold the open event that was read again; None: it is gone, and that is recorded."""
         live = self.live
         if self.has(position) or open_entry(live.state, position) is None:
             return

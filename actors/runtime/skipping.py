@@ -1,4 +1,4 @@
-"""Skipping: the oldest event of a receiver becomes a dead letter because somebody says so.
+"""Skipping: the oldest event of a receiver becomes a dead letter because an operator asks.
 
 An attempt of it that is under way is awaited, and where it succeeds there is nothing to skip. Otherwise the
 event is given up as any other, whether its receiver is paused, parked or disabled.

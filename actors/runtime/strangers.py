@@ -1,4 +1,4 @@
-"""Names that nobody knows: one bounded record for each shard, in the place of an actor for each of them.
+"""Strangers: one bounded record for each shard of the events for unknown names, instead of an actor for each.
 
 Anybody who may publish may name thousands of receivers a second that never were. An actor for each would
 cost reads, facts and a snapshot that is kept for days. So their events, the *strangers'*, are turned away
@@ -45,9 +45,9 @@ from actors.runtime.home import ShardPorts
 from actors.runtime.live_state import LiveState
 
 PAGE = 64
-"""How many are turned away at once, or buried."""
+"""Events that are turned away at once, or buried."""
 WAITING_MAX = 1024
-"""How many are known by position and name; of more, it is only known how far they lie."""
+"""Events that are known by position and name; of more, it is only known how far they lie."""
 READ_AT_ONCE = 128
 READS_A_TURN = 8
 COMING_MAX = 256
@@ -73,7 +73,7 @@ class StrangerPorts(ShardPorts, Protocol):
     unacked_max: int
 
     def knows(self, receiver: str) -> bool:
-        """Tells whether there is an actor that has a state, a configuration, or a removal of one."""
+        """True where there is an actor that has a state, a configuration, or a removal of one."""
         ...
 
     def activate(self, receiver: str) -> Actor:
@@ -90,7 +90,7 @@ class _Stranger(Struct, frozen=True, gc=False):
 
 
 class Strangers:
-    """The events of one shard that are for nobody: its state is the record, `waiting` is by position.
+    """The events of one shard that are for unknown names: its state is the record, `waiting` is by position.
 
     All that are not judged lie in `waiting` or, unread, beyond the cursor. `remembered` are those who ever
     had a snapshot.
@@ -125,12 +125,12 @@ class Strangers:
 
     @property
     def bound_count(self) -> int:
-        """Counts the messages that are held for nobody."""
+        """Counts the messages that are held for unknown names."""
         return len(self.unacked.bound)
 
     @property
     def refused_to(self) -> int:
-        """The position up to which all were turned away. Nothing up to there is held for anybody."""
+        """The position up to which all were turned away. Nothing up to there is held for any receiver."""
         return self.state.frontier.position
 
     def opens_above(self, floor: int) -> int:
@@ -139,13 +139,13 @@ class Strangers:
 
     @property
     def has_unread(self) -> bool:
-        """Tells whether some lie in the stream of which nothing else is known."""
+        """True where some lie in the stream of which nothing else is known."""
         return self.cursor.read_to < self.cursor.seen
 
     # ---- what an actor would do
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """The record is known; it is used once it is known, too, who has a snapshot."""
+        """Take the record, which is used once it is also known who has a snapshot."""
         self.live.begin(state, None)
         self.host.spawn(self._begin())
 
@@ -175,7 +175,7 @@ class Strangers:
         self.wake()
 
     def configure(self, policy: Policy | None) -> None:
-        """Nobody can be called that."""
+        """Does nothing: no receiver can have the record's name."""
 
     def park(self) -> None:
         """Hold no message back any longer, on record; they lie in the stream."""
@@ -186,16 +186,16 @@ class Strangers:
         self.unacked.release_all(self.cursor.parked_mark)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Whatever is not judged up to `position` becomes a dead letter, be the name known or not."""
+        """Make dead letters of all that is not judged up to `position`, whether the name is known or not."""
         self.cutoff = Cutoff(position, reason)
         self.wake()
 
     def close(self) -> None:
-        """Let nobody wait for it any more; its tasks end with the shard."""
+        """Let nothing wait for it any more; its tasks end with the shard."""
         self.ready.cancel()
 
     def wake(self) -> None:
-        """Something happened: do what is owed."""
+        """Do what is owed: something happened."""
         if self.loaded and not self.host.stopped:
             self._bury_next()
             if (self.waiting or self.state.parked) and not self._turning:
@@ -205,7 +205,7 @@ class Strangers:
     # ---- messages
 
     def take(self, receiver: str, event: Event, reply: str) -> None:
-        """A message came for a name that nobody knows by now, or that had one before it here."""
+        """Take a message for a name that is unknown by now, or that has one before it here."""
         host, position = self.host, event.position
         now = self.touched_at = host.clock.now()
         if not self.unacked.bind(position, reply, now):
@@ -237,7 +237,7 @@ class Strangers:
         return stranger
 
     def give_to_known(self, *receivers: str) -> None:
-        """Tell those whom somebody knows by now where their events lie, so that none of them waits here."""
+        """Tell receivers that are known by now where their events lie, so that none of them waits here."""
         for position in sorted(self.waiting):
             stranger = self.waiting[position]
             if stranger.receiver not in receivers:
@@ -249,7 +249,7 @@ class Strangers:
     # ---- turns
 
     async def _turns(self) -> None:
-        """Turn after turn, as long as somebody waits."""
+        """Take turn after turn, as long as any event waits."""
         while self.waiting or self.state.parked:
             pause_s = HURRY_S if len(self.waiting) > PAGE or self.has_unread else PAUSE_S
             await asyncio.sleep(max(0.0, self._turned_at + pause_s - self.host.clock.now()))
@@ -260,7 +260,7 @@ class Strangers:
         self._turning = False
 
     async def _turn(self) -> None:
-        """Turns away what has come until now, or gives it to those that are known after all."""
+        """Turn away what has come until now, or give it to receivers that are known after all."""
         self._turned_at = self.host.clock.now()
         self._let_go_of_told()
         await self._read_on()
@@ -294,7 +294,7 @@ class Strangers:
                 cursor.arrived(max(cursor.read_to, reach))
 
     def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
-        """All of it lies beyond what was read: nobody else of these names waits behind it."""
+        """Take events that lie beyond what was read: no event of these names waits behind them."""
         for receiver, event in found:
             if receiver in self.names or not self.host.knows(receiver):
                 self._wait_for(receiver, event)
@@ -303,21 +303,21 @@ class Strangers:
             self.cursor.arrived(event.position)
 
     def _tell(self, receiver: str, event: Event) -> None:
-        """A known receiver's event was found, which is its own already, as a rule."""
+        """Tell a known receiver of an event that was found, which is its own already, as a rule."""
         actor = self.host.activate(receiver)
         actor.find(event.position, event.source, "")
         if not actor.loaded:
             self._coming.append(actor)
 
     def _let_go_of_told(self) -> None:
-        """Let receivers leave memory that were told and have nothing to do."""
+        """Let receivers that were told, and have nothing to do, leave memory."""
         for actor in self._coming:
             if actor.resting:
                 actor.touched_at = float("-inf")
         self._coming = [each for each in self._coming if not each.loaded]
 
     def _turn_away(self, covered: list[int]) -> None:
-        """The lowest of them, as far as nothing below is held and there is room for their burials."""
+        """Turn away the lowest of them, if nothing below is held and there is room for their burials."""
         now = self.host.clock.now()
         if not self.state.burials:
             self._buried_at = now  # Nothing was owed until now.
@@ -343,7 +343,7 @@ class Strangers:
         return "malformed" if stranger.malformed else "unknown_receiver"
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:
-        """Those that may be turned away now."""
+        """Yield the events that may be turned away now."""
         held = self.host.bindings.lowest_but(UNKNOWN)
         room = PAGE if discard else min(PAGE, BURIALS_MAX - len(self.state.burials))
         length = 0 if discard else sum(len(each.receiver) for each in self.state.burials)
@@ -384,7 +384,7 @@ class Strangers:
             self.bury(due)
 
     def bury(self, burials: tuple[Burial, ...]) -> None:
-        """Bury these, and then those that follow."""
+        """Bury these dead letters, and then those that follow."""
         self.burials.under_way = True
         self.host.spawn(self._bury(burials))
 
