@@ -47,8 +47,10 @@ class Retention:
             self._keep(needed)
 
     def found(self, receiver: str, position: int) -> None:
-        """Remember where the first event of the receiver beyond its frontier lies. That stays true, since only
-        newer events are stored."""
+        """Remember where the first event of the receiver beyond its frontier lies.
+
+        That stays true, since only newer events are stored.
+        """
         self._oldest[receiver] = position
         needed = self._needed.get(receiver)
         if needed is not None and not needed.exact and position >= needed.position:

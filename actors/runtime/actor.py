@@ -114,7 +114,7 @@ class Actor:
             pending.mailbox.append(event)
 
     def find(self, position: int, source: int, reply: str) -> None:
-        """Take up an event that lies in the stream: it came when the receiver was unknown, or is known already."""
+        """Take up an event in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(position, reply, now):
             return

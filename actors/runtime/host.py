@@ -300,7 +300,7 @@ class Host:
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
-        """Pass a changed configuration on. Only a receiver that waits, or was removed, is activated for it."""
+        """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
         actor, strangers = self.actors.get(receiver), self.strangers
         if strangers is not None and receiver in strangers.names:
             strangers.give_to_known(receiver)
@@ -460,7 +460,7 @@ class Host:
                 actor.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
-        """Park receivers that hold messages too long, ack what is released, drop resting actors: twice a second."""
+        """Twice a second park what is held too long, ack what is released, and drop resting actors."""
         loop = asyncio.get_running_loop()
         while not self.stopped:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
