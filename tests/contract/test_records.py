@@ -236,6 +236,21 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
 
 
+async def test_what_was_under_way_when_facts_got_lost_ended_nobody_knows_how(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(1))
+    await catch_up(js, names, path)
+    assert (await ask(settings, lambda of: journey(of, "e1"))).deliveries[0]["state"] == "open"
+    gone = await pen.flush(delivered(1, NOW + 5, attempt=2))
+    await js.purge(names.journal, gone + 1)
+    await pen.flush(delivered(2, NOW + 50))
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: journey(of, "e1"))
+    assert [each["state"] for each in found.deliveries] == ["unknown"]
+    assert found.ledger.notes
+
+
 async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
 ) -> None:
