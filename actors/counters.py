@@ -1,7 +1,7 @@
 """Counters of what a node has done so far, as plain numbers that are read now and then.
 
 Counting adds almost nothing to the hot path: an addition, or a search in a short tuple. Nothing here is kept
-by receiver, so a tally has the same size for ten receivers and for a million.
+by receiver, so they have the same size for ten receivers and for a million.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ class Histogram:
         self.sum += value
 
 
-class Tally:
+class DeliveryTotals:
     """Totals of what the actors of a node have done, in all shards that it ever owned.
 
     `attempts` are by what came back: `2xx` to `5xx`, else the stage that failed. `deliveries` are by what

@@ -20,7 +20,7 @@ from actors.policy import Policy
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """One POST to be made.
 
-    `sequence` is None for a ping. `number` is 1 for the first attempt of a delivery. `may_start` is asked
+    `sequence` is None for a ping. `ordinal` is 1 for the first attempt of a delivery. `may_start` is asked
     right before the first byte leaves, with no await in between: once it says no, nothing may be sent.
     """
 
@@ -28,7 +28,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     policy: Policy
     event: Event
     sequence: int | None
-    number: int
+    ordinal: int
     may_start: Callable[[], bool]
 
 

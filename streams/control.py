@@ -74,7 +74,7 @@ class Control:
 
     def __init__(self, wire: Wire, names: Names, desk: Desk, inboxes: Inboxes | None = None) -> None:
         self.subject = names.control("*", "*", "*")
-        self.tally = ControlTotals()
+        self.totals = ControlTotals()
         self._wire = wire
         self._desk = desk
         self._inboxes = inboxes or Inboxes()
@@ -114,10 +114,10 @@ class Control:
             )
             data = _encode(answer)
         if isinstance(answer, Denied):
-            self.tally.errors += 1
-            self.tally.last_error = f"{answer.code}: {answer.message}"
-        self.tally.requests += 1
-        self.tally.busy_s += self._loop.time() - began_at
+            self.totals.errors += 1
+            self.totals.last_error = f"{answer.code}: {answer.message}"
+        self.totals.requests += 1
+        self.totals.busy_s += self._loop.time() - began_at
         await self._wire.publish(inbox, data)
 
     def _denied_unread(self, request: ControlRequest) -> Denied | None:

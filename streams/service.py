@@ -46,14 +46,14 @@ class Service:
         wire: Wire,
         identity: Identity,
         subject: str,
-        tally: ControlTotals,
+        totals: ControlTotals,
         data: Callable[[], dict[str, Any]],
         inboxes: Inboxes | None = None,
     ) -> None:
         self._wire = wire
         self._identity = identity
         self._endpoint: dict[str, Any] = {"name": "ctl", "subject": subject, "queue_group": ""}
-        self._tally = tally
+        self._totals = totals
         self._data = data
         self._inboxes = inboxes or Inboxes()
         self._hearing = Hearing(wire, self._endpoints())
@@ -96,14 +96,14 @@ class Service:
 
     def _stats(self) -> dict[str, Any]:
         """Times are in nanoseconds."""
-        tally = self._tally
+        totals = self._totals
         started = datetime.fromtimestamp(self._identity.started_at, UTC).isoformat(timespec="milliseconds")
         endpoint = self._endpoint | {
-            "num_requests": tally.requests,
-            "num_errors": tally.errors,
-            "last_error": tally.last_error,
-            "processing_time": round(tally.busy_s * 1e9),
-            "average_processing_time": round(tally.busy_s * 1e9 / max(1, tally.requests)),
+            "num_requests": totals.requests,
+            "num_errors": totals.errors,
+            "last_error": totals.last_error,
+            "processing_time": round(totals.busy_s * 1e9),
+            "average_processing_time": round(totals.busy_s * 1e9 / max(1, totals.requests)),
             "data": self._data(),
         }
         return self._answer("stats_response") | {

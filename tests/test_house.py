@@ -88,7 +88,7 @@ AWAITING = frozenset({
     "strangers", "discarding",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
-SEAMS = frozenset({"ports", "home"})
+SEAMS = frozenset({"ports", "shard_ports"})
 """The modules of `actors` that only say what somebody else awaits: Protocols, as pure as the rest."""
 PURE_IMPORTS = frozenset({
     "abc", "base64", "binascii", "bisect", "collections", "datetime", "email", "enum", "functools", "hashlib",

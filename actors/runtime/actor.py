@@ -24,9 +24,9 @@ from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
 from actors.runtime.alarm import Alarm
 from actors.runtime.burials import Burials
 from actors.runtime.discarding import remove
-from actors.runtime.home import ShardPorts
 from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
 from actors.runtime.pending import Pending
+from actors.runtime.shard_ports import ShardPorts
 
 ASK_AGAIN_S = 0.5
 log = logging.getLogger(__name__)
@@ -286,7 +286,7 @@ class Actor:
         while post is not None and policy is not None:
             attempt = Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
-                number=post.attempt, may_start=host.within_lease,
+                ordinal=post.attempt, may_start=host.within_lease,
             )  # fmt: skip
             try:
                 outcome = await host.sender.send(attempt)
@@ -308,7 +308,7 @@ class Actor:
         host, live, pending, position = self.host, self.live, self.pending, event.position
         now = self.touched_at = host.clock.now()
         del pending.in_flight[position]
-        host.tally.ended(outcome, now - event.stored_at)
+        host.totals.ended(outcome, now - event.stored_at)
         host.landed()
         if self._landing is not None:
             self._landing.set_result(None)

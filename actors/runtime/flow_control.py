@@ -1,11 +1,11 @@
 """Flow control: a shard asks for what it can work on, and for what lies behind slow receivers.
 
-A message that finds its mailbox full is paid for twice: it was handed out for nothing, and is read from the
-stream when its turn comes. Where the node is the one that is slow, that would be so with nearly every
-message. So a shard in which MUCH waits asks for nothing until half of it is done. But what waits may be for
-receivers that are slow themselves, and others must not wait for these: after PATIENCE_S the shard asks for
-another batch. A node whose event loop comes too late even to that has no time to spare for others; there the
-patience is HURRY_S, in which the mailboxes of those who are slow fill up, and they are parked.
+A message that finds its mailbox full costs twice: it was handed out for nothing, and is read from the stream
+when its turn comes. Where the node itself is slow, that would happen to nearly every message. So a shard that
+holds `UNSETTLED_PAUSE_AT` messages asks for no more until half of them are done. But they may be for slow
+receivers, and others must not wait for these: after `PAUSE_S` the shard asks for another batch. A node whose
+event loop is late even for that has no time to spare; there the pause is `SATURATED_PAUSE_S`, in which the
+mailboxes of slow receivers fill up, and these are parked.
 
 Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
 """
@@ -13,9 +13,12 @@ Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.
 import asyncio
 from collections.abc import Callable
 
-MUCH = 64
-PATIENCE_S = 0.01
-HURRY_S = 1.0
+UNSETTLED_PAUSE_AT = 64
+"""Messages that a shard may hold before it asks for no more."""
+PAUSE_S = 0.01
+"""Pause before it asks for another batch though as many are held still."""
+SATURATED_PAUSE_S = 1.0
+"""Pause where the node has no time to spare."""
 
 
 class FlowControl:
@@ -31,15 +34,15 @@ class FlowControl:
 
     def came(self, waiting: int) -> None:
         """Count a message that came; so many wait now."""
-        if waiting >= MUCH and self._handle is None:
+        if waiting >= UNSETTLED_PAUSE_AT and self._handle is None:
             loop = asyncio.get_running_loop()
-            self._until = loop.time() + HURRY_S
+            self._until = loop.time() + SATURATED_PAUSE_S
             self._hold(True)
             self._wait(loop)
 
     def done(self, waiting: int) -> None:
         """Ask for more where enough was done; so many wait still."""
-        if self._handle is not None and waiting * 2 <= MUCH:
+        if self._handle is not None and waiting * 2 <= UNSETTLED_PAUSE_AT:
             self.stop()
             self._hold(False)
 
@@ -50,7 +53,7 @@ class FlowControl:
             self._handle = None
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + PATIENCE_S
+        due = loop.time() + PAUSE_S
         self._handle = loop.call_at(due, self._look, loop, due)
 
     def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

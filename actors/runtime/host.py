@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors.counters import Tally
+from actors.counters import DeliveryTotals
 from actors.errors import Unusable
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
@@ -45,12 +45,12 @@ from actors.runtime.strangers import Strangers
 UNACKED_MAX_S = 2.0
 SWEEP_S = 0.5
 IDLE_S = 60.0
-LOADERS = 32
+LOADS_AT_ONCE = 32
 """Parked receivers of one shard whose snapshots are read at a time, where others leave it so many turns."""
-MANY = 1000
+CHECKED_IN_TURN_MAX = 1000
 """Receivers that are looked at in passing before others have a turn."""
-TURN = 16
-"""Receivers that are parked, begun or waken before others have a turn, which takes a millisecond."""
+WOKEN_IN_TURN_MAX = 16
+"""Receivers that are parked, begun or woken before others have a turn, which takes a millisecond."""
 log = logging.getLogger(__name__)
 
 
@@ -59,13 +59,15 @@ class Host:
 
     `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
     reading begins; no earlier owner needed anything below `needed`. `within_lease` is asked before every
-    first byte; `ack` takes reply subjects, `tell` what the log is to say of receivers.
+    first byte; `ack` takes reply subjects, `tell` what the log is to say of receivers. `changed` has the
+    confirmed states that no snapshot holds, `writing` those that are being written, `parked` the receivers
+    that have to come back after a takeover, and `away` those of them that are not in memory yet.
     """
 
     def __init__(
         self, *, epoch: int, claimed_at: float, claim_position: int, unclean: Unclean | None, floor: int,
         needed: int, unacked_max: int, clock: Clock, recorder: Recorder, sender: Sender, backlog: Backlog,
-        dead_letters: DeadLetterWriter, snapshots: Snapshots, policies: Policies, tally: Tally,
+        dead_letters: DeadLetterWriter, snapshots: Snapshots, policies: Policies, totals: DeliveryTotals,
         within_lease: Callable[[], bool], ack: Callable[[list[str]], None], hold: Callable[[bool], None],
         saturated: Callable[[], bool], refuse: Callable[[str], None], tell: Callable[[News], None],
     ) -> None:  # fmt: skip
@@ -81,12 +83,12 @@ class Host:
         self.dead_letters = dead_letters
         self.snapshots = snapshots
         self.policies = policies
-        self.tally = tally
+        self.totals = totals
         self.ack = ack
         self.tell = tell
         self.flow_control = FlowControl(hold, saturated)
         self.bindings = Bindings(floor)
-        self.needs = Retention()
+        self.retention = Retention()
         self.actors: dict[str, Actor] = {}
         self.strangers: Strangers | None = None
         self.changed: dict[str, State] = {}
@@ -190,14 +192,14 @@ class Host:
         """Let all actors come that have something to do: those whose state is known, then the parked ones."""
         for number, receiver in enumerate(known, 1):
             self._bring(receiver)
-            if number % TURN == 0:
+            if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
         waiting: list[tuple[float, str]] = []
         for number, (receiver, wakes_at) in enumerate(list(self.away.items()), 1):
             heappush(waiting, (math.inf if wakes_at is None else wakes_at, receiver))
-            if number % MANY == 0:
+            if number % CHECKED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
-        for _ in range(min(LOADERS, len(waiting))):
+        for _ in range(min(LOADS_AT_ONCE, len(waiting))):
             self.spawn(self._bring_back_parked(waiting))
 
     async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
@@ -318,7 +320,7 @@ class Host:
     async def _wake_all(self) -> None:
         for number, each in enumerate(self._all(), 1):
             each.wake()
-            if number % TURN == 0:
+            if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
 
     # ---- what actors ask
@@ -439,21 +441,21 @@ class Host:
         It never falls: what was dispensable once is so for good. As long as one of those that have to come
         back is not there, nothing more is known to be dispensable.
         """
-        self._note_needs()
+        self._note_retention()
         if not self.away:
-            lowest = self.needs.lowest(self._confirmed_floor)
+            lowest = self.retention.lowest(self._confirmed_floor)
             self._needed = replace(lowest, position=max(self._needed.position, lowest.position))
         return self._needed
 
-    def _note_needs(self) -> None:
+    def _note_retention(self) -> None:
         noted, self._noted = self._noted, {}
         for state in noted.values():
-            self.needs.note(state)
+            self.retention.note(state)
 
     def evict(self, below: int) -> None:
         """Make dead letters of what waits below that position: the stream has no room for it."""
-        self._note_needs()
-        for receiver in self.needs.below(below):
+        self._note_retention()
+        for receiver in self.retention.below(below):
             actor = self._bring(receiver)
             needed = actor.state.needed_position if actor.loaded else None
             if needed is not None and needed < below:
@@ -470,7 +472,7 @@ class Host:
                 if actor is not None and actor.loaded:
                     actor.park()
                     actor.wake()
-                if number % TURN == 0:
+                if number % WOKEN_IN_TURN_MAX == 0:
                     await asyncio.sleep(0)
             self.acknowledge()
             if self._held_up and self.may_start():
@@ -484,7 +486,7 @@ class Host:
             if actor.touched_at < before and actor.resting and not kept:
                 actor.close()
                 del self.actors[receiver]
-            if number % MANY == 0:
+            if number % CHECKED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
 
     def _park_largest(self) -> None:

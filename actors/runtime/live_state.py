@@ -9,7 +9,7 @@ from actors.machine.state import State
 from actors.memory.tokens import Tokens
 from actors.news import TELLING, news
 from actors.policy import Policy
-from actors.runtime.home import ShardPorts
+from actors.runtime.shard_ports import ShardPorts
 
 UNCONFIRMED_MAX = 256
 """Settlements that may be on no confirmed record yet."""
@@ -51,7 +51,7 @@ class LiveState:
             except InvariantBroken as broken:  # Nothing of it may be recorded, nor what would follow begin.
                 host.refuse(str(broken))
                 raise
-            host.tally.decided(fact)
+            host.totals.decided(fact)
             hurried = not isinstance(fact, NEEDS_NO_CONFIRMATION)
             index = host.recorder.add(fact, self.state, hurried)
             if hurried:

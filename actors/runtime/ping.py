@@ -65,7 +65,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
         body=b'{"type":"angarium.ping"}',
     )  # fmt: skip
     attempt = Attempt(
-        receiver=actor.receiver, policy=policy, event=event, sequence=None, number=1,
+        receiver=actor.receiver, policy=policy, event=event, sequence=None, ordinal=1,
         may_start=host.within_lease,
     )  # fmt: skip
     try:

@@ -41,8 +41,8 @@ from actors.policy import Policy
 from actors.ports import Snapshots, Unavailable
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
-from actors.runtime.home import ShardPorts
 from actors.runtime.live_state import LiveState
+from actors.runtime.shard_ports import ShardPorts
 
 PAGE = 64
 """Events that are turned away at once, or buried."""
@@ -54,9 +54,9 @@ COMING_MAX = 256
 """Known receivers that come into memory, to be told of what was found, before no more is read."""
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one can be as long as a subject."""
-PAUSE_S = 1.0
+TURN_PAUSE_S = 1.0
 """Between two turns. A flood is worth few flushes so; the first after a silence waits for nothing."""
-HURRY_S = 0.05
+BUSY_TURN_PAUSE_S = 0.05
 """The same, where more than a page waits."""
 LEFT_BEHIND_S = 60.0
 """Nothing was buried for so long, though something is to be: then the lowest are discarded."""
@@ -251,7 +251,7 @@ class Strangers:
     async def _turns(self) -> None:
         """Take turn after turn, as long as any event waits."""
         while self.waiting or self.state.parked:
-            pause_s = HURRY_S if len(self.waiting) > PAGE or self.has_unread else PAUSE_S
+            pause_s = BUSY_TURN_PAUSE_S if len(self.waiting) > PAGE or self.has_unread else TURN_PAUSE_S
             await asyncio.sleep(max(0.0, self._turned_at + pause_s - self.host.clock.now()))
             try:
                 await self._turn()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from actors import ports
-from actors.counters import Tally
+from actors.counters import DeliveryTotals
 from actors.ids import KEY_BYTES
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Fact
@@ -90,8 +90,8 @@ async def bytes_each(count: int) -> float:
     host = Host(
         epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,
         clock=around, recorder=around, sender=around, backlog=around, dead_letters=around, snapshots=around,
-        policies=around, tally=Tally(), within_lease=lambda: True, ack=lambda _: None, hold=lambda _: None,
-        saturated=lambda: False, refuse=lambda _: None, tell=lambda _: None,
+        policies=around, totals=DeliveryTotals(), within_lease=lambda: True, ack=lambda _: None,
+        hold=lambda _: None, saturated=lambda: False, refuse=lambda _: None, tell=lambda _: None,
     )  # fmt: skip
     await host.resident("acme.first")
     before = usage(os.getpid())

@@ -95,7 +95,7 @@ class HttpSender:
             (b"webhook-id", event_id),
             (b"webhook-timestamp", b"%d" % timestamp),
             (b"angarium-event", event.type.encode()),
-            (b"angarium-attempt", b"%d" % attempt.number),
+            (b"angarium-attempt", b"%d" % attempt.ordinal),
             (b"content-type", event.content_type.encode()),
             (b"traceparent", self._traceparent(event)),
         ]

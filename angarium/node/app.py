@@ -27,7 +27,7 @@ from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
 from angarium.node.shard import Surroundings
-from angarium.node.tallies import Tallies
+from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from streams.clock import SystemTime, Timekeeper
 from streams.control import Control
@@ -148,14 +148,14 @@ async def member(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
         sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=Turns(),
         gravediggers=asyncio.Semaphore(1), routing=routing,
-        tallies=Tallies(), announcer=Announcer(), saturated=saturated,
+        totals=NodeTotals(), announcer=Announcer(), saturated=saturated,
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
     )  # fmt: skip
     node = Node(around, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
     control = Control(wire, names, ReceiverControl(node), inboxes)
     identity = _identity(settings, time.wall())
-    service = Service(wire, identity, control.subject, control.tally, lambda: _statistics(node), inboxes)
+    service = Service(wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes)
     try:
         await receivers.start()
         await node.start()
@@ -184,5 +184,5 @@ def _statistics(node: Node) -> dict[str, object]:
         "actors": sum(len(host.actors) for host in hosts),
         "parked": sum(len(host.parked) for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),
-        **msgspec.structs.asdict(node.around.routing.tally),
+        **msgspec.structs.asdict(node.around.routing.totals),
     }

@@ -133,7 +133,7 @@ class Maintenance:
             message = await js.next_message(names.deliveries, subject, needed.position)
             if message is None:
                 return
-            host.needs.found(needed.receiver, message.sequence)
+            host.retention.found(needed.receiver, message.sequence)
 
     async def _purge(self, deliveries: StreamInfo) -> None:
         around, now = self._around, asyncio.get_running_loop().time()

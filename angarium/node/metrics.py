@@ -1,4 +1,4 @@
-"""A node in the text format of Prometheus: plain tallies and what is in memory, read when somebody scrapes.
+"""A node in the text format of Prometheus: plain totals and what is in memory, read when somebody scrapes.
 
 Nothing of `prometheus_client` is touched between two scrapes. No label names a receiver or a tenant, so the
 number of series does not grow with them; a scrape takes one look at each actor in memory, 6 ms for 10,000 of
@@ -45,19 +45,19 @@ class NodeMetrics(Collector):
         yield InfoMetricFamily("angarium_node", "Name and version.", name)
         yield from self._work()
         yield from self._memory()
-        yield from _routing(around.routing.tally)
+        yield from _routing(around.routing.totals)
         yield from self._journal()
         yield from self._ownership()
         yield _gauge("nats_connected", "Whether NATS is connected.", around.js.wire.connected)
         yield _counter("nats_reconnects", "Connections to NATS that were made again.", self._reconnects)
 
     def _work(self) -> Iterator[Metric]:
-        tally = self._node.around.tallies.actors
-        yield _counters("deliveries", "Attempts by what they meant.", "outcome", tally.deliveries)
-        yield _counters("attempts", "Attempts by what came back.", "status", tally.attempts)
-        yield histogram("attempt_seconds", "From request to outcome.", tally.attempt_s)
-        yield histogram("arrival_seconds", "From an event's storage to the 2xx for it.", tally.arrival_s)
-        yield _counters("dead_letters", "Events given up.", "reason", tally.dead_letters)
+        totals = self._node.around.totals.actors
+        yield _counters("deliveries", "Attempts by what they meant.", "outcome", totals.deliveries)
+        yield _counters("attempts", "Attempts by what came back.", "status", totals.attempts)
+        yield histogram("attempt_seconds", "From request to outcome.", totals.attempt_s)
+        yield histogram("arrival_seconds", "From an event's storage to the 2xx for it.", totals.arrival_s)
+        yield _counters("dead_letters", "Events given up.", "reason", totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:
         seen = _Seen()
@@ -73,13 +73,13 @@ class NodeMetrics(Collector):
         yield _gauge("attempts_in_flight", "Attempts that are being made.", seen.in_flight)
 
     def _journal(self) -> Iterator[Metric]:
-        appended = self._node.around.tallies.journal
+        appended = self._node.around.totals.journal
         yield histogram("journal_append_seconds", "Appends, from the cut on.", appended.append_s)
         yield _counter("journal_facts", "Facts on record.", appended.facts)
         yield _counter("journal_bytes", "Bytes of appends.", appended.bytes)
 
     def _ownership(self) -> Iterator[Metric]:
-        node, counted = self._node, self._node.around.tallies.ownership
+        node, counted = self._node, self._node.around.totals.ownership
         suspended = sum(shard.suspended for shard in node.owned.values())
         shards = GaugeMetricFamily("angarium_shards", "Shards of this node.", labels=["state"])
         shards.add_metric(["running"], len(node.owned) - suspended)

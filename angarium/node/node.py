@@ -193,7 +193,7 @@ class Node:
                     await self._let_go(shard)
                 return
             if isinstance(claimed, Claim) and await self._attempt(shard, running.resume(lease, claimed)):
-                around.tallies.ownership.resumed += 1
+                around.totals.ownership.resumed += 1
                 self._moves["resumed"] += 1
                 log.debug("shard.resumed", extra={"shard": shard, "epoch": claimed.epoch})
             else:
@@ -231,7 +231,7 @@ class Node:
 
     def _count(self, claimed: Claim) -> None:
         """A claim is clean where the owner before had released the shard, or nobody had ever owned it."""
-        ownership = self.around.tallies.ownership
+        ownership = self.around.totals.ownership
         if claimed.clean:
             ownership.clean += 1
         else:

@@ -19,7 +19,7 @@ from actors.ports import Sender, Unavailable
 from actors.retention import Needed
 from actors.runtime.host import Host
 from angarium.node.announcer import Announcer
-from angarium.node.tallies import Tallies
+from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
@@ -59,7 +59,7 @@ class Surroundings(Struct, frozen=True):
     loads: Turns
     gravediggers: asyncio.Semaphore
     routing: Routing
-    tallies: Tallies
+    totals: NodeTotals
     announcer: Announcer
     saturated: Callable[[], bool]
     drain_s: float
@@ -99,7 +99,7 @@ class Shard:
         js, names = around.js, around.names
         self.journal = Journal(
             js, names, claimed, around.node, self, time=around.time, retention_s=JOURNAL_AGE_S,
-            statistics=around.tallies.journal,
+            statistics=around.totals.journal,
         )  # fmt: skip
         self._snapshots = Snapshots(js, names, claimed, around.loads)
         self._backlog = Backlog(js, names, number, around.readers, replicated=claimed.replicated)
@@ -124,7 +124,7 @@ class Shard:
             dead_letters=DeadLetterWriter(js, names, around.gravediggers),
             snapshots=self._snapshots,
             policies=around.receivers,
-            tally=around.tallies.actors,
+            totals=around.totals.actors,
             within_lease=lease.valid,
             ack=self._ack,
             hold=self._hold,
@@ -205,7 +205,7 @@ class Shard:
 
     def fenced(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
-        self._around.tallies.ownership.fenced += 1
+        self._around.totals.ownership.fenced += 1
         self._end(f"fenced: {why}")
 
     # ---- a lease that lapsed

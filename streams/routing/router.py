@@ -61,7 +61,7 @@ class Routing(Struct, frozen=True):
     match: Callable[[str, str], tuple[str, ...]]
     freshness: Freshness
     copies: asyncio.Semaphore
-    tally: RoutingTotals
+    totals: RoutingTotals
 
 
 class _Open:
@@ -181,10 +181,10 @@ class Router:
                 await asyncio.sleep(0)
 
     async def _distribute(self, opened: _Open) -> None:
-        event, tally = opened.event, self._routing.tally
-        tally.events += 1
+        event, totals = opened.event, self._routing.totals
+        totals.events += 1
         if event.malformed:
-            tally.malformed += 1
+            totals.malformed += 1
             lanes: tuple[str, ...] = (f"{opened.tenant}.{NAME}",)
         else:
             lanes = self._routing.match(opened.tenant, event.type)
@@ -196,7 +196,7 @@ class Router:
             if number % MATCHED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         if not lanes:
-            tally.unmatched += 1
+            totals.unmatched += 1
             self._close(opened)
 
     def _close(self, opened: _Open) -> None:
@@ -222,7 +222,7 @@ class Router:
             )
         match answer:
             case Stored():
-                self._routing.tally.copies += 1
+                self._routing.totals.copies += 1
                 return ""
             case Refused(code, text):
                 return f"{text} (JetStream error {code})"

@@ -40,7 +40,7 @@ class Owner:
     ) -> None:
         self.js = js
         self.clocks = Clocks()
-        self.tally = RoutingTotals()
+        self.totals = RoutingTotals()
         self.within_lease = within_lease
         self.broken: list[str] = []
         self.losses: list[Loss] = []
@@ -49,7 +49,7 @@ class Owner:
         self._follows = follows
         subscriptions = subscriptions_of(self.receivers)
         freshness = Freshness(js, self.receivers.catch_up, self.clocks)
-        self._routing = Routing(subscriptions.match, freshness, asyncio.Semaphore(100), self.tally)
+        self._routing = Routing(subscriptions.match, freshness, asyncio.Semaphore(100), self.totals)
         self.router = self._new_router()
 
     def _new_router(self) -> Router:

@@ -99,8 +99,8 @@ async def test_what_is_not_done_is_denied_in_words(
     assert answer["error"]["code"] == code
     assert answer["error"]["message"]
     assert "whsec_" not in json.dumps(answer)
-    assert (control.tally.requests, control.tally.errors) == (1, 1)
-    assert control.tally.last_error.startswith(f"{code}: ")
+    assert (control.totals.requests, control.totals.errors) == (1, 1)
+    assert control.totals.last_error.startswith(f"{code}: ")
 
 
 async def test_too_many_bytes_are_left_to_the_server_for_a_while(
@@ -187,7 +187,7 @@ async def service(wire: Wire, prefix: str, control: Control) -> AsyncIterator[Se
     identity = Identity(
         name=prefix, id="node-1", version="1.2.3", started_at=1700000000.25, metadata={"shards": "64"}
     )
-    service = Service(wire, identity, control.subject, control.tally, lambda: {"owned": 7})
+    service = Service(wire, identity, control.subject, control.totals, lambda: {"owned": 7})
     await service.start()
     yield service
     await service.stop()

@@ -62,7 +62,7 @@ async def test_a_malformed_event_becomes_a_dead_letter_of_its_tenant(
         "Angarium-Attempts": "0",
     }
     assert await stored(js, names, A) == [b"next"]
-    assert (owner.tally.events, owner.tally.malformed, owner.tally.unmatched) == (2, 1, 0)
+    assert (owner.totals.events, owner.totals.malformed, owner.totals.unmatched) == (2, 1, 0)
 
 
 async def test_a_delivery_to_the_place_of_malformed_events_takes_none_of_their_ids(

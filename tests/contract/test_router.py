@@ -70,7 +70,7 @@ async def test_each_subscriber_gets_a_copy_and_nobody_else(
     assert await stored(js, names, B) == [b"1", b"3"]
     assert await stored(js, names, C) == [b"3"]
     assert await stored(js, names, "else.a") == []
-    assert (owner.tally.events, owner.tally.copies, owner.tally.unmatched) == (3, 5, 0)
+    assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 5, 0)
 
 
 async def test_a_copy_bears_its_source_and_no_message_id(
@@ -124,7 +124,7 @@ async def test_what_nobody_wants_is_counted_and_acked(
     owner = await open_owner()
     await announce_many(js, names, 3)
     await settled(js, names, 3)
-    assert (owner.tally.events, owner.tally.copies, owner.tally.unmatched) == (3, 0, 3)
+    assert (owner.totals.events, owner.totals.copies, owner.totals.unmatched) == (3, 0, 3)
 
 
 async def test_it_routes_its_own_partition_only(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
@@ -332,7 +332,7 @@ async def test_while_memory_is_full_no_more_is_asked_for(
     # Each takes a little more than 512 bytes, and 96 for its copy once it is matched; what was asked for when
     # the bound was reached still comes.
     least, most = (8 << 10) // (512 + 2 + 96), (8 << 10) // 512 + 1 + 4
-    await until(lambda: owner.tally.events >= least)
+    await until(lambda: owner.totals.events >= least)
     for _ in range(50):
         info = await js.consumer_info(names.events, names.route_consumer(PARTITION))
         assert info is not None
@@ -361,7 +361,7 @@ async def test_a_subscription_of_a_second_ago_holds_although_nothing_was_heard_o
     await announce(js, names, b"2")
     await settled(js, names, 3)
     assert await stored(js, names, A) == [b"1"]
-    assert owner.tally.unmatched == 2
+    assert owner.totals.unmatched == 2
 
 
 async def test_nothing_is_matched_until_a_replica_shows_what_the_leader_has(
@@ -389,7 +389,7 @@ async def test_nothing_is_matched_while_the_leader_does_not_answer(
     await announce(js, names, b"1")
     await settled(js, names, 1)
     assert await stored(js, names, A) == [b"1"]
-    assert owner.tally.unmatched == 0
+    assert owner.totals.unmatched == 0
     assert [record.message for record in caplog.records] == ["routing.waiting"]
 
 
@@ -400,7 +400,7 @@ async def test_without_the_bucket_nothing_is_matched(
     await js.request(f"$JS.API.STREAM.DELETE.{names.receivers}", b"", 5.0)
     await announce(js, names, b"1")
     await until(lambda: any(names.receivers in getattr(record, "why", "") for record in caplog.records))
-    assert owner.tally.events == 0
+    assert owner.totals.events == 0
     await install(js, prefix)
     await subscribe(js, names, A)
     await settled(js, names, 1)  # Between the two steps it may have been for nobody.

@@ -69,7 +69,7 @@ async def control(js: JetStream, names: Names) -> AsyncIterator[Control]:
 @pytest.fixture
 async def service(js: JetStream, control: Control) -> AsyncIterator[Service]:
     identity = Identity(name="angarium", id="node-1", version="1.2.3", started_at=1700000000.0)
-    service = Service(js.wire, identity, control.subject, control.tally, lambda: {"shards": 4})
+    service = Service(js.wire, identity, control.subject, control.totals, lambda: {"shards": 4})
     await service.start()
     yield service
     await service.stop()

@@ -99,7 +99,7 @@ class Checkers:
 
     def _judge_start(self, process: Process, attempt: Attempt) -> None:
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        what = receiver, sequence, event.position, event.id, attempt.number
+        what = receiver, sequence, event.position, event.id, attempt.ordinal
         process.say("START %s #%s of %d (%s), attempt %d", *what)
         self._check_owner(process, receiver)
         rates = self.rates.setdefault(receiver, Rates())

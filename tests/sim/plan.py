@@ -11,7 +11,7 @@ from tests.sim.world import World
 class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
     goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
-    intervals, `much` that of its limit. `room`: bytes that the deliveries may take, where it is not what
+    intervals, `pause_at` that of its limit. `room`: bytes that the deliveries may take, where it is not what
     `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked. `batch`:
     messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers."""
 
@@ -27,7 +27,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     upkeep_every_s: float = 60.0
     room: int = 0
-    much: int = 64
+    pause_at: int = 64
     saturated: float = 0.0
     batch: int = BATCH
     part_bytes: int = PART_BYTES
@@ -51,7 +51,7 @@ def drawn(world: World) -> Plan:
         idle_s=chance.choice((0.5, 3.0, 60.0)),
         upkeep_every_s=chance.choice((0.3, 1.0, 3.0)),
         room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
-        much=chance.choice((2, 8, 64)),
+        pause_at=chance.choice((2, 8, 64)),
         saturated=chance.choice((0.0, 0.5, 1.0)),
         batch=chance.choice((2, 3, BATCH)),
         part_bytes=chance.choice((1, 60, PART_BYTES)),

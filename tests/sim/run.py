@@ -267,7 +267,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
         for owner, name, value in (
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
             (host, "IDLE_S", plan.idle_s),
-            (flow_control, "MUCH", plan.much),
+            (flow_control, "UNSETTLED_PAUSE_AT", plan.pause_at),
             (maintenance, "ROUND_EVERY_S", plan.upkeep_every_s),
             (maintenance, "HURRIED_ROUND_EVERY_S", plan.upkeep_every_s),
             (maintenance, "JOURNAL_LAG_MAX", 2),

@@ -48,8 +48,8 @@ def _note_but_burials(needs: Retention, state: State) -> None:
 
 def _needed_live(host: Host) -> Needed:
     for actor in host.actors.values():
-        host.needs.note(actor.state)
-    return host.needs.lowest(host.bindings.received)
+        host.retention.note(actor.state)
+    return host.retention.lowest(host.bindings.received)
 
 
 async def _held_up_to_eviction(

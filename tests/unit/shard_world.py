@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from actors.counters import Tally
+from actors.counters import DeliveryTotals
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
@@ -347,7 +347,7 @@ class ShardWorld:
         self.policies = Policies()
         self.snapshots = Snapshots()
         self.dead_letters = DeadLetterWriter(self)
-        self.tally = Tally()
+        self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
         self.acked: list[int] = []
@@ -378,8 +378,8 @@ class ShardWorld:
             unclean=Unclean(self.epoch, last, at) if unclean else None, floor=self.journal.floor,
             needed=0, unacked_max=self.unacked_max, clock=self.clock, recorder=self.journal,
             sender=self.sender, backlog=self.stream, dead_letters=self.dead_letters, snapshots=self.snapshots,
-            policies=self.policies, tally=self.tally, within_lease=lambda: self.within_lease, ack=self._acked,
-            hold=self.held.append, saturated=lambda: self.saturated,
+            policies=self.policies, totals=self.totals, within_lease=lambda: self.within_lease,
+            ack=self._acked, hold=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, tell=self.news.append,
         )  # fmt: skip
         states = self.journal.folded

@@ -55,7 +55,7 @@ async def test_a_failed_attempt_is_repeated_under_its_number_before_the_next_eve
     world.publish(2)
     await world.until_settled(2)
     assert world.sender.numbers == [1, 1, 1, 1, 2]
-    assert [each.number for each in world.sender.made] == [1, 2, 3, 4, 1]
+    assert [each.ordinal for each in world.sender.made] == [1, 2, 3, 4, 1]
 
 
 @in_virtual_time

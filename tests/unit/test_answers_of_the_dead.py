@@ -30,7 +30,7 @@ async def buried(world: ShardWorld, count: int) -> dict[int, str]:
 @in_virtual_time
 async def test_a_letter_has_the_answer_to_its_last_attempt(order: str) -> None:
     world = ShardWorld(policy(order=order, retry=TWICE))
-    world.sender.reply = lambda attempt: says(422, b"%d, %d" % (attempt.event.position, attempt.number))
+    world.sender.reply = lambda attempt: says(422, b"%d, %d" % (attempt.event.position, attempt.ordinal))
     world.publish(3)
     assert await buried(world, 3) == {1: "1, 2", 2: "2, 2", 3: "3, 2"}
 

@@ -8,7 +8,7 @@ from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
 from actors.runtime.actor import Actor
-from actors.runtime.host import IDLE_S, LOADERS, TURN
+from actors.runtime.host import IDLE_S, LOADS_AT_ONCE, WOKEN_IN_TURN_MAX
 from streams.journal.turns import Turns
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
@@ -63,7 +63,9 @@ async def test_the_earliest_wake_up_comes_first() -> None:
     await world.until(lambda: not world.host.away)
     # As many as there are loaders are on their way before any other is known of.
     assert loaded(world)[-1] == "acme.told"
-    assert loaded(world)[LOADERS:-1] == [f"acme.r{number}" for number in range(99 - LOADERS, -1, -1)]
+    assert loaded(world)[LOADS_AT_ONCE:-1] == [
+        f"acme.r{number}" for number in range(99 - LOADS_AT_ONCE, -1, -1)
+    ]
 
 
 @in_virtual_time
@@ -138,13 +140,15 @@ async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest
         advance(actor)
 
     monkeypatch.setattr(Actor, "wake", note)
-    world.journal.folded = {f"acme.r{number}": parked(f"acme.r{number}", 1e9) for number in range(10 * TURN)}
+    world.journal.folded = {
+        f"acme.r{number}": parked(f"acme.r{number}", 1e9) for number in range(10 * WOKEN_IN_TURN_MAX)
+    }
     world.policies.known.update(dict.fromkeys(world.journal.folded, policy()))
     world.crash(snapshots=not known)
-    await world.until(lambda: len(in_turn) >= 10 * TURN)
+    await world.until(lambda: len(in_turn) >= 10 * WOKEN_IN_TURN_MAX)
     world.host.wake_all()
-    await world.until(lambda: len(in_turn) >= 20 * TURN)
-    assert max(map(in_turn.count, in_turn)) <= 2 * LOADERS
+    await world.until(lambda: len(in_turn) >= 20 * WOKEN_IN_TURN_MAX)
+    assert max(map(in_turn.count, in_turn)) <= 2 * LOADS_AT_ONCE
     assert not world.journal.of(f.Missing)
 
 

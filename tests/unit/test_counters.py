@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.counters import ATTEMPT_BOUNDS_S, Histogram, Tally
+from actors.counters import ATTEMPT_BOUNDS_S, DeliveryTotals, Histogram
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from tests.unit.machine import answer
@@ -33,25 +33,25 @@ def test_a_value_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(
     ],
 )
 def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arrived: int) -> None:
-    tally = Tally()
-    tally.ended(outcome, 3.0)
-    assert tally.attempts == {status: 1}
-    assert tally.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
-    assert tally.attempt_s.sum == 0.02
-    assert (sum(tally.arrival_s.counts), tally.arrival_s.sum) == (arrived, 3.0 * arrived)
+    totals = DeliveryTotals()
+    totals.ended(outcome, 3.0)
+    assert totals.attempts == {status: 1}
+    assert totals.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
+    assert totals.attempt_s.sum == 0.02
+    assert (sum(totals.arrival_s.counts), totals.arrival_s.sum) == (arrived, 3.0 * arrived)
 
 
 def test_what_was_not_sent_took_no_time() -> None:
-    tally = Tally()
-    tally.ended(NotSent(why="the lease is over"), 3.0)
-    assert tally.attempts == {"not_sent": 1}
-    assert sum(tally.attempt_s.counts) == 0
+    totals = DeliveryTotals()
+    totals.ended(NotSent(why="the lease is over"), 3.0)
+    assert totals.attempts == {"not_sent": 1}
+    assert sum(totals.attempt_s.counts) == 0
 
 
 def test_a_ping_is_no_delivery() -> None:
-    tally = Tally()
-    tally.decided(f.Delivered(receiver=RECEIVER, events=(), at=0.0, attempt=1, kind="ping"))
-    assert set(tally.deliveries.values()) == {0}
+    totals = DeliveryTotals()
+    totals.decided(f.Delivered(receiver=RECEIVER, events=(), at=0.0, attempt=1, kind="ping"))
+    assert set(totals.deliveries.values()) == {0}
 
 
 @in_virtual_time
@@ -59,7 +59,7 @@ async def test_deliveries_count_by_their_meaning_and_dead_letters_by_their_reaso
     world = strict()
     world.sender.answers(503, answer(429, retry_after="1"), 200, *[400] * 5, 200)
     world.publish(3)
-    await world.until(lambda: sum(world.tally.arrival_s.counts) == 2)
-    assert world.tally.deliveries == {"delivered": 2, "failed": 1, "rejected": 5, "throttled": 1, "gone": 0}
-    assert world.tally.dead_letters == {"rejected": 1}
-    assert world.tally.attempts == {"5xx": 1, "4xx": 6, "2xx": 2}
+    await world.until(lambda: sum(world.totals.arrival_s.counts) == 2)
+    assert world.totals.deliveries == {"delivered": 2, "failed": 1, "rejected": 5, "throttled": 1, "gone": 0}
+    assert world.totals.dead_letters == {"rejected": 1}
+    assert world.totals.attempts == {"5xx": 1, "4xx": 6, "2xx": 2}

@@ -15,7 +15,7 @@ from actors.machine.state import State
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.host import IDLE_S, TURN
+from actors.runtime.host import IDLE_S, WOKEN_IN_TURN_MAX
 from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.ping import Refusal, ping
 from tests.unit.machine import answer, policy
@@ -289,11 +289,11 @@ async def test_many_who_hold_messages_too_long_are_parked_in_turns(monkeypatch: 
 
     monkeypatch.setattr(Actor, "park", note)
     world.sender.latency_s = 10
-    for number in range(3 * TURN):
+    for number in range(3 * WOKEN_IN_TURN_MAX):
         world.policies.known[f"acme.r{number}"] = policy()
         world.publish(receiver=f"acme.r{number}")
-    await world.until(lambda: len(parked_in) == 3 * TURN)
-    assert max(map(parked_in.count, parked_in)) <= TURN
+    await world.until(lambda: len(parked_in) == 3 * WOKEN_IN_TURN_MAX)
+    assert max(map(parked_in.count, parked_in)) <= WOKEN_IN_TURN_MAX
 
 
 # ---- who is in memory
@@ -406,7 +406,7 @@ async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None
     world.journal.let_go()
     assert (await pinging).status == 200
     (made,) = world.sender.made
-    assert (made.sequence, made.event.type, made.number) == (None, "angarium.ping", 1)
+    assert (made.sequence, made.event.type, made.ordinal) == (None, "angarium.ping", 1)
     assert len(world.journal.of(f.Pinged)) == 1
     await world.until(lambda: bool(world.journal.of(f.Delivered)))
     assert world.journal.of(f.Delivered)[0].kind == "ping"

@@ -14,7 +14,7 @@ from angarium.node.metrics import NodeMetrics, histogram
 from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
-from angarium.node.tallies import Tallies
+from angarium.node.totals import NodeTotals
 from streams.routing.router import RoutingTotals
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
@@ -32,8 +32,8 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
             add_listener=listeners.append, listeners=listeners,
         ),
         members=SimpleNamespace(lease=lease, wanted=lambda shards: list(range(shards))),
-        routing=SimpleNamespace(tally=RoutingTotals(events=7, copies=9)),
-        tallies=members.get("tallies", Tallies()),
+        routing=SimpleNamespace(totals=RoutingTotals(events=7, copies=9)),
+        totals=members.get("totals", NodeTotals()),
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         around=around, shards=3, stopping=members.get("stopping", False), refused=members.get("refused", {}),
@@ -81,10 +81,10 @@ async def test_what_is_in_memory_is_counted_over_all_shards() -> None:
     hanging.sender.latency_s = 1000.0
     hanging.publish(2)
     await paused.pass_time(5)
-    tallies = Tallies()
-    tallies.actors.dead_letters["expired"] = 2
-    tallies.ownership.unclean = 1
-    watched = node({0: shard(paused), 1: shard(hanging, suspended=True)}, tallies=tallies, refused={2: "why"})
+    totals = NodeTotals()
+    totals.actors.dead_letters["expired"] = 2
+    totals.ownership.unclean = 1
+    watched = node({0: shard(paused), 1: shard(hanging, suspended=True)}, totals=totals, refused={2: "why"})
     found = scraped(watched)
     hanging.host.stop()
     assert found["angarium_actors"] == 2

@@ -391,7 +391,7 @@ async def test_a_repeat_is_acked_while_the_event_that_it_repeats_is_open(snapsho
 async def test_from_strict_to_relaxed_and_back_while_work_is_under_way() -> None:
     world = ShardWorld(policy(retry=SOON))
     world.sender.latency_s = 0.07
-    world.sender.reply = lambda attempt: answer(500 if attempt.number == 1 else 200)
+    world.sender.reply = lambda attempt: answer(500 if attempt.ordinal == 1 else 200)
     for round_ in range(6):
         world.publish(25)
         await world.pass_time(0.5)

@@ -62,7 +62,7 @@ class Post:
             "policy": policy,
             "event": event,
             "sequence": 41,
-            "number": 3,
+            "ordinal": 3,
             "may_start": lambda: True,
         }
         return asyncio.run(self.sender.send(Attempt(**(attempt | fields))))
@@ -115,9 +115,9 @@ def test_the_request_is_the_event_as_published_under_the_receivers_terms() -> No
 
 def test_a_repeated_attempt_differs_in_what_is_its_own_alone() -> None:
     post = Post()
-    first = post.headers(number=1)
+    first = post.headers(ordinal=1)
     post.now += 3600
-    second = post.headers(number=2)
+    second = post.headers(ordinal=2)
     changed = {name for name in first if first[name] != second[name]}
     assert changed == {"webhook-timestamp", "webhook-signature", "angarium-attempt", "traceparent"}
 

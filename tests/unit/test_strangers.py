@@ -9,7 +9,7 @@ from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
 from actors.runtime import strangers
-from actors.runtime.strangers import LEFT_BEHIND_S, PAUSE_S, WAITING_MAX
+from actors.runtime.strangers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials, names, record_of
@@ -28,7 +28,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     assert {(each.receiver, each.reason) for each in world.dead_letters.buried} == {
         (name, "unknown_receiver") for name in names(2000)
     }
-    assert world.tally.dead_letters == {"unknown_receiver": 2000}
+    assert world.totals.dead_letters == {"unknown_receiver": 2000}
 
 
 @in_virtual_time
@@ -38,7 +38,7 @@ async def test_a_few_at_a_time_are_worth_few_flushes() -> None:
         world.publish(receiver=name)
         await world.pass_time(0.1)
     await all_buried(world, 100)
-    assert len(world.journal.of(f.TurnedAway)) <= 10 / PAUSE_S + 2
+    assert len(world.journal.of(f.TurnedAway)) <= 10 / TURN_PAUSE_S + 2
 
 
 @in_virtual_time
@@ -263,7 +263,7 @@ async def test_where_nothing_can_be_buried_what_is_left_far_behind_is_discarded(
     await world.pass_time(LEFT_BEHIND_S)
     discarded = [each for each in world.journal.of(f.TurnedAway) if each.discarded]
     assert [len(each.events) for each in discarded] == [22]
-    assert world.tally.dead_letters["discarded"] == 22
+    assert world.totals.dead_letters["discarded"] == 22
 
 
 @in_virtual_time

@@ -64,7 +64,7 @@ class Edge:
             policy=Policy(url=f"http://127.0.0.1:{self.receiver.port}/hook", timeout_s=timeout_s),
             event=Event(position=1, id="evt_1", stored_at=0.0, body=body, type="order.created"),
             sequence=1,
-            number=1,
+            ordinal=1,
             may_start=lambda: True,
         )
         outcome = await self._sender.send(attempt)

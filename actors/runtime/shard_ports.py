@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from actors.counters import Tally
+from actors.counters import DeliveryTotals
 from actors.machine.bucket import Unclean
 from actors.machine.state import State
 from actors.memory.unacked import Bindings
@@ -21,7 +21,7 @@ class ShardPorts(Protocol):
     backlog: Backlog
     dead_letters: DeadLetterWriter
     policies: Policies
-    tally: Tally
+    totals: DeliveryTotals
     tell: Callable[[News], None]
     refuse: Callable[[str], None]
     epoch: int

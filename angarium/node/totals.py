@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from actors.counters import Tally
+from actors.counters import DeliveryTotals
 from streams.journal.journal import Statistics
 
 
@@ -15,9 +15,9 @@ class Ownership(Struct):
     fenced: int = 0
 
 
-class Tallies(Struct, frozen=True):
+class NodeTotals(Struct, frozen=True):
     """Counters that the shards of a node share; its routers count in `streams.routing.router.Routing`."""
 
-    actors: Tally = field(default_factory=Tally)
+    actors: DeliveryTotals = field(default_factory=DeliveryTotals)
     journal: Statistics = field(default_factory=Statistics)
     ownership: Ownership = field(default_factory=Ownership)
