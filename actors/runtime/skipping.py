@@ -39,11 +39,14 @@ def _under_way(actor: Actor) -> int | None:
 
 
 def _known(actor: Actor) -> Numbered | None:
-    """The oldest event, if it is known: with its number, or with the next one."""
+    """The oldest event, if it is known: with its number, or with the next one.
+
+    What was settled since it was read, and a repeat, may be in memory for a moment, and has no next number.
+    """
     if actor.state.open:
         return as_numbered(actor.state.open[0])
-    head = actor.pending.mailbox.head
-    return with_number(head, actor.state.frontier.sequence + 1) if head else None
+    fresh = next((each for each in actor.pending.mailbox.events if _is_fresh(actor, each)), None)
+    return with_number(fresh, actor.state.frontier.sequence + 1) if fresh else None
 
 
 async def _read(actor: Actor) -> Numbered | None:

@@ -1,5 +1,6 @@
 """A backlog that is given up unseen: expired, beyond its bound, evicted, skipped or forgotten."""
 
+import asyncio
 from functools import partial
 
 import pytest
@@ -277,6 +278,39 @@ async def test_in_relaxed_order_the_oldest_is_skipped_and_the_others_go_on() -> 
     await world.until(lambda: world.state.counters.delivered == 2 and bool(world.state.open))
     assert (await skip(world.actor)).sequence == 1
     await world.until(lambda: letters(world) == [(1, "skipped")])
+
+
+@in_virtual_time
+async def test_what_was_skipped_and_comes_back_to_memory_is_not_skipped_again() -> None:
+    """It was being read meanwhile; and while the leader is asked, nobody drops it."""
+    world = strict(paused=True)
+    await parked(world, 3)
+    world.stream.delay_s = 0.1
+    skipping = asyncio.ensure_future(skip(world.actor))
+    await world.pass_time(0.05)
+    world.put(policy())
+    world.policies.unavailable = True
+    world.put(None)
+    assert world.actor.pending.cursor.reading
+    assert (await skipping).position == 1
+    await world.until(lambda: not world.actor.pending.cursor.reading)
+    assert (await skip(world.actor)).position == 2
+    assert world.state.frontier.sequence == 2
+    assert not world.refused
+
+
+@in_virtual_time
+async def test_a_repeat_is_not_skipped_and_takes_no_number() -> None:
+    """An owner that vanished may have posted the next event under that number."""
+    world = strict()
+    world.publish(name="same")
+    await world.until_settled(1)
+    world.policies.unavailable = True
+    world.put(None)
+    world.publish(name="same")
+    world.publish(name="other")
+    skipped = await skip(world.actor)
+    assert (skipped.position, skipped.sequence) == (3, 2)
 
 
 @in_virtual_time
