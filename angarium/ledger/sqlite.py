@@ -23,7 +23,12 @@ CHECKPOINT_PAGES = 4000
 NAMES_MAX = 500
 
 _ATTEMPT = "INSERT INTO attempts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,NULL)"
-_BEGUN = "INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,NULL)"
+_BEGUN = """
+INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,NULL) ON CONFLICT DO UPDATE SET
+    attempts = max(attempts, excluded.attempts), first_at = coalesce(first_at, excluded.first_at),
+    ended_at = excluded.ended_at, ending = excluded.ending, reason = excluded.reason
+"""
+"""A delivery whose row is there already was ended unseen by a gap, and is under way after all."""
 _ENDED = """
 UPDATE deliveries SET attempts = max(attempts, ?), first_at = coalesce(first_at, ?), ended_at = ?, ending = ?,
     reason = ? WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?

@@ -198,6 +198,23 @@ async def test_what_was_purged_is_a_gap_on_record_and_states_go_on_from_the_snap
     assert rows(path, "SELECT position FROM positions WHERE stream = ?", names.journal) == [(purged[1] + 1,)]
 
 
+async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    await pen.flush(opened(), failed(1))
+    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(2),)))
+    await catch_up(js, names, path)
+    purged = await pen.flush(failed(1, NOW + 2, attempt=2))
+    await pen.flush(failed(1, NOW + 4, attempt=3))
+    await js.purge(names.journal, purged + 1)
+    await catch_up(js, names, path)
+    await pen.flush(delivered(1, NOW + 6, attempt=4))
+    await catch_up(js, names, path)
+    deliveries = rows(path, "SELECT sequence, ending, attempts FROM deliveries ORDER BY sequence")
+    assert deliveries == [(1, schema.SETTLED, 4), (2, None, 0)]
+    assert rows(path, "SELECT attempt FROM attempts ORDER BY at") == [(1,), (3,), (4,)]
+
+
 async def test_a_journal_that_was_made_anew_is_refused(
     js: JetStream, names: Names, pen: Pen, path: Path
 ) -> None:
