@@ -31,6 +31,8 @@ TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"
 
 _OUR_TYPES = "angarium."
+TYPE_LOOKED_AT_MAX = 256
+"""Characters of a type that are looked at. No type has so many, and what is looked up is kept in memory."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")
@@ -65,7 +67,7 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
     again = get(EVENT_AGAIN) or ""
     source = get(EVENT_SOURCE) or ""
     malformed = ""
-    if event_type != TYPE_DEFAULT and (problem := type_problem(event_type)):
+    if event_type != TYPE_DEFAULT and (problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX])):
         event_type, malformed = TYPE_DEFAULT, f"{EVENT_TYPE}: {problem}"
     if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):
         content_type, malformed = (

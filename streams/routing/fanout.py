@@ -37,7 +37,8 @@ def published_event(
         # Direct sends lie in another stream, at positions of their own, before the same dedup window.
         given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
     event = messages.event_of(position, stored_at, given, body)
-    problem = _tenant_problem(tenant) or messages.type_problem(event_type) or event.malformed
+    looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
+    problem = _tenant_problem(tenant) or messages.type_problem(looked_at) or event.malformed
     return replace(event, type=event_type, malformed=problem)
 
 

@@ -1,5 +1,7 @@
 """What the headers of a message mean, and that both ways to a message make the same event of it."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,16 @@ def test_a_bare_message_has_every_default() -> None:
     assert read(None, b"\xff\x00") == event
     assert read({}, b"\xff\x00") == event
     assert read({"Some-Header": "x", "Nats-Pin-Id": "y"}, b"\xff\x00") == event
+
+
+def test_types_as_long_as_a_message_are_refused_and_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(64):
+            assert "200 characters at most" in why("Angarium-Type", f"{number}.{'x' * 200_000}")
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_header_has_its_place() -> None:
