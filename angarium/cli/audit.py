@@ -55,7 +55,7 @@ def lines(found: "Audit") -> list[str]:
 
     said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
     said += [
-        f"  since {words.moment(text(each.at)) if each.at else 'ever'}: {_limit(each)}"
+        f"  {_limit(each)}{f', from {words.moment(text(each.at))} on' if each.at else ''}"
         for each in found.limits
     ]
     for window in found.windows:

@@ -16,7 +16,10 @@ from angarium.terminal import output
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
 def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> None:
-    """Show to which receivers an event went, under which number, each attempt, and how it ended."""
+    """Show to which receivers an event went, under which number, each attempt, and how it ended.
+
+    A receiver is listed once it has begun with the event: before that, `angarium inspect` says what waits.
+    """
     from angarium.cli import record_words as words
     from angarium.operations.records.journey import journey
 

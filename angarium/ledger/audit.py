@@ -83,8 +83,9 @@ def allowance(limits: Sequence[Limit], since: float, until: float) -> int | None
 
 
 def bars(starts: Sequence[int], limits: Sequence[Limit], since: int, until: int) -> list[Bar]:
-    """The chart: the time in equal parts."""
-    edges = [since + (until - since) * each // BARS for each in range(BARS + 1)]
+    """The chart: the time in equal parts, none shorter than a second."""
+    count = min(BARS, max(1, (until - since) // 1000))
+    edges = [since + (until - since) * each // count for each in range(count + 1)]
     found = []
     for begin, end in pairwise(edges):
         within = [each for each in starts if begin <= each < end]

@@ -118,7 +118,9 @@ async def test_an_event_is_followed_over_all_receivers(
         (each["receiver"], each["state"], each["reason"], len(each["attempts"])) for each in found.deliveries
     ]
     assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
-    assert (await refused(settings, lambda of: journey(of, "e8"))).kind == "not_found"
+    unknown = await refused(settings, lambda of: journey(of, "e8"))
+    assert unknown.kind == "not_found"
+    assert "angarium dead list" in unknown.text
     assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
 
 
@@ -164,6 +166,7 @@ async def test_the_audit_holds_attempts_against_the_limit_in_force(
     found = await ask(settings, lambda of: audit(of, RECEIVER, 0, MS + 100_000))
     assert (found.verdict, found.attempts) == (verdict, len(at))
     assert [each.length_s for each in found.windows] == [0.4, 1.0]
+    assert [(each.at, each.per_second) for each in found.limits] == [(0, 5.0)]
     assert sum(bar.attempts for bar in found.chart) == len(at)
 
 
@@ -220,6 +223,15 @@ async def test_a_look_back_folds_to_what_inspect_said(
             assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
     told = await ask(settings, lambda of: moment(of, RECEIVER, MS - 1000))
     assert told["next_sequence"] == 1
+
+
+async def test_before_a_receiver_was_there_a_look_back_says_so(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+    failure = await refused(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
 async def test_before_what_is_known_a_look_back_says_from_when_on(

@@ -72,3 +72,9 @@ def test_the_chart_has_every_attempt_and_shows_the_fullest_second_of_each_part()
     assert [bar.most for bar in drawn].count(2) == BARS - 1
     assert max(bar.most for bar in drawn) == 4
     assert all(bar.allowed == 12 for bar in drawn)
+
+
+def test_no_part_of_the_chart_is_shorter_than_a_second() -> None:
+    assert [bar.attempts for bar in bars([5], TEN, 5, 6)] == [1]
+    drawn = bars([0, 100, 3400], TEN, 0, 3401)
+    assert [bar.attempts for bar in drawn] == [2, 0, 1]

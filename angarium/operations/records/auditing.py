@@ -53,10 +53,15 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
 
 
 def limits_of(changes: list[Change], since: int, until: int) -> list[Limit]:
-    """The limits in force between two instants, by the facts that set them."""
+    """The limits in force between two instants, by the facts that set them.
+
+    The limit with which a receiver began holds from the beginning: before that nothing was sent to it.
+    """
+    began = next((each.at for each in changes if each.kind == "opened"), None)
     found = [Limit(0)]
     for each in changes:
         if each.kind == "rate_set" and each.at < until:
-            limit = Limit(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
-            found = [limit] if each.at <= since else [*found, limit]
+            at = 0 if each.at == began else each.at
+            limit = Limit(at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            found = [limit] if at <= since else [*found, limit]
     return found

@@ -10,6 +10,11 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.attempts import shown as attempt_shown
 from angarium.operations.records.reading import Records, Standing, standing, text
 
+WHY_NONE = (
+    "nobody subscribes to it; or it still waits, see angarium inspect; or it became a dead letter for a name "
+    "that nobody has, see angarium dead list"
+)
+
 
 class Journey(Struct, frozen=True):
     """The deliveries of an event, by receiver, each with its attempts."""
@@ -26,7 +31,7 @@ async def journey(of: Records, event_id: str, tenant: str | None = None) -> Jour
     known = await standing(of)
     mine = [each for each in found if tenant is None or each.receiver.startswith(f"{tenant}.")]
     if not mine:
-        told = "; ".join(known.notes) or "nobody subscribes to it, or it still waits; see angarium inspect"
+        told = "; ".join(known.notes) or WHY_NONE
         raise OperationError(
             "not_found", f"the ledger knows no receiver that was given the event {event_id} ({told})"
         )

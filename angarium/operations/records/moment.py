@@ -8,7 +8,7 @@ from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.status import Head, inspect
-from angarium.ledger.answers import Unknown
+from angarium.ledger.answers import Configured, Unknown
 from angarium.ledger.configurations import UNKNOWN_URL, policy_of
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, number_of, standing, text
@@ -26,8 +26,13 @@ async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
     if isinstance(found, Unknown):
         since = f"between {text(found.since)} and" if found.since else "before"
         raise OperationError("not_found", f"the state of {receiver} is not known {since} {text(found.until)}")
+    configured = await of.questions.configurations(number, at)
+    if not found.position and not configured:
+        raise OperationError(
+            "not_found", f"there was no receiver {receiver} at {text(at)}, as far as the ledger knows"
+        )
     now = await of.questions.standing(number)
-    state, policy = found.state, await _policy(of, number, found.state, at)
+    state, policy = found.state, _policy(of, configured, found.state)
     told = inspect(
         state, policy, View(), at / 1000, shard=now.shard, node=await of.questions.owner(now.shard, at),
         queued=0, backlog=0, head=_head(state), last_answer=None, problems=[],
@@ -38,9 +43,9 @@ async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
     return members | {"at": text(at), "recorded_at": text(found.at), "ledger": known}
 
 
-async def _policy(of: Records, number: int, state: State, at: int) -> Policy | None:
+def _policy(of: Records, configured: list[Configured], state: State) -> Policy | None:
     """The last configuration that could be used; a made-up one where the ledger came later than that."""
-    policies = [policy_of(each.document) for each in await of.questions.configurations(number, at)]
+    policies = [policy_of(each.document) for each in configured]
     policy = next((each for each in reversed(policies) if each), None)
     if policy is None:
         return Policy(url=UNKNOWN_URL) if state.opened else None
