@@ -33,7 +33,8 @@ def rate(text: str, burst: int | None = None) -> Rate:
         return msgspec.convert(members | {"burst": burst}, Rate)
     except msgspec.ValidationError:
         bounds = "a limit above 0, at most a million, and a burst from 1 to a million"
-        raise BadQuantity(f"{text!r} with burst {burst} is no possible rate; give {bounds}") from None
+        with_burst = "" if burst is None else f" with burst {burst}"
+        raise BadQuantity(f"{text!r}{with_burst} is no possible rate; give {bounds}") from None
 
 
 def size(text: str) -> int:

@@ -19,10 +19,11 @@ LIST_MAX = 50
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=LIST_MAX, show_default=True, help="So many at most."
 )
+@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
 def attempts(
-    receiver: str, failed: bool, status: str | None, limit: int, as_json: bool, **given: Any
+    receiver: str, failed: bool, status: str | None, limit: int, wide: bool, as_json: bool, **given: Any
 ) -> None:
     """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
     from angarium.cli import record_words as words
@@ -39,7 +40,9 @@ def attempts(
     if as_json:
         output.say_json(listed)
         return
-    output.say_table(words.HEADINGS, map(words.cells, listed.attempts), cut=words.CUT)
+    output.say_table(
+        words.HEADINGS, map(words.cells, listed.attempts), cut=() if wide else words.CUT, wide=wide
+    )
     if listed.more:
         output.note(f"note: there are older ones than these {limit}; --limit or --until shows them")
     words.notes(listed.ledger)

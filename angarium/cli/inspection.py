@@ -40,7 +40,7 @@ def looked_back(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
     from angarium.cli import record_words as words
     from angarium.operations.records.moment import moment
 
-    instant = words.instant(at)
+    instant = words.past("--at", at)
     answer = words.consult(settings, lambda of: moment(of, receiver, instant))
     words.notes(answer.pop("ledger"))
     return answer

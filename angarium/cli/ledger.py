@@ -8,6 +8,8 @@ from angarium.cli import options
 from angarium.settings import Settings
 from angarium.terminal.run import end_on_sigterm, run_long
 
+KEEP_MIN_S = 60
+
 
 @click.command("ledger", short_help="Keep what happened in a file that can be asked.")
 @click.option(
@@ -30,8 +32,10 @@ def ledger(keep: str, **given: Any) -> None:
     """
     from angarium import quantities
 
-    settings = options.settings_of(given, log_level="info")
-    run_long(_follow(settings, quantities.age(keep)))
+    settings, keep_s = options.settings_of(given, log_level="info"), quantities.age(keep)
+    if keep_s < KEEP_MIN_S:
+        raise click.UsageError(f"--keep {keep}: keep a minute at least")
+    run_long(_follow(settings, keep_s))
 
 
 async def _follow(settings: Settings, keep_s: float) -> None:

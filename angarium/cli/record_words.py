@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
 CUT = ("event", "outcome")
+SKEW_MS = 60_000
+"""What the clock of a node may be ahead of this machine's: an instant that it told is no mistake."""
 
 
 def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | NotDone]]) -> T:
@@ -26,9 +28,20 @@ def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | Not
 
 
 def span(given: dict[str, Any]) -> tuple[int, int]:
-    """The instants of `--since` and `--until`, in milliseconds. Raises BadQuantity."""
-    since, until = given["since"] or "1970-01-01T00:00:00Z", given["until"] or "0s"
-    return instant(since), instant(until) + (given["until"] is None)
+    """The instants of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
+    since = past("--since", given["since"]) if given["since"] else 0
+    until = instant(given["until"]) if given["until"] else instant("0s") + 1
+    if until <= since:
+        raise click.UsageError("--until lies before --since")
+    return since, until
+
+
+def past(flag: str, text: str) -> int:
+    """An instant that is over, in milliseconds. Raises BadQuantity and click.UsageError."""
+    found = instant(text)
+    if found > time.time() * 1000 + SKEW_MS:
+        raise click.UsageError(f"{flag} lies in the future: {text}")
+    return found
 
 
 def instant(text: str) -> int:

@@ -16,9 +16,10 @@ LATE = ("latest", "mean", "receiver", "delivered", "failed")
     "--within", default="1h", show_default=True, metavar="AGE", help="Lateness of the last 15m, 2h, 1d."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="So many of each.")
+@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
-def top(within: str, limit: int, as_json: bool, **given: Any) -> None:
+def top(within: str, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
     """List the receivers that fail, for longest first, and those whose events come latest.
 
     Lateness is the time from the storage of an event to its delivery.
@@ -32,8 +33,9 @@ def top(within: str, limit: int, as_json: bool, **given: Any) -> None:
     if as_json:
         output.say_json(worst)
         return
-    output.say_table(FAILING, map(words.failing_cells, worst.failing), cut=("last", "receiver"))
+    cut = () if wide else ("last", "receiver")
+    output.say_table(FAILING, map(words.failing_cells, worst.failing), cut=cut, wide=wide)
     if output.on_terminal():
         output.say()
-    output.say_table(LATE, map(words.late_cells, worst.late), cut=("receiver",))
+    output.say_table(LATE, map(words.late_cells, worst.late), cut=cut[1:], wide=wide)
     words.notes(worst.ledger)
