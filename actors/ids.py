@@ -55,7 +55,7 @@ def event_id(given: str | None, place: int | str, stored_at: float) -> str:
     """The id of an event: what its producer gave, or a hash of that, or one made of the stored message.
 
     A derived id names both the place and the time of the message, so that it stays unique when a stream is
-    made anew and its positions start again. The place is a position, of which stream must be clear from it.
+    recreated and its positions start again. The place is a position, of which stream must be clear from it.
     """
     if given is None:
         return f"evt_{place}_{round(stored_at * 1000)}"

@@ -53,7 +53,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OURS = ("webhook-", "angarium-")
 _HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
 _CONTENT = frozenset({"content-type", "traceparent", "tracestate", "user-agent"})
-# RFC 9110, 7.6.1: they speak of the connection, which is ours. `expect` would make us wait for a 100.
+# RFC 9110, 7.6.1: they concern the connection, which is ours. `expect` would make us wait for a 100.
 _CONNECTION = frozenset({
     "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer",
     "upgrade",
@@ -286,7 +286,7 @@ def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
         if name.lower() in _CONTENT:
             yield name, "is the event's or Angarium's own, and would not be sent; leave it out"
         elif name.lower() in _CONNECTION:
-            yield name, "speaks of the connection, and would not be sent; leave it out"
+            yield name, "concerns the connection, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:

@@ -328,7 +328,7 @@ def _credentials(policy: Policy) -> set[str]:
 
 
 class _Hidden:
-    """Words that no text may show, nor a beginning of one: a body may be cut amid a credential.
+    """Words that no text may show, nor a beginning of one: a body may be cut within a credential.
 
     Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
     have characters, whatever they are: somebody who writes both must not be able to hold up the node.

@@ -1,4 +1,4 @@
-"""Requests about one receiver: `<prefix>.ctl.<verb>.<tenant>.<name>`, answered by whoever owns its shard.
+"""Requests about one receiver: `<prefix>.ctl.<verb>.<tenant>.<name>`, answered by the owner of its shard.
 
 Every node hears every request, for no queue group could know the owner; all but the owner stay silent. So an
 answer always comes from the live state, and two answers would mean two owners.

@@ -1,4 +1,4 @@
-"""Tasks on which others rely: where one fails by a defect, whoever owns it hears so, and the log says why."""
+"""Tasks on which others rely: where one fails by a defect, its owner hears so, and the log says why."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
 """Purging what nobody needs any more: by sequence, which the server does quickly while others hardly notice.
 
 What a shard still needs of a stream only moves forward, since checkpoints only grow and what is settled stays
-settled. So whoever purges up to a place that was right once is never wrong later, however long it slept in
+settled. So a purge up to a place that was right once is never wrong later, however long its process slept in
 between, and no fence is needed (docs/decisions/journal-purge.md). Anybody might do it; the owner of shard 0
 does, so that it is one.
 """
@@ -66,7 +66,7 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
 async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> Held:
     """Finds the last message of the journal that no shard needs any more.
 
-    A shard without a message or a checkpoint, or with one that speaks of another stream, holds all of it:
+    A shard without a message or a checkpoint, or with one that names another stream, holds all of it:
     nothing is known of what it needs.
     """
 
@@ -139,9 +139,9 @@ async def deliveries_held(
 
 
 async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int:
-    """The place below which `stream` is the one that the shard's records speak of; 0 where it is another.
+    """The place below which `stream` is the one that the shard's records name; 0 where it is another.
 
-    A checkpoint or an ack floor of a stream that lost its tail speaks of positions that new events have now.
+    A checkpoint or an ack floor of a stream that lost its tail names positions that new events have now.
     To be asked before these are read: after a repair, older ones would be believed by its newer marks. Where
     no mark is known (an older Angarium wrote none), the records are believed.
     """

@@ -98,8 +98,8 @@ class Receivers:
         except ApiError as error:
             raise Unavailable(f"cannot read {self._stream}: {error}") from error
 
-    async def read_anew(self) -> None:
-        """The bucket was made anew, with its own revisions. What is known holds until it says otherwise."""
+    async def read_again(self) -> None:
+        """The bucket was recreated, with its own revisions. What is known holds until it says otherwise."""
         self._removals.clear()
         for known in self._known.values():
             known.revision = known.policy_revision = 0

@@ -1,6 +1,6 @@
 """Accepting that a stream lost its tail: the way out for shards that are refused, and for nobody else.
 
-The shard is claimed as any other, so the fence holds off whoever owned it. What its journal ever said of the
+The shard is claimed as any other, so the fence holds off its former owner. What its journal ever said of the
 streams tells the last message that is still the same. Actors that are beyond it go back to it, by a fact each
 (`actors.machine.repairing`); the router goes on behind it, under sources above all earlier ones. The flush
 that completes this says so by its marks and its floor, which fall here and nowhere else. Until the end
@@ -80,7 +80,7 @@ class Gap(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """The damage to a shard's streams. `remade`: those that were made anew, or restored.
+    """The damage to a shard's streams. `remade`: those that were recreated, or restored.
 
     `missing`: the shard is refused for a message that is not there again, though no gap is found: its place
     was purged since.
@@ -266,7 +266,7 @@ class _Repair:
         return _After(floor=self._claim.floor, marks=marks, unclean=unclean)
 
     async def _load_others(self, states: dict[str, State]) -> dict[str, State]:
-        """The actors of the shard that its tail does not speak of."""
+        """The actors of the shard that its tail does not name."""
         snapshots = Snapshots(self._js, self._names, self._claim)
         stored = (UNKNOWN, *await until_answered(snapshots.receivers))
         away, others = [each for each in stored if each not in states], dict[str, State]()
@@ -298,7 +298,7 @@ class _Repair:
         try:
             await until_answered(lambda: self._reset(position))
         except ApiError as error:
-            # A stream that was made anew has none yet, and what makes one begins at the beginning.
+            # A stream that was recreated has none yet, and what makes one begins at the beginning.
             if error.code != CONSUMER_NOT_FOUND:
                 raise
 
@@ -311,7 +311,7 @@ class _Repair:
     async def _record(self, facts: Sequence[Fact], after: _After) -> None:
         """All facts; only with the last of them all else is as it holds from now on.
 
-        Whoever claims the shard after a part of them has to find the loss again.
+        A claim of the shard after a part of them has to find the loss again.
         """
         claimed = self._claim
         before = _After(floor=claimed.floor, marks=claimed.marks, unclean=claimed.unclean)

@@ -19,7 +19,7 @@ from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
 
 ANSWERS_MAX = 16
-"""Answers under way at a time; more questions get none. Nodes are listed seldom, and whoever lists them asks
+"""Answers under way at a time; more questions get none. Nodes are listed seldom, and who lists them asks
 again: 15,000 questions at once held a node up for 2 s, each with an answer of its own."""
 
 DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"

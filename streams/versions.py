@@ -1,4 +1,4 @@
-"""Reading what bears a version `v`: a newer one is refused before its members are looked at."""
+"""Reading what carries a version `v`: a newer one is refused before its members are looked at."""
 
 from typing import TypeVar
 

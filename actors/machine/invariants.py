@@ -25,7 +25,7 @@ _EPSILON = 1e-6
 class Breach(Enum):
     """A rule that is broken; the value says how."""
 
-    STRANGER = "it speaks of another receiver"
+    STRANGER = "it names another receiver"
     FRONTIER = "the frontier falls: events that had their turn would have it again"
     NUMBER = "it names a number that is neither the next one nor given already"
     SETTLED = "an event that is settled is taken for an open one"

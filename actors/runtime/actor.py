@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class Actor:
     """One receiver at work: its live state, its pending events, its burials, and an alarm.
 
-    While `hold_count` nothing begins. `adopted` is the configuration that facts speak of, `removal` the last
+    While `hold_count` nothing begins. `adopted` is the configuration that facts name, `removal` the last
     removal of one that is known of; while `asking`, the leader is asked, and `absent_to` is how far events
     had come when it knew of none. Up to `cutoff` all is given up; `trimmed_at` is when the last were that
     were too many.

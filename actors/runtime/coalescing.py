@@ -2,10 +2,10 @@
 
 Most of what an idle node takes is waking up. 64 shards that look around twice a second, and 128 consumers
 that are listened for, wake it 213 times a second where each keeps its own time: 1.9 and 2.7 % of a core,
-where they keep a beat 1.8 and 1.7 (two runs of each, by turns).
+where they keep a beat 1.8 and 1.7 (two alternating runs of each).
 
-Not all at one instant: with 100,000 actors in memory the shards have 35 ms of work at each beat, and whoever
-waits for the event loop would wait for all of it. So a beat has lanes, which follow each other evenly.
+Not all at one instant: with 100,000 actors in memory the shards have 35 ms of work at each beat, for all of
+which everything else on the event loop would wait. So a beat has lanes, which follow each other evenly.
 """
 
 LANES = 8

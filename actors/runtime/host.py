@@ -109,10 +109,10 @@ class Host:
     # ---- beginning and end
 
     def begin(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
-        """Take over the actors that the journal's tail spoke of, and others that have to come back unasked.
+        """Take over the actors that the journal's tail named, and others that have to come back unasked.
 
         `parked` says when each wakes, if that is known. All of them come into memory bit by bit, so that
-        others are not kept waiting; whoever gets an event or is asked for comes at once.
+        others are not kept waiting; a receiver that gets an event or is asked for comes at once.
         """
         self.changed.update(states)
         self._noted.update(states)

@@ -5,8 +5,8 @@ cost reads, facts and a snapshot that is kept for days. So their events, the *st
 together, behind what is for known receivers:
 
 1. The leader of the configurations is asked once for all that have come until then, and the snapshots are
-   listed once. Whoever is configured, or ever had an actor, is told where its events lie, and reads them from
-   the stream, in order, before any later one.
+   listed once. A receiver that is configured, or ever had an actor, is told where its events lie, and reads
+   them from the stream, in order, before any later one.
 2. The others are turned away, the lowest positions first, and only those below which nothing is held for an
    actor. So everything up to the highest of them is released by that fact and those before it: one position
    is record enough. A name that is put afterwards is opened above it (`Host.released_to`), and what comes

@@ -25,7 +25,7 @@ BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 class Calls(Struct, frozen=True):
     """Calls for one delivery, by the qualified name of the function; calls into C count for who makes them.
 
-    Names without their module: whoever moves a function changes nothing here.
+    Names without their module: moving a function changes nothing here.
     """
 
     by_function: dict[str, float]

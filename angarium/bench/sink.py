@@ -1,8 +1,8 @@
 """The sink: a receiver in a process of its own that answers 200 and keeps count, as fast as Python can.
 
 It talks with its parent process by lines: it prints its port, then for each line on its standard input one
-line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins anew. What
-has no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 seconds.
+line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins again.
+What has no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 s.
 """
 
 import asyncio

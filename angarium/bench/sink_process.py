@@ -27,7 +27,7 @@ class SinkProcess:
         return (await self._ask(b"count\n")).deliveries
 
     async def forget(self) -> None:
-        """Begin to count anew."""
+        """Begin to count again."""
         await self._ask(b"forget\n")
 
     async def _ask(self, order: bytes) -> Report:

@@ -1,4 +1,4 @@
-"""`angarium history`: what befell a receiver, from the ledger."""
+"""`angarium history`: what happened to a receiver, from the ledger."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from angarium.cli import names, options
 from angarium.terminal import output
 
 
-@click.command("history", short_help="What befell a receiver, from the ledger.")
+@click.command("history", short_help="What happened to a receiver, from the ledger.")
 @names.receiver("receiver")
 @click.option("--since", metavar="TIME", help="Only since then: 2h, 3d, 2026-01-31T12:00:00Z.")
 @click.option("--until", metavar="TIME", help="Only from before then.")
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
 def history(receiver: str, as_json: bool, **given: Any) -> None:
-    """Tell in words what befell a receiver: paused, changed, resumed, disabled, offline, and back again.
+    """Tell in words what happened to a receiver: paused, changed, resumed, disabled, offline, and back again.
 
     A configuration that was put and replaced while no ledger ran is not known: the bucket keeps the last.
     """

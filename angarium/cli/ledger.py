@@ -27,7 +27,7 @@ def ledger(keep: str, **given: Any) -> None:
     """Follow the journal into a ledger until Ctrl-C: every attempt, what became of every event, and why.
 
     It reads what the nodes have recorded and costs them nothing. It goes on where it stopped; deleted, it is
-    built anew as far back as the journal reaches. `angarium dev` runs one. Ask it by `angarium event`,
+    rebuilt as far back as the journal reaches. `angarium dev` runs one. Ask it by `angarium event`,
     `attempts`, `history`, `audit`, `top` and `inspect --at`, or in SQL (docs/ledger.md).
     """
     from angarium import quantities

@@ -79,7 +79,7 @@ def lines(damage: "Damage") -> list[str]:
         for gap in damage.gaps
     ]
     told += [
-        f"shard {damage.shard}: {name} was made anew or restored, and is the right one from now on"
+        f"shard {damage.shard}: {name} was recreated or restored, and is the right one from now on"
         for name in damage.remade
     ]
     if told:

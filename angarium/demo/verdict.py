@@ -182,7 +182,7 @@ def _changed_content(record: Record) -> Iterator[str]:
         if arrival.digest != published.get(arrival.event_id, arrival.digest):
             yield f"the body of number {arrival.sequence} is not what was published"
     for _, signatures in _several(record, lambda arrival: arrival.delivery, lambda each: each.signature):
-        yield f"one event bore {len(signatures)} different angarium-signatures"
+        yield f"one event carried {len(signatures)} different angarium-signatures"
 
 
 def _unsigned(record: Record) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True):
-    """Something that befell a receiver; `kind` is the tag of its fact, or `recovered`."""
+    """Something that happened to a receiver; `kind` is the tag of its fact, or `recovered`."""
 
     at: int
     kind: str

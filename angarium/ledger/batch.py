@@ -273,7 +273,7 @@ def key_of(receiver: str, shard: int) -> str:
 
 
 def names_in(flushes: Iterable[Read]) -> dict[str, int]:
-    """All receivers that the flushes speak of, each with its shard."""
+    """All receivers that the flushes name, each with its shard."""
     return {
         key_of(fact.receiver, read.shard): read.shard
         for read in flushes

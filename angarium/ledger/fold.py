@@ -1,6 +1,6 @@
 """Folds the facts of a receiver over a base state: what was, at a moment or by now. Pure.
 
-Base states are made of the ledger's own facts, after these were stored: whoever made none yet, or was killed
+Base states are made of the ledger's own facts, after these were stored: who made none yet, or was killed
 before, folds a longer stretch and comes to the same. So a base state is never part of what must not be lost.
 """
 

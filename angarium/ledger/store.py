@@ -69,7 +69,7 @@ class Store(Protocol):
         """The receivers that have facts in the block, and no base state that covers them."""
 
     def drop(self, block: Block) -> AsyncIterator[None]:
-        """Drop a block in steps, between which others may write. It may be begun anew."""
+        """Drop a block in steps, between which others may write. It may be begun again."""
 
     async def close(self) -> None:
         """Drop the connection; what was written is stored."""

@@ -32,7 +32,7 @@ LOOK_S = 0.5
 FEW = 64
 CONFIGURATIONS_S = 1.0
 SEEN_S = 5.0
-"""How often it notes that nothing is new, so that whoever asks knows that the ledger is not behind."""
+"""How often it notes that nothing is new, so that an answer can say that the ledger is not behind."""
 PRUNE_S = 60.0
 KNOWN_MAX = 200_000
 _DONE = object()

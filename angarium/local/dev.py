@@ -122,7 +122,7 @@ async def _run_beside(settings: Settings, server: EmbeddedServer | None, tell: T
 
 
 async def _follow(settings: Settings) -> None:
-    """Keep a ledger. What stops it stops nothing else, since it can be built anew."""
+    """Keep a ledger. What stops it stops nothing else, since it can be rebuilt."""
     try:
         from angarium.ledger.following import follow
 

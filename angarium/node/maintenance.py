@@ -7,7 +7,7 @@ The owner of shard 0 purges, for all. Every node sees to it that its shards hold
   the traffic of the others, one for every `JOURNAL_LAG_MAX` messages; an installation at rest writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
   looked up where its oldest waiting event really lies;
-- where a stream was made anew under it, a shard ends: its claim will be refused, with the reason;
+- where a stream was recreated under it, a shard ends: its claim will be refused, with the reason;
 - where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
 - what is remembered of receivers that are gone is forgotten once none of their events can be left.
 """
@@ -28,7 +28,7 @@ ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
 """The same while room is short."""
 REMADE_ROUNDS = 6
-"""Streams that were made anew are looked for in one of so many rounds."""
+"""Streams that were recreated are looked for in one of so many rounds."""
 JOURNAL_LAG_MAX = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
 LOOKED_UP_MAX = 16
@@ -118,10 +118,10 @@ class Maintenance:
         remade: set[str] = set()
         for shard in self._working():
             for name in [name for name in created if created[name] != shard.created[name]]:
-                await shard.stop(f"{name} was made anew")
+                await shard.stop(f"{name} was recreated")
                 remade.add(name)
         if names.receivers in remade:
-            await self._around.receivers.read_anew()
+            await self._around.receivers.read_again()
 
     async def _find_oldest(self, shard: Shard) -> None:
         js, names, host = self._around.js, self._around.names, shard.host

@@ -1,8 +1,8 @@
 """Dead letters found, read and dropped; `streams.dead_letters.redrive` sends them again.
 
 Letters are found by batch direct get, which a replica may answer that lags (ADR-31). That is enough to look
-around: at worst the newest letters are missing, or some are shown that are no more. Whoever acts on a letter
-asks the leader for it (`DeadLetters.letter`).
+around: at worst the newest letters are missing, or some are shown that are no more. To act on a letter,
+ask the leader for it (`DeadLetters.letter`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Sending dead letters again: each exactly once, wherever a command that does it is cut off.
 
-A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It bears a
+A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It has a
 mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
 mark and the installation's nonce. So whatever is sent twice is dropped, by JetStream within its window and by
 the actor within its own; and beyond both nothing is sent twice, by the plan

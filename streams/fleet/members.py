@@ -247,7 +247,7 @@ class Members:
             try:
                 await self._look()
                 wait_s = self._until_next_look_s()
-            except (Unavailable, ApiError) as error:  # The bucket may be gone, and be made anew.
+            except (Unavailable, ApiError) as error:  # The bucket may be gone, and be recreated.
                 log.debug("members.unseen", extra={"why": str(error)})
                 wait_s = self._ttl_s / RENEWALS_PER_TTL
 

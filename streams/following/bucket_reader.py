@@ -22,7 +22,7 @@ class Put(Struct, frozen=True):
 
 
 class BucketReader:
-    """Reads on from a place; a bucket that was made anew is read from its beginning."""
+    """Reads on from a place; a bucket that was recreated is read from its beginning."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js

@@ -1,7 +1,7 @@
 """Requirements on an installation that exists, and what would break without each.
 
-Whoever finds a difference between what there is and what we would make looks here whether it matters. A
-limit that an operator has widened is none of our business; one that breaks a promise is refused.
+They say whether a difference between what there is and what we would make matters. A limit that an operator
+has widened is none of our business; one that breaks a promise is refused.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ _STREAM_RULES = (
     _Rule("num_replicas", 1, _at_least, "the loss of one server would lose what it stored"),
     _Rule("allow_direct", False, _same, "reads would fail, or be answered by a replica where they must not"),
     _Rule("allow_atomic", False, _at_least, "snapshots could not be written"),
-    _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown for ever"),
+    _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown forever"),
     _Rule("allow_rollup_hdrs", False, _at_least, "keys could not be purged"),
     _Rule("sealed", False, _same, "nothing could be stored"),
     _Rule("mirror", None, _same, "nothing could be stored"),

@@ -99,7 +99,7 @@ class Names(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams that must not be made anew unnoticed.
+        """The streams that must not be recreated unnoticed.
 
         The sequences of most are recorded elsewhere. Without the configurations all receivers would count
         as removed, and what waits for them would be discarded.

@@ -1,7 +1,7 @@
 """Claiming a shard: four steps after which exactly one owner can append to the shard's journal.
 
     1. put `_owner`, expecting what was read there; its revision is the epoch
-    2. read the journal's last message from the leader; give up if it bears a higher epoch
+    2. read the journal's last message from the leader; give up if it carries a higher epoch
     3. read `_owner` again; give up if it is not mine any more
     4. append `Claimed`, expecting the message of step 2; where that is not the last any more, back to 2
 
@@ -70,7 +70,7 @@ class Predecessor(Struct, frozen=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """The ownership of a shard, as recorded.
 
-    `at` and `boottime` are the same moment by both clocks. `clean`: whoever owned it before posted nothing
+    `at` and `boottime` are the same moment by both clocks. `clean`: the owner before posted nothing
     that is not on record. `position`: nothing beyond it can have been posted by an owner before. `unclean`:
     the last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal.
     `floor`: the deliveries up to there are released. `predecessor`: None where the journal was empty.
@@ -120,7 +120,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     accepts_loss: bool
 
     def follows_cleanly(self, past: _Past) -> bool:
-        """Return whether whoever owned the shard before posted nothing that is not on record."""
+        """Return whether the owner before posted nothing that is not on record."""
         if past.predecessor is None:
             return past.blank and not self.revision
         released = self.holder is not None and self.holder.released == past.epoch
@@ -183,7 +183,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     clean = attempt.follows_cleanly(past)
     deliveries = await _deliveries(js, names, attempt, clean)
     if not attempt.accepts_loss:
-        # Before the end of a stream that was made anew is recorded as one that is known.
+        # Before the end of a stream that was recreated is recorded as one that is known.
         check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
         end = Mark(position=deliveries.last, stored_at=deliveries.last_at)
         marks = marks.raised(Marks(deliveries=end))
@@ -192,9 +192,9 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     if past.epoch > attempt.epoch:
         if not await _holds(js, names, attempt.shard, attempt.epoch):
             return NotOwned("another node claimed it meanwhile")
-        # Whoever wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
+        # The node that wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
-            f"{names.actors} is not the bucket that the journal of shard {attempt.shard} speaks of: its last "
+            f"{names.actors} is not the bucket that the journal of shard {attempt.shard} names: its last "
             f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
         )
     unclean = past.unclean
@@ -249,8 +249,8 @@ async def let_go(
     """Give up what this process holds by `_owner` alone; returns whether there was anything to give up.
 
     A claim of which nothing came (recovery failed), and an ownership that ended without its release (attempts
-    in flight, no answer), would else keep everybody out for as long as this node lives. Whoever follows does
-    so uncleanly. To be called where the shard is neither owned nor being claimed.
+    in flight, no answer), would else keep everybody out for as long as this node lives. The next claim is
+    unclean. To be called where the shard is neither owned nor being claimed.
     """
     holder, revision = await read_owner(js, names, shard)
     if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):

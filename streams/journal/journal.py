@@ -1,7 +1,7 @@
 """The journal of one shard: facts gather, and go out in one fenced append at a time.
 
 A flush goes 200 ms after its oldest fact was added, or at 256 facts; the first one after a silence, and an
-urgent one, at once. It is cut at a quarter of what the server takes as one message. Whoever adds facts never
+urgent one, at once. It is cut at a quarter of what the server takes as one message. Adding facts never
 waits: the listener is told when they are confirmed, and `stalled` says when to start nothing new.
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
@@ -80,7 +80,7 @@ class Statistics(Struct):
 
 
 class _Flush(Struct, frozen=True, gc=False):
-    """A flush on its way: its number, what it bears, and its bytes, which never change."""
+    """A flush on its way: its number, what it carries, and its bytes, which never change."""
 
     number: int
     entries: list[Entry]
@@ -200,7 +200,7 @@ class Journal:
 
         The claim tells whose flush was the last before it. It is the one that was on its way: so that one
         is confirmed. Or it is the one before, and then the one on its way was not stored, and cannot be any
-        more, since the claim took its place: its facts go out anew, first of all. Anything else: False, and
+        more, since the claim took its place: its facts go out again, first of all. Anything else: False, and
         the shard must be claimed once more and recovered.
         """
         before, pending = claim.predecessor, self._pending

@@ -2,8 +2,8 @@
 
 A server that is cut off from the others goes on answering for a stream, by what it knew, for some 12 seconds
 (nats-server 2.15.1). What it tells was true. What it does not tell may be there all the same: "no message"
-and "the end" count only with a proof that whoever says so knows enough. Writes need none: a leader that was
-deposed acknowledges nothing.
+and "the end" count only with a proof that the server knows enough to say so. Writes need none: a leader that
+was deposed acknowledges nothing.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ async def _newest(js: JetStream, stream: str, subject: str, reach: int) -> list[
 async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) -> list[int]:
     """Ensure it of all subjects that match, a few at a time.
 
-    The server answers for 1,024 subjects at most, and with some 64 MiB. Whoever is asked for the subjects
-    may be a leader that was deposed: if it has the stream up to `reach`, it knows all that matter.
+    The server answers for 1,024 subjects at most, and with some 64 MiB. The server that is asked for
+    the subjects may be a leader that was deposed: if it has the stream up to `reach`, it knows all of them.
     """
     subjects, info = await js.subjects_and_info(stream, pattern)
     if info.last < reach:

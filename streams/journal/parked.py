@@ -1,7 +1,7 @@
 """The list of the parked receivers of a shard, whom no message of the inbox brings back after a takeover.
 
 It lies in the bucket of the actors, beside the snapshots, in parts of some kilobytes each: one message would
-exceed what the server takes, and every change would write all of it. A part is written anew when it has
+exceed what the server takes, and every change would write all of it. A part is written again when it has
 changed, in the same write as the snapshots of those in it. The checkpoint says how many parts there are, and
 as of which journal sequence each was written: so a part that is missing or older is noticed.
 """

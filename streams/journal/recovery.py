@@ -2,7 +2,7 @@
 
 The tail ends exactly with our own claim. An end before that is a replica that lags; anything beyond it, the
 checkpoint included, is another owner's, and the shard is lost. What no owner can have written means that a
-stream is not the one that the others speak of; the shard is then refused, since to go on would take new
+stream is not the one that the others name; the shard is then refused, since to go on would take new
 events for such as were settled long ago, and give their numbers a second time.
 """
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
-    `states` are the actors that the tail speaks of, and no others; `parked` all others that have to come back
+    `states` are the actors that the tail names, and no others; `parked` all others that have to come back
     unasked, with the time at which they wake, if known; `listed` the list of them, as it is stored. `floor`:
     the deliveries up to there are released. `created`: when each stream and bucket was created, for the next
     checkpoint.
@@ -73,7 +73,7 @@ async def recover(
     """Read back what the journal and the snapshots say, as of `claim`, which is `node`'s.
 
     Snapshots are read in the `turns` of the node. `accepts_loss`: whatever has become of the streams
-    that they speak of.
+    that they name.
 
     Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError`
     where a stream does not exist.
@@ -208,7 +208,7 @@ async def _read_parked(
     js: JetStream, names: Names, claim: Claim, checkpoint: Checkpoint, snapshots: Snapshots
 ) -> ParkedList:
     """The list of the parked receivers; where a part of it is gone, all are taken for parked: they are among
-    those that have snapshots, and whoever is not parked leaves memory again."""
+    those that have snapshots, and those that are not parked leave memory again."""
     try:
         return await read_parked(js, names, claim.shard, checkpoint)
     except Incomplete as error:
@@ -239,7 +239,7 @@ def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
     """Check that without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRemade(
-            f"{bucket.name} was made anew: it was created {bucket.created}, the journal was begun before, "
+            f"{bucket.name} was recreated: it was created {bucket.created}, the journal was begun before, "
             f"and the snapshots that belong to it are gone; see angarium doctor"
         )
 
@@ -259,6 +259,6 @@ def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) ->
 
 def _shorter(stream: StreamInfo, but: str) -> StreamRemade:
     return StreamRemade(
-        f"{stream.name} was made anew or restored older: it ends at {stream.last}, but {but}; "
+        f"{stream.name} was recreated or restored older: it ends at {stream.last}, but {but}; "
         f"see angarium doctor"
     )

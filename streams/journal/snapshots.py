@@ -37,7 +37,7 @@ PATIENCE_S = 5.0
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """An actor as of the journal sequence `as_of`, and of every later one that does not speak of it."""
+    """An actor as of the journal sequence `as_of`, and of every later one that does not name it."""
 
     v: int = VERSION
     as_of: int
@@ -110,7 +110,7 @@ class Snapshots:
 
         The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
         Raises `Unavailable` where it could not be stored for a while, and `ApiError` where the bucket is
-        gone; a part of it may be stored, which does no harm, since only the last batch bears the new
+        gone; a part of it may be stored, which does no harm, since only the last batch carries the new
         checkpoint, and the others the one in force again.
         """
         if self._revision is None:
@@ -144,7 +144,7 @@ class Snapshots:
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
 
     async def _store(self, puts: list[Put], checkpoint: bytes | None = None) -> bool:
-        """One batch, with the checkpoint in force where it bears no other; False where the shard is another
+        """One batch, with the checkpoint in force where it carries no other; False where the shard is another
         node's. Raises `Unavailable`."""
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -157,7 +157,7 @@ class Snapshots:
 
         An expectation that does not hold while `_owner` is ours was met by this very batch, whose answer was
         lost, or by a batch of an earlier write, which was given up and came late. What is stored on top of
-        that is built anew: the checkpoint in force may be younger than the one that we knew.
+        that is rebuilt: the checkpoint in force may be younger than the one that we knew.
         """
         pauses = Pauses(self._js)
         while True:
@@ -176,7 +176,7 @@ class Snapshots:
             await pauses.wait()
 
     def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
-        """The batch with its expectations. A message bears one: a checkpoint that comes alone comes twice."""
+        """The batch with its expectations. A message has one: a checkpoint that comes alone comes twice."""
         chained = Put(checkpoint.subject, checkpoint.data, {EXPECTED: str(self._revision)})
         if not puts:
             return [chained, Put(checkpoint.subject, checkpoint.data, self._fence)]

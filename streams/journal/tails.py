@@ -161,7 +161,7 @@ async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
 
 
 def _remade(stream: str, why: str) -> str:
-    return f"{stream} was made anew or restored older, or lost its tail: {why}; see angarium doctor"
+    return f"{stream} was recreated or restored older, or lost its tail: {why}; see angarium doctor"
 
 
 def _instant(at: float) -> str:

@@ -21,7 +21,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, due: float) -> AsyncIterator[None]:
-        """Hold a place; where none is free, whoever was due first gets the next one."""
+        """Hold a place; where none is free, the next one goes to the caller that was due first."""
         await self._take(due)
         try:
             yield

@@ -54,7 +54,7 @@ class NatsClient(Client):
         await self._flush_pending()
 
     def hand_over(self, number: int, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
-        """Give a message to whoever listens. A subject that is no UTF-8 has `\\xff` for its bytes."""
+        """Give a message to its listener. A subject that is no UTF-8 has `\\xff` for its bytes."""
         handler = self._handlers.get(number)
         if handler is None:
             return
@@ -87,7 +87,7 @@ class NatsClient(Client):
     async def _attempt_reconnect(self) -> None:
         """Give up, and say so, where nats-py would end unsaid: it foresees no key that cannot be used.
 
-        A file may be just being written. Whoever gives up is replaced (`streams.nats.connection`).
+        A file may be just being written. A client that gives up is replaced (`streams.nats.connection`).
         """
         try:
             await super()._attempt_reconnect()
@@ -154,7 +154,7 @@ class _Parser(Parser):
                 head_size = int(middle.pop()) if verb == b"HMSG" else 0
                 listener, whole_size = int(number), int(size)
             except (ValueError, IndexError):
-                raise nats.errors.ProtocolError from None  # At which nats-py connects anew.
+                raise nats.errors.ProtocolError from None  # At which nats-py reconnects.
             reply = middle[0] if middle else b""
             start = line_end + CRLF_SIZE
             end = start + whole_size

@@ -88,7 +88,7 @@ class NatsWire:
         self._lost_at = 0.0
 
     async def open(self) -> None:
-        """Make the first connection. nats-py would try for ever, so its first round of failures ends it."""
+        """Make the first connection. nats-py would try forever, so its first round of failures ends it."""
         _check_files(self._options)
         attempt = asyncio.ensure_future(self._connect())
         failed = asyncio.ensure_future(self._one_round_of_errors())
@@ -196,7 +196,7 @@ class NatsWire:
     async def _replace(self) -> None:
         """Put a new client in the place of one that gave up, however long that takes.
 
-        Whatever keeps it from connecting: a key file may be amid its rotation.
+        Whatever keeps it from connecting: a key file may just be being rotated.
         """
         said = ""
         while True:
@@ -299,7 +299,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     """Cancel it until it has ended.
 
     `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and
-    nats-py, which has heard of no cancellation, would go on for ever.
+    nats-py, which has heard of no cancellation, would go on forever.
     """
     while not task.done():
         task.cancel()

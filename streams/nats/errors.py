@@ -35,7 +35,7 @@ class ApiError(AngariumError):
 
 
 class SetupError(AngariumError):
-    """An existing installation contradicts the settings; the message bears both values."""
+    """An existing installation contradicts the settings; the message carries both values."""
 
 
 class ServerError(AngariumError):
@@ -43,7 +43,7 @@ class ServerError(AngariumError):
 
 
 class StreamRemade(Unusable):
-    """A stream or bucket is not the one that the rest speaks of; the message names it and both values."""
+    """A stream or bucket is not the one that the rest names; the message names it and both values."""
 
 
 class RepairError(AngariumError):

@@ -82,7 +82,7 @@ class JetStream:
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[bool], None]) -> None:
-        """The wire's own listeners stay for ever, which does for us but not for those who come and go."""
+        """The wire's own listeners stay forever, which does for us but not for those who come and go."""
         self._listeners.remove(listener)
 
     async def unless_forbidden(self, work: Coroutine[Any, Any, T]) -> T:
@@ -325,7 +325,7 @@ class JetStream:
         return reply.reset_seq
 
     async def consumer_unpin(self, stream: str, consumer: str, group: str) -> None:
-        """Take the pin from whoever has it; the next pull in the line gets a new one."""
+        """Take the pin from the client that has it; the next pull in the line gets a new one."""
         await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, Reply)
 
     async def check(self) -> None:

@@ -235,7 +235,7 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
 
 
 def parse_block(raw: bytes) -> dict[str, str]:
-    """Read a whole block of headers, as it came: its first line may bear a status (ADR-4)."""
+    """Read a whole block of headers, as it came: its first line may have a status (ADR-4)."""
     if raw.startswith(_NO_STATUS):
         return parse_headers(raw[len(_NO_STATUS) :])
     first, _, lines = raw.partition(b"\r\n")

@@ -30,7 +30,7 @@ class Subscription(Protocol):
 
 
 class Wire(Protocol):
-    """One connection to a NATS server (or cluster), made again for ever when it breaks."""
+    """One connection to a NATS server (or cluster), made again forever when it breaks."""
 
     @property
     def connected(self) -> bool: ...

@@ -3,7 +3,7 @@
 The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
 that come with every flush of the journal cost more than all else that it does for a delivery.
 Nothing is recovered from an ack, it only tells the server that it may hand out more. Without a connection
-they are dropped: a RESET follows, and hands out anew what is not released.
+they are dropped: a RESET follows, and hands out again what is not released.
 """
 
 import asyncio

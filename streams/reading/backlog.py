@@ -114,7 +114,7 @@ class Backlog:
 
 
 async def _answer(asked: Awaitable[T]) -> T:
-    """A refusal (the stream is missing, say) is no answer either: whoever asks can only ask again."""
+    """A refusal (the stream is missing, say) is no answer either: the caller can only ask again."""
     try:
         return await asked
     except ApiError as error:

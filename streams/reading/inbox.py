@@ -79,7 +79,7 @@ class Inbox:
 
     @property
     def resets(self) -> int:
-        """The number of times that it was begun anew."""
+        """The number of times that it was begun again."""
         return self._reader.resets
 
     def _on_message(self, message: Message) -> int:

@@ -25,7 +25,7 @@ BATCH_BYTES = 4 << 20
 PATIENCE_S = 5.0
 GONE_AFTER_S = 10.0
 AGAIN_MAX = 1000
-"""What is written meanwhile comes again, and must not keep the reader for ever."""
+"""What is written meanwhile comes again, and must not keep the reader forever."""
 NOTHING_MORE = ("404", "408")
 
 

@@ -10,7 +10,7 @@ look contiguous), a pin that was taken away, silence, a lost connection. Then th
 and its owner, if it still is the owner, does this:
 
     stop() the old puller, so that nothing is asked for on the old inbox;
-    `rewind`: UNPIN, so that whoever had the pin loses it, then RESET to where it must go on;
+    `rewind`: UNPIN, so that an earlier client loses the pin, then RESET to where it must go on;
     start() a new puller.
 
 Whatever comes to the new inbox was handed out after the RESET, since nobody asked there before. If somebody

@@ -168,7 +168,7 @@ class Reader:
             if info.created != self._created:
                 # What is published from now on would take positions that we know already.
                 return (
-                    f"the stream {stream} was made anew or restored older: ours was of {self._created} and "
+                    f"the stream {stream} was recreated or restored older: ours was of {self._created} and "
                     f"went to {max(self.mark.position, after or 0)}; see angarium doctor"
                 )
             # The server may have restarted under us, and without its last messages.
@@ -195,7 +195,7 @@ class Reader:
         try:
             position = self._on_message(message)
         except Exception as error:
-            # Whoever goes on behind a message that was lost here would break the order: read it again.
+            # To go on behind a message that was lost here would break the order: read it again.
             report = {"message": f"cannot take {message.subject} ({message.reply})", "exception": error}
             asyncio.get_running_loop().call_exception_handler(report)
             self._on_gap("a message could not be taken")

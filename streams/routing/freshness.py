@@ -1,6 +1,6 @@
 """Freshness: events are matched by configurations at most half a second older than the event.
 
-Following the bucket is not enough. Whoever follows may have stopped hearing, and a process may have slept; an
+Following the bucket is not enough. The follower may hear nothing any more, and a process may have slept; an
 event that was published after a subscription would then be matched without it, and be lost to the receiver.
 So the leader is asked for the bucket's last sequence, and nothing is matched before that much is applied.
 """
@@ -48,7 +48,7 @@ class Freshness:
         while not self.covers(came_at):
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask())
-            # Whoever gives up waiting must not end it for the others.
+            # A caller that gives up waiting must not end it for the others.
             await asyncio.shield(self._asking)
 
     async def stop(self) -> None:

@@ -3,7 +3,7 @@
 Lanes keep a producer's order whatever is lost on the way (`streams.routing.lanes`): a receiver has at most
 one copy that is not confirmed, and the next one waits. So every earlier source of a receiver lies before a
 later one in the deliveries, and a copy whose source is not above the highest that its actor has seen is a
-repeat, however late it comes and whoever sent it. Copies therefore bear their source and no `Nats-Msg-Id`,
+repeat, however late it comes and from which router. Copies therefore carry their source and no `Nats-Msg-Id`,
 which would help for two minutes only.
 
 An event is acked when all its copies are confirmed. An ack by anybody follows that, so recovery may begin at
@@ -135,7 +135,7 @@ class Router:
         await self._reader.start()
 
     async def stop(self) -> None:
-        """Route nothing more. What is not confirmed is routed again by whoever comes next."""
+        """Route nothing more. What is not confirmed is routed again by the next owner."""
         matching, self._matching = self._matching, None
         if matching is not None:
             matching.cancel()

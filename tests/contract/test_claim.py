@@ -308,7 +308,7 @@ class TestLettingGo:
 
 class TestAnotherBucket:
     async def test_is_told_from_a_rival(self, js: JetStream, names: Names) -> None:
-        """The journal bears an epoch that the bucket's revisions have not come to."""
+        """The journal carries an epoch that the bucket's revisions have not come to."""
         await append_as(js, names, "z", 1_000_000, 3)
         with pytest.raises(StreamRemade, match=r"_actors .* revision \d+, the journal's 1000000"):
             await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)

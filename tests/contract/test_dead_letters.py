@@ -139,7 +139,7 @@ async def test_few_letters_among_very_many_places_are_found_in_few_looks(
 
 
 async def test_what_comes_while_one_reads_is_not_read(js: JetStream, names: Names, dead: DeadLetters) -> None:
-    """Otherwise letters that are sent again and come back would be sent for ever."""
+    """Otherwise letters that are sent again and come back would be sent forever."""
     await bury(js, names, ONE, 1)
     end = await dead.end()
     await bury(js, names, ONE, 2)

@@ -345,7 +345,7 @@ async def test_a_stream_that_was_made_anew_is_not_read(
     await js.request(f"$JS.API.STREAM.DELETE.{names.deliveries}", b"", 5.0)
     await install(js, prefix)
     await publish(js, names, RECEIVER)
-    await until(lambda: any("made anew" in getattr(record, "why", "") for record in caplog.records))
+    await until(lambda: any("recreated" in getattr(record, "why", "") for record in caplog.records))
     assert owner.positions == [1, 2, 3]
     assert owner.inbox.resets == 1
 

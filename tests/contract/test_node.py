@@ -89,7 +89,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
         await js.stream_create(info.config)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://b.example"}')
         await until(lambda: len(node.refused) == SHARDS)
-        assert all(f"{names.receivers} was made anew" in node.refused[shard] for shard in others)
+        assert all(f"{names.receivers} was recreated" in node.refused[shard] for shard in others)
 
         def url() -> str:
             policy = node.around.receivers.policy(RECEIVER)

@@ -110,7 +110,7 @@ class TestTheWhole:
         assert recovery.states == shard.states
 
     async def test_from_snapshots_and_the_tail(self, js: JetStream, names: Names, shard: Shard) -> None:
-        """Of the actors only those that the tail speaks of; the others are as their snapshots say."""
+        """Of the actors only those that the tail names; the others are as their snapshots say."""
         await events(js, names, 3)
         await shard.record(delivered(1, 1), repeated(2), repeated(3, OTHER))
         await shard.snapshot()
@@ -301,7 +301,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         after = await js.stream_info(stream)
         assert before is not None
         assert after is not None
-        with pytest.raises(StreamRemade, match=f"^{stream} was made anew") as raised:
+        with pytest.raises(StreamRemade, match=f"^{stream} was recreated") as raised:
             await take_over(js, names)
         assert before.created in str(raised.value)
         assert after.created in str(raised.value)
@@ -310,7 +310,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         """Its sequences start again, so that the checkpoint lies beyond the claim: not another owner's."""
         await self.checkpoint(js, names, shard)
         await remake(js, names, names.journal)
-        with pytest.raises(StreamRemade, match=f"^{names.journal} was made anew"):
+        with pytest.raises(StreamRemade, match=f"^{names.journal} was recreated"):
             await take_over(js, names)
 
     async def test_a_bucket_that_was_made_anew_has_no_checkpoint(
@@ -321,7 +321,7 @@ class TestStreamsThatAreNotWhatTheyWere:
         await remake(js, names, names.actors)
         for _ in range(epoch):
             await js.publish(names.actor(SHARD, OTHER), b"")
-        with pytest.raises(StreamRemade, match=f"^{names.actors} was made anew"):
+        with pytest.raises(StreamRemade, match=f"^{names.actors} was recreated"):
             await take_over(js, names)
 
     @pytest.mark.parametrize("snapshotted", [False, True])

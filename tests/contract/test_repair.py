@@ -133,7 +133,7 @@ async def test_reads_streams_that_were_made_anew_from_their_beginning(
     await remake(js, names, names.events)
     for _ in range(12):
         await publish(js, names, RECEIVER)
-    with pytest.raises(StreamRemade, match="was made anew"):
+    with pytest.raises(StreamRemade, match="was recreated"):
         await own(js, names, "b")
     damage = await examine(js, names, SHARD)
     assert [(gap.stream, gap.kept.position) for gap in damage.gaps] == [

@@ -316,7 +316,7 @@ async def test_a_stream_that_was_made_anew_is_not_routed(
     await js.request(f"$JS.API.STREAM.DELETE.{names.events}", b"", 5.0)
     await install(js, prefix)
     await announce(js, names)
-    await until(lambda: any("made anew" in getattr(record, "why", "") for record in caplog.records))
+    await until(lambda: any("recreated" in getattr(record, "why", "") for record in caplog.records))
     assert await stored(js, names, A) == bodies
 
 

@@ -23,7 +23,7 @@ CONCURRENCY = 4
 EVERY_S = 0.04
 
 BEHIND_MAX = 500
-"""A node that is killed all the time on a busy machine gets little done; its load is not to grow for ever."""
+"""A node that is killed all the time on a busy machine gets little done; its load is not to grow forever."""
 
 LOOK_S = 0.05
 AT_ONCE = 500

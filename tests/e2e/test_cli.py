@@ -387,7 +387,7 @@ async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: 
     assert "$KV.angarium_actors.1._owner was not written by Angarium" in done.stdout
     assert "$KV.angarium_nodes.odd was not written by Angarium" in done.stdout
     assert re.search(r"silent has shown no sign of life for \d+ s: look at its log", done.stdout)
-    assert "ANGARIUM_EVENTS was made anew, or restored: bring the right one back" in done.stdout
+    assert "ANGARIUM_EVENTS was recreated, or restored: bring the right one back" in done.stdout
     assert "receivers" in done.stdout.splitlines()[-1]
 
 

@@ -373,7 +373,7 @@ class Checkers:
             if changed > (snapshot.as_of if snapshot else 0):
                 self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
             state = ledger.state_at(receiver, at)
-            # A part may be younger than the checkpoint: whoever is not in it any more, the tail speaks of.
+            # A part may be younger than the checkpoint: whoever is not in it any more, the tail names.
             named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
             if (state.parked or state.burials) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")

@@ -230,7 +230,7 @@ class ShardLedger:
         return next((state for _, state in self._back_from(receiver, sequence)), State(receiver=receiver))
 
     def last_change(self, receiver: str, sequence: int) -> int:
-        """The last journal sequence up to that one which speaks of the receiver; 0 for none."""
+        """The last journal sequence up to that one which names the receiver; 0 for none."""
         return next((at for at, _ in self._back_from(receiver, sequence)), 0)
 
     def _back_from(self, receiver: str, sequence: int) -> Iterator[tuple[int, State]]:

@@ -64,4 +64,4 @@ class Letters:
                 if not gone and headers.get("Angarium-Id") != self._deliveries.event(position).id:
                     self._fail(f"{who} has a letter of {headers.get('Angarium-Id')}")
         if self._found:
-            self._fail(f"letters that nothing speaks of: {sorted(self._found)}")
+            self._fail(f"letters that nothing names: {sorted(self._found)}")

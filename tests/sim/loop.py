@@ -16,7 +16,7 @@ from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple, cast
 
 RESOLUTION_S = 1e-9
-"""Timers this close are due: sums of floats must not keep one a rounding error away for ever."""
+"""Timers this close are due: sums of floats must not keep one a rounding error away forever."""
 
 TIMERS_CANCELLED_MAX = 100
 """Cancelled timers are swept out whenever this many, and half as many as there are, were cancelled."""

@@ -393,7 +393,7 @@ ALL = [
            ownership.late_snapshot_of_a_sleeper),
     Mutant("two-writes", "one write of snapshots at a time", ((asyncio, "Lock", _Unlocked),),
            ownership.handover_while_snapshots_are_written),
-    Mutant("checkpoint-ahead", "the batch that makes a checkpoint true bears it",
+    Mutant("checkpoint-ahead", "the batch that makes a checkpoint true carries it",
            ((Snapshots, "write", _write_later),)),
     Mutant("burial-forgotten", "the checkpoint names who owes a burial",
            ((State, "unfinished", property(lambda state: state.parked)),),

@@ -45,7 +45,7 @@ class ParkedKept:
         self._parts[shard, key] = _part.decode(data)
 
     def named(self, shard: int, checkpoint: Checkpoint) -> set[str]:
-        """Whom the parts name that the checkpoint speaks of. Each must be there as of when it says."""
+        """Whom the parts name that the checkpoint names. Each must be there as of when it says."""
         named: set[str] = set()
         for number, as_of in enumerate(checkpoint.parked_parts):
             part = self._parts.get((shard, f"_parked.{number}"))

@@ -113,7 +113,7 @@ STORAGE_MUTANTS = [
            storage.full_of_what_nobody_takes),
     Mutant("unrouted-purged", "events are kept until they are routed",
            ((purge, "events_held", _no_events_held),)),
-    Mutant("sent-again-as-built", "what is sent again after a look is built anew from what the look found",
+    Mutant("sent-again-as-built", "what is sent again after a look is rebuilt from what the look found",
            ((Snapshots, "_store", _store_as_built),),
            snapshots.batch_arrives_after_the_next_write_began),
     Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",

@@ -4,8 +4,8 @@ The actor is the product's, under its host, in a shard in memory on virtual time
 the seed draws it: events come once, twice, again and late, attempts end in any way, configurations change and
 go, facts wait to be confirmed, owners crash and lose some of those, or store them and never hear of it.
 
-Checked at every step, beside what `shard_world` checks: a number names one event for ever, and an event has
-one number for ever; none is posted before those ahead of it are settled; strict order has one event open; the
+Checked at every step, beside what `shard_world` checks: a number names one event forever, and an event has
+one number forever; none is posted before those ahead of it are settled; strict order has one event open; the
 state survives JSON. At the end, once all goes well, everything that was published is settled.
 """
 

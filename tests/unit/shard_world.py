@@ -181,7 +181,7 @@ class Sender:
         return self.reply(attempt)
 
     def answers(self, *statuses: int | Answered | Failed) -> None:
-        """Answer with these, one by one; then with 200 for ever."""
+        """Answer with these, one by one; then with 200 forever."""
         left = list(statuses)
 
         def reply(_: Attempt) -> Outcome:

@@ -128,7 +128,7 @@ async def test_a_slow_attempt_whose_record_takes_long_needs_a_token_of_its_start
     await world.pass_time(90)
     world.journal.let_go()
     await world.until_settled(3)
-    assert len(world.journal.of(f.Started)) == 4, "the first was recorded anew"
+    assert len(world.journal.of(f.Started)) == 4, "the first was recorded again"
     first, second, third = world.sender.times
     assert (second - first, third - second) == pytest.approx((60, 60), abs=0.1)
 

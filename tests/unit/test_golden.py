@@ -1,4 +1,4 @@
-"""What version 1 wrote is read for ever: flush, snapshot, checkpoint, plan of a redrive, all members in use.
+"""What version 1 wrote is read forever: flush, snapshot, checkpoint, plan of a redrive, all members in use.
 
 The files under `golden/` are as they lie in the streams. A member that is added later needs a default, and
 leaves them alone; a file is only ever added, for a new `v`.

@@ -149,7 +149,7 @@ def test_a_frontier_moves_forward_only(position: int, sequence: int, to: int, ne
 
 
 def test_events_up_to_there_keep_the_old_size() -> None:
-    """An earlier owner may have posted them under it, unrecorded; numbered anew they must come out alike."""
+    """An earlier owner may have posted them under it, unrecorded; numbered again they must come out alike."""
     frontier = Frontier(size=2)
     for position, name in enumerate("abc", 1):
         frontier = number(frontier, Numbered(sequence=position, position=position, id=name, stored_at=0.0))

@@ -13,7 +13,7 @@ def state(receiver: str, at: float = 0.0, *, is_parked: bool = True) -> State:
 
 
 def stored(listed: ParkedList, sequence: int) -> list[Part]:
-    """What lies in the bucket once all is written, as far as the checkpoint speaks of it."""
+    """What lies in the bucket once all is written, as far as the checkpoint names it."""
     count = len(listed.as_of(sequence))
     listed.written(sequence)
     return [msgspec.json.decode(listed.encode(number, sequence), type=Part) for number in range(count)]

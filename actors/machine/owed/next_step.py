@@ -34,7 +34,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if policy is None:
         return step_without_policy(state, view, now)
     if not state.opened:
-        # What an owner released and no state speaks of any more was an unknown receiver's.
+        # What an owner released and no state names any more was an unknown receiver's.
         position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
         # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)

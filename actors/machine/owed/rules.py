@@ -13,7 +13,7 @@ NEVER = float("inf")
 class Rule(Enum):
     """The first rule that holds decides, in this order; the value says when it holds.
 
-    From `GIVING_UP` on a rule speaks of one event: in strict order of the one whose turn it is, in relaxed
+    From `GIVING_UP` on a rule concerns one event: in strict order of the one whose turn it is, in relaxed
     order of the first that can be dealt with now, of these: the open event that is due first, the oldest open
     one, the next one that has no number. `UNCONFIRMED` is asked about the event that was chosen without it.
     """

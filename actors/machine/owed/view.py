@@ -84,7 +84,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     when events were given up for `overflow`. `holding`: messages of the consumer are bound to it.
     `unconfirmed`: a fact that must be confirmed before anything starts is not. `may_start`: the shard is
     in order. `granted`: the position whose attempt was recorded and not yet made. `adopted`: the
-    configuration in memory is the one that facts speak of. `asking`: whether there is such a receiver is
+    configuration in memory is the one that facts name. `asking`: whether there is such a receiver is
     being asked; `invalid`: there is, and never was a valid configuration; `absent_to`: there was none
     when the event at that position had come; `removal`: the last one of its configuration; `set_aside`:
     tokens of attempts that are recorded and not made yet, pings included; `reach` is asked only where it

@@ -85,7 +85,7 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
     except Unusable as error:
         return [ill("streams", str(error))]
     remedy = "bring the right one back, or see Restore in docs/operating.md"
-    return [ill("streams", f"{name} was made anew, or restored", remedy) for name in names]
+    return [ill("streams", f"{name} was recreated, or restored", remedy) for name in names]
 
 
 async def _refused(js: JetStream, of: Installation) -> list[Finding]:

@@ -10,7 +10,7 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, Standing, number_of, standing, text
 
 ATTEMPTS_MAX = 200_000
-"""Some seconds' work; whoever wants more asks for one stretch after the other."""
+"""Some seconds' work; for more, ask for one stretch after the other."""
 
 
 class Audit(Struct, frozen=True):

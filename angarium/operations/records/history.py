@@ -1,4 +1,4 @@
-"""Tells the history of a receiver: what befell it, in words, its configurations included."""
+"""Tells the history of a receiver: what happened to it, in words, its configurations included."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from angarium.operations.records.reading import Standing as Reach
 
 
 class Entry(Struct, frozen=True):
-    """One thing that befell a receiver. `what` is a sentence for people."""
+    """One thing that happened to a receiver. `what` is a sentence for people."""
 
     at: str
     kind: str
@@ -43,7 +43,7 @@ _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: i
 
 @operation
 async def history(of: Records, receiver: str, since: int, until: int) -> History:
-    """Tell what befell a receiver between two instants. Fails as invalid and not_found."""
+    """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     configurations = await of.questions.configurations(number)
     changes = await of.questions.changes(number)

@@ -37,7 +37,7 @@ class Names:
 
 
 class Lease:
-    """Counts how often it was asked; answers in the order given, the last answer for ever."""
+    """Counts how often it was asked; answers in the order given, the last answer forever."""
 
     def __init__(self, *answers: bool) -> None:
         self.answers = list(answers)

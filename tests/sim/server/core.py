@@ -90,7 +90,7 @@ class FakeServer:
     def send(
         self, to: str, data: bytes = b"", headers: Headers | None = None, subject: str = "", reply: str = ""
     ) -> None:
-        """Deliver to who listens on `to`; the message bears `subject` where that is given."""
+        """Deliver to who listens on `to`; the message carries `subject` where that is given."""
         self._route(to, Message(subject or to, data, reply, headers))
 
     def listens(self, subject: str) -> bool:

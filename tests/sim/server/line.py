@@ -22,7 +22,7 @@ class Outlet(Protocol):
     def send(
         self, to: str, data: bytes = b"", headers: Headers | None = None, subject: str = "", reply: str = ""
     ) -> None:
-        """Deliver to who listens on `to`; the message bears `subject` where that is given."""
+        """Deliver to who listens on `to`; the message carries `subject` where that is given."""
 
     def listens(self, subject: str) -> bool: ...
 
