@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from actors.ids import KEY_BYTES
 from actors.machine import commands as c
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
 
@@ -30,7 +29,8 @@ PAGE = 256
 class Passed(Struct, frozen=True):
     """The events that are discarded, those beyond the frontier.
 
-    `count` numbers are left for them; `source` is the highest of all so far; `keys` enter the dedup window.
+    `count` numbers are left for them; `source` is the highest of all so far; `keys` enter the dedup window,
+    as many as fill it: were there fewer, ids from before them would stay in it for longer than it reaches.
     """
 
     count: int
@@ -112,16 +112,18 @@ async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
         start = await _near_the_end(actor, at.position, to, many)
         # Of what lies in between nothing is known, and the window is all theirs.
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
-    before, end = at.sequence, at.position
+    before, end, keys = at.sequence, at.position, list[bytes]()
     while end < to and not actor.host.stopped:
         batch = await backlog.read(receiver, end, to, PAGE)
         for event in batch.events:
             if event.position <= to and not is_repeat(at, event):
                 at = number(at, with_number(event, at.sequence + 1))
+                keys.append(event.key)
         end = to if batch.complete else batch.events[-1].position if batch.events else end
     fresh = at.sequence - before
-    keys = at.window[-fresh * KEY_BYTES :] if fresh else b""
-    return Passed(counted if counted > many else fresh, at.source, keys)
+    # The window may have grown on the way: then it holds fewer of them than it has room for.
+    filling = b"".join(keys[-frontier.size_at(to) :])
+    return Passed(counted if counted > many else fresh, at.source, filling)
 
 
 async def _count(actor: "Actor", after: int, to: int) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from actors.ids import KEY_BYTES
 from actors.machine import commands as c
 from actors.machine import decide as machine
 from actors.machine import facts
@@ -66,6 +67,12 @@ async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
 
 async def _read_no_source(actor: Actor, frontier: Frontier, to: int) -> Passed:
     return replace(await _read(actor, frontier, to), source=0)
+
+
+async def _read_few_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
+    """As many as the window held while they waited."""
+    found = await _read(actor, frontier, to)
+    return replace(found, keys=found.keys[-frontier.size * KEY_BYTES :])
 
 
 @asynccontextmanager
@@ -169,6 +176,9 @@ BACKLOG_MUTANTS = [
     Mutant("discarded-without-ids", "what is discarded enters the window",
            ((discarding, "_read", _read_no_keys),),
            discards.many_forgotten_and_one_sent_again),
+    Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
+           ((discarding, "_read", _read_few_keys),),
+           discards.forgotten_while_the_window_grows),
     Mutant("discarded-without-sources", "what is discarded raises the highest source",
            ((discarding, "_read", _read_no_source),),
            discards.put_again_and_copied_again),

@@ -7,7 +7,7 @@ which event gets which number, and why those that lie between got none.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from actors.ids import KEY_BYTES, UNKNOWN
+from actors.ids import UNKNOWN
 from actors.machine import facts as f
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
@@ -19,12 +19,17 @@ Fail = Callable[[str], None]
 
 
 class Deliveries:
-    """The events that JetStream accepted, by position and by receiver, in the order of the stream."""
+    """The events that JetStream accepted, by position and by receiver, in the order of the stream.
+
+    `discarded` has what a node found to discard of a receiver, behind a position: what was deleted is there
+    for a replica that lags, and for a page that was read before.
+    """
 
     def __init__(self) -> None:
         self.events: dict[int, tuple[str, Event]] = {}
         self.positions: dict[str, list[int]] = {}
         self.deleted: set[int] = set()
+        self.discarded: dict[tuple[str, str, int], set[int]] = {}
 
     def add(self, receiver: str, event: Event) -> None:
         self.events[event.position] = (receiver, event)
@@ -68,7 +73,8 @@ class Numbering:
         event = self._deliveries.event(position)
         return 0 < event.source <= self.source or _key(event) in self._keys[-size:]
 
-    def take(self, fact: f.Fact) -> None:
+    def take(self, fact: f.Fact, found: set[int]) -> None:
+        """Fold the fact; where it discards, these positions are what was found to be discarded."""
         match fact:
             case f.Delivered(events=events) | f.AttemptFailed(events=events) | f.Throttled(events=events):
                 self._number_all(events)
@@ -79,7 +85,7 @@ class Numbering:
                 if not self.sequence and not self._keys:
                     self._size = window
             case f.Removed() | f.Forgot():
-                self._discard(fact)
+                self._discard(fact, found)
             case f.Missing(first=first, last=last, next_sequence=following, source=source):
                 if there := self._deliveries.between(self.receiver, first - 1, last):
                     self._fail(f"{self.receiver}: {there} are recorded as missing, and nobody took them")
@@ -94,18 +100,24 @@ class Numbering:
                 else:
                     self._size, self._change, self._keys = size, None, self._keys[-size:]
 
-    def _discard(self, fact: f.Removed | f.Forgot) -> None:
-        """What is discarded counts as numbered. Of what was deleted, the fact tells whether it was read."""
-        keys = {fact.keys[at : at + KEY_BYTES] for at in range(0, len(fact.keys), KEY_BYTES)}
-        numbered = 0
+    def _discard(self, fact: f.Removed | f.Forgot, found: set[int]) -> None:
+        """What is discarded counts as numbered, but for what was deleted and is not found any more.
+
+        Then the window has the last ids, also where it was too narrow for them when they had their turn.
+        """
+        keys, numbered = self._keys, 0
         for position in self._deliveries.stored_between(self.receiver, self.position, fact.position):
-            event = self._deliveries.event(position)
-            unread = position in self._deliveries.deleted and event.key not in keys
-            if not unread and not self.is_repeat(position):
+            if position in self._deliveries.deleted and position not in found:
+                continue
+            if not self.is_repeat(position):
+                event = self._deliveries.event(position)
                 self._remember(position, event)
-                numbered += 1
+                keys, numbered = [*keys, _key(event)], numbered + 1
         if fact.next_sequence <= self.sequence + numbered:
             self._fail(f"{self.receiver}: {numbered} events are discarded, and numbers go on: {fact}")
+        if numbered and self._change and fact.position > self._change[0]:
+            self._size, self._change = self._change[1], None
+        self._keys = keys[-self._size :]
         self._move(fact.position, fact.next_sequence)
 
     def _remember(self, position: int, event: Event) -> None:
@@ -175,7 +187,7 @@ class ShardLedger:
             if isinstance(fact, f.Claimed):
                 self.claims[flush.node], self.epoch = fact, fact.epoch
             else:
-                self._fold(fact)
+                self._fold(fact, flush.node)
                 changed[fact.receiver] = None
         for receiver in changed:
             self.past.setdefault(receiver, []).append((sequence, self.states[receiver]))
@@ -193,11 +205,12 @@ class ShardLedger:
         if last and last.marks.raised(flush.marks) != flush.marks:
             self._fail(f"shard {self.shard}: {who} takes the marks from {last.marks} to {flush.marks}")
 
-    def _fold(self, fact: f.Fact) -> None:
+    def _fold(self, fact: f.Fact, node: str) -> None:
         receiver = fact.receiver
         before = self.states.get(receiver) or State(receiver=receiver)
         self.states[receiver] = state = evolve(before, fact)
-        self.numbering(receiver).take(fact)
+        found = self._deliveries.discarded.get((node, receiver, before.frontier.position), set())
+        self.numbering(receiver).take(fact, found)
         self._count_attempts(fact)
         if len(state.open) > OPEN_MAX:
             self._fail(f"{receiver}: {len(state.open)} events are open")

@@ -7,15 +7,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Protocol
 from unittest.mock import patch
 
+from actors.machine.event import Event
+from actors.machine.numbering import Frontier
 from actors.machine.owed.steps import Post, Step
 from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
-from actors.runtime import actor, flow_control, host
+from actors.runtime import actor, discarding, flow_control, host
+from actors.runtime.actor import Actor
+from actors.runtime.discarding import Passed
 from angarium.node import maintenance, shard
 from angarium.node.app import member
 from angarium.settings import Settings
@@ -218,7 +223,13 @@ class Run:
     @contextmanager
     def staged(self) -> Iterator[None]:
         """The installation is made; nothing else happens by itself."""
-        with self.world, _reported(self.world, self.trace), _tokens_watched(self), _tuned(self.plan):
+        with (
+            self.world,
+            _reported(self.world, self.trace),
+            _tokens_watched(self),
+            _discards_watched(self),
+            _tuned(self.plan),
+        ):
             installer = self.world.spawn("setup", self._setup)
             self.world.run(lambda: not installer.alive, SETUP_S)
             yield
@@ -282,7 +293,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
 
 @contextmanager
 def _tokens_watched(run: Run) -> Iterator[None]:
-    """The one look into the product: when an attempt starts with its token, since promise 4 counts there."""
+    """A look into the product: when an attempt starts with its token, since promise 4 counts there."""
     next_step = vars(actor)["next_step"]
 
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
@@ -293,4 +304,26 @@ def _tokens_watched(run: Run) -> Iterator[None]:
         return step
 
     with patch.object(actor, "next_step", watched):
+        yield
+
+
+@contextmanager
+def _discards_watched(run: Run) -> Iterator[None]:
+    """The other look: what is found to be discarded, since replicas differ about what was deleted."""
+    read, is_repeat = vars(discarding)["_read"], vars(discarding)["is_repeat"]
+    reading: ContextVar[set[int]] = ContextVar("reading")
+
+    async def watched_read(of: Actor, frontier: Frontier, to: int) -> Passed:
+        process, found = run.world._stepping, set[int]()
+        reading.set(found)
+        passed: Passed = await read(of, frontier, to)
+        if process is not None and of.state.frontier is frontier:  # Else it is read again.
+            run.checkers.deliveries.discarded[process.name, of.receiver, frontier.position] = found
+        return passed
+
+    def watched_judgement(frontier: Frontier, event: Event) -> bool:
+        reading.get().add(event.position)
+        return bool(is_repeat(frontier, event))
+
+    with patch.multiple(discarding, _read=watched_read, is_repeat=watched_judgement):
         yield

@@ -67,6 +67,22 @@ async def test_a_window_is_kept_where_few_different_ids_are_discarded() -> None:
 
 
 @in_virtual_time
+async def test_a_window_that_grows_meanwhile_holds_the_last_ids_and_none_from_before_them() -> None:
+    """Most of what is discarded came under the narrow window, which does not hold it."""
+    world = strict(dedup_window=16)
+    world.publish(16)
+    await world.until_settled(16)
+    world.put(policy(paused=True, dedup_window=16))
+    world.publish(60)
+    await parked(world)
+    world.put(policy(paused=True, dedup_window=64))
+    world.publish(9)
+    await world.pass_time(1)
+    await forget(world.actor)
+    assert world.state.frontier.window == b"".join(event.key for _, event in world.stream.messages[-64:])
+
+
+@in_virtual_time
 async def test_the_largest_fact_is_no_larger_than_the_snapshot_of_its_receiver() -> None:
     world = strict(paused=True, dedup_window=4096)
     world.publish(9000)

@@ -84,6 +84,39 @@ def forgotten_while_it_would_go_on() -> None:
         stage.settle()
 
 
+def forgotten_beside_a_twin_that_is_gone() -> None:
+    """An id is published twice, beyond the window, and an operator deletes the first: one number is left."""
+    with staged() as stage:
+        stage.put(paused=True, dedup_window=16)
+        stage.node()
+        stage.owner()
+        stage.publish("twin", *old(20), "twin")
+        stage.wait(3.0)
+        stage.delete(1)
+        stage.ask("forget")
+        stage.put(dedup_window=16)
+        stage.publish("new")
+        stage.settle()
+
+
+def forgotten_as_a_lagging_replica_has_it() -> None:
+    """An operator has deleted what a replica still has: it is forgotten, and its id is known."""
+    with staged(Plan(clustered=True)) as stage:
+        stage.put(paused=True)
+        stage.node()
+        stage.owner()
+        stage.publish("one", "two")
+        stage.wait(3.0)
+        stage.let_replicas_stand(stage.run.names.deliveries)
+        stage.delete(1)
+        stage.ask("forget")
+        stage.let_replicas_go_on(stage.run.names.deliveries)
+        stage.put()
+        stage.publish("one", "new")
+        stage.settle()
+        stage.expect(stage.delivered() == {4}, f"only the new event is wanted, not {stage.delivered()}")
+
+
 def forgotten_while_more_comes() -> None:
     """An event comes while those before it are forgotten; its receiver is paused until it is too old."""
     with staged() as stage:
@@ -131,6 +164,30 @@ def many_forgotten_and_one_sent_again() -> None:
         stage.publish("old1099", "old1084", "new")
         stage.settle()
         stage.expect(stage.delivered() == {1103}, f"only the new event is wanted, not {stage.delivered()}")
+
+
+def forgotten_while_the_window_grows() -> None:
+    """More is forgotten than the window held at first, and something under a wider one. What comes again is
+    wanted where it was given longer ago than the wide one reaches, and what it reaches is not."""
+    with staged() as stage:
+        stage.put(dedup_window=16)
+        stage.node()
+        stage.owner()
+        stage.publish(*old(16))
+        stage.settle()
+        stage.put(paused=True, dedup_window=16)
+        stage.publish(*(f"waits{number}" for number in range(60)))
+        stage.wait(3.0)
+        stage.put(paused=True, dedup_window=64)
+        stage.wait(1.0)
+        stage.publish(*(f"last{number}" for number in range(9)))
+        stage.wait(3.0)
+        stage.ask("forget")
+        stage.put(dedup_window=64)
+        stage.publish("waits40", "old15")
+        stage.settle()
+        found = stage.delivered() - set(range(1, 17))
+        stage.expect(found == {87}, f"only what was given long ago is wanted again, not {found}")
 
 
 def forgotten_and_copied_again() -> None:
