@@ -12,6 +12,7 @@ from actors.machine.evolve import evolve
 from actors.machine.state import State
 from angarium.ledger import schema
 from angarium.ledger import writer as writing
+from angarium.ledger.following import alone
 from angarium.ledger.sqlite import SqliteStore, written
 from angarium.ledger.store import LedgerError
 from streams.following import journal_reader
@@ -273,6 +274,17 @@ async def test_two_writers_of_one_ledger_are_one_too_many(
             await second._step(reader, place)
         reader.stop()
     assert rows(path, "SELECT count(*) FROM facts") == [(1,)]
+
+
+async def test_whoever_comes_second_to_a_ledger_is_refused_and_stops_nobody(path: Path) -> None:
+    async with written(path):
+        with alone(path):
+            with pytest.raises(LedgerError, match="another process writes"), alone(path):
+                pass
+            with pytest.raises(LedgerError, match="another process writes"), alone(path):
+                pass
+        with alone(path):
+            pass
 
 
 async def test_a_base_state_folds_what_the_actor_would(

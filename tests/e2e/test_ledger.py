@@ -38,6 +38,12 @@ class Process:
         self._process.kill()
         await self._process.communicate()
 
+    async def ends(self) -> str:
+        """What it says, once it has ended with an error."""
+        _, said = await self._process.communicate()
+        assert self._process.returncode == 1, said
+        return said.decode()
+
     async def stop(self) -> None:
         """SIGTERM, which is the usual end of it."""
         self._process.terminate()
@@ -82,6 +88,9 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     journal = await fleet.read(names.journal, f"{names.prefix}.journal.*")
     await process.start()
     await fleet.until(lambda: position(path) == journal[-1].sequence, "the ledger has everything")
+    second = Process(fleet, path)
+    await second.start()
+    assert "another process writes" in await second.ends()
     await process.stop()
 
     facts = [fact for message in journal for fact in msgspec.json.decode(message.data)["facts"]]
