@@ -139,6 +139,21 @@ async def test_what_is_skipped_meanwhile_is_not_discarded_as_well() -> None:
 
 
 @in_virtual_time
+async def test_a_removal_that_comes_with_the_next_configuration_is_obeyed() -> None:
+    """The bucket keeps the last value of a key: who reads it late hears of both at once."""
+    world = strict(paused=True)
+    world.publish(3)
+    await parked(world)
+    world.policies.remove(RECEIVER, world.clock.now())
+    world.policies.known[RECEIVER] = world.policies.leader[RECEIVER] = policy()
+    world.host.configured(RECEIVER, policy())
+    await world.until(lambda: bool(world.journal.of(f.Removed)))
+    world.publish()
+    await world.until_settled(1)
+    assert (world.sender.numbers, world.state.counters.discarded) == ([4], 3)
+
+
+@in_virtual_time
 async def test_an_old_removal_is_no_bound_where_the_leader_says_that_it_is_gone() -> None:
     """The node has heard of the one before, and not yet of this one."""
     world = strict()
