@@ -190,7 +190,7 @@ def load(
     raise SettingsError("; ".join(problems))
 
 
-class Unknown(Struct, frozen=True):
+class UnknownVariable(Struct, frozen=True):
     """A variable that is no setting, and the one that was probably `meant`."""
 
     name: str
@@ -200,14 +200,14 @@ class Unknown(Struct, frozen=True):
         return f"the variable {self.name} is no setting; {_instead(self.meant) or 'it is ignored'}"
 
 
-def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[Unknown]:
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVariable]:
     """The variables that look like settings of ours and are none."""
     known = {each.upper() for each in Settings.__struct_fields__} | {"CONFIG"}
     found = []
     for name in sorted(environ.keys() - {VARIABLES + each for each in known}):
         if _VARIABLE.match(name) and not _OTHERS_VARIABLE.match(name):
             meant = _closest(name[len(VARIABLES) :].upper(), known)
-            found.append(Unknown(name, VARIABLES + meant if meant else None))
+            found.append(UnknownVariable(name, VARIABLES + meant if meant else None))
     return found
 
 

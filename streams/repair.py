@@ -71,7 +71,7 @@ _NEVER = Mark(position=1 << 62)
 """No stream ever has this message: while it is on record, no node runs the shard."""
 
 
-class Gap(Struct, frozen=True, kw_only=True):
+class LostTail(Struct, frozen=True, kw_only=True):
     """A loss of a stream: everything behind `kept`, which is still there, up to `known` at least."""
 
     stream: str
@@ -87,7 +87,7 @@ class Damage(Struct, frozen=True, kw_only=True):
     """
 
     shard: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[LostTail, ...]
     remade: tuple[str, ...]
     receivers: int
     cut_off: bool = False
@@ -110,7 +110,7 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
     remade = tuple(
         name for name, info in infos.items() if checkpoint.created.get(name, info.created) != info.created
     )
-    gaps: list[Gap] = []
+    gaps: list[LostTail] = []
     for stream, latest, marks in (
         (names.deliveries, history.latest.deliveries, history.deliveries),
         (names.events, history.latest.events, history.events),
@@ -119,7 +119,7 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
         accused = recorded.mark if recorded is not None and concerned else NONE
         if stream in remade:
             kept = Mark(position=infos[stream].first - 1)
-            gaps.append(Gap(stream=stream, kept=kept, known=higher(accused, latest)))
+            gaps.append(LostTail(stream=stream, kept=kept, known=higher(accused, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, accused, marks)) is not None:
             gaps.append(gap)
     prefix = names.actor(shard, "")
@@ -135,7 +135,7 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
 
 async def _find_gap(
     js: JetStream, info: StreamInfo, latest: Mark, accused: Mark, marks: set[Mark]
-) -> Gap | None:
+) -> LostTail | None:
     """Find what the stream has lost. `accused` is the message for which it is refused on record.
 
     That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
@@ -146,7 +146,7 @@ async def _find_gap(
             continue
         kept, differs = await last_same(js, info.name, marks, mark)
         if gone or differs or mark == accused:
-            return Gap(stream=info.name, kept=kept, known=higher(accused, latest))
+            return LostTail(stream=info.name, kept=kept, known=higher(accused, latest))
     return None
 
 
@@ -376,7 +376,7 @@ def _restored(told: Removal | None, made_at: float) -> int:
     return told.revision if told is not None and told.at < made_at else 0
 
 
-def _left_out(gap: Gap, latest: Marks) -> int:
+def _left_out(gap: LostTail, latest: Marks) -> int:
     """The count of numbers to leave out: those that an owner may have given and not recorded.
 
     Where more was read than the journal knows of, it lost its tail, too, and with it what was recorded.
@@ -384,7 +384,7 @@ def _left_out(gap: Gap, latest: Marks) -> int:
     return UNRECORDED_MAX + max(0, gap.known.position - latest.deliveries.position)
 
 
-def _restarts(marks: Marks, gap: Gap) -> tuple[Restart, ...]:
+def _restarts(marks: Marks, gap: LostTail) -> tuple[Restart, ...]:
     """The events behind what was kept have sources above all that were ever given."""
     above, before = gap.kept.position, marks.restarts
     highest = max((each.offset for each in before), default=0) + gap.known.position

@@ -20,7 +20,7 @@ from msgspec import Struct
 from actors.machine.event import Event
 
 
-class Known(Struct, frozen=True, gc=False):
+class LastLeft(Struct, frozen=True, gc=False):
     """The last event that was left to the stream: it was there for certain. `source`: the highest so far."""
 
     position: int
@@ -51,7 +51,7 @@ class Cursor:
 
     def __init__(self) -> None:
         self.read_to = self.seen = 0
-        self.known = Known(0, 0)
+        self.known = LastLeft(0, 0)
         self.left = 0
         self.counted = True
         self.counting = self.reading = False
@@ -82,7 +82,7 @@ class Cursor:
         """Note that the event there was in the stream for certain."""
         known = self.known
         self.seen = max(self.seen, position)
-        self.known = Known(max(known.position, position), max(known.source, source))
+        self.known = LastLeft(max(known.position, position), max(known.source, source))
 
     # ---- what goes from memory to the stream
 

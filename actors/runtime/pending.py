@@ -8,7 +8,7 @@ happens here follows what was recorded.
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.state import OPEN_MAX, State, is_settled, open_entry
-from actors.memory.cursor import Cursor, Known
+from actors.memory.cursor import Cursor, LastLeft
 from actors.memory.mailbox import Mailbox
 from actors.memory.unacked import Unacked
 from actors.ports import Batch
@@ -198,7 +198,7 @@ class Pending:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.parked(max(frontier, kept_to), len(dropped))
 
-    def read(self, batch: Batch, reach: int, known: Known) -> None:
+    def read(self, batch: Batch, reach: int, known: LastLeft) -> None:
         """Queue what was found, up to an event that was there and is gone: that is recorded first."""
         found = self.cursor.read(batch.events, complete=batch.complete, reach=reach, known=known.position)
         for event in found.events:

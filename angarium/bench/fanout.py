@@ -97,7 +97,7 @@ class Routed(Struct, frozen=True):
     memory_mb: float | None
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
+class WrongCopies(Struct, frozen=True, kw_only=True):
     """Numbers of wrong copies, of one receiver or of several."""
 
     lost: int = 0
@@ -281,14 +281,14 @@ class FanoutBench:
 
     # ---- what came of it
 
-    async def _judge(self, tenant: str) -> Judgement:
+    async def _judge(self, tenant: str) -> WrongCopies:
         """Each receiver must have each event once, in the order of the stream."""
         sources: defaultdict[str, list[int]] = defaultdict(list)
         async for message in self._stored(tenant):
             sources[message.subject].append(int(message.headers[EVENT_SOURCE]))
-        each = [Judgement.of(found) for found in sources.values()]
+        each = [WrongCopies.of(found) for found in sources.values()]
         wanted = self._plan.events * self._plan.receivers
-        return Judgement(
+        return WrongCopies(
             lost=wanted - sum(len(set(found)) for found in sources.values()),
             repeats=sum(one.repeats for one in each), disordered=sum(one.disordered for one in each),
         )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from angarium import quantities
-from angarium.operations.receivers.listing import Listed
+from angarium.operations.receivers.listing import ListedReceiver
 
 HEADINGS = (
     "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
@@ -15,7 +15,7 @@ NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
 CUT = ("url", "receiver")
 
 
-def cells(row: Listed, headings: Collection[str], now: float) -> list[Any]:
+def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[Any]:
     """The row for people: the oldest event by its age."""
     age = None
     if row.oldest_at is not None:

@@ -13,7 +13,7 @@ from angarium.terminal import output
 if TYPE_CHECKING:
     from angarium.operations.repair import RepairedShard
     from streams.journal.tails import Mark
-    from streams.repair import Damage, Gap
+    from streams.repair import Damage, LostTail
 
 
 @click.command(short_help="Accept that a stream lost its end, and run its shards again.")
@@ -106,7 +106,7 @@ def document(repaired: "RepairedShard") -> dict[str, Any]:
     }
 
 
-def _lost(gap: "Gap") -> dict[str, Any]:
+def _lost(gap: "LostTail") -> dict[str, Any]:
     return {
         "stream": gap.stream,
         "after": gap.kept.position,

@@ -12,7 +12,7 @@ from streams.nats.retry import stream_info, until_answered
 from streams.receivers import is_removal
 
 
-class Put(Struct, frozen=True):
+class PutConfiguration(Struct, frozen=True):
     """A configuration that was put, or None where it was removed."""
 
     receiver: str
@@ -37,7 +37,7 @@ class BucketReader:
     def _on_change(self, connected: bool) -> None:
         self._doubtful = True
 
-    async def read(self, place: Place) -> tuple[Place, list[Put]]:
+    async def read(self, place: Place) -> tuple[Place, list[PutConfiguration]]:
         """Read what was put behind the place; returns the place behind that, too. Waits for NATS."""
         if self._doubtful:
             self._doubtful = False
@@ -48,7 +48,7 @@ class BucketReader:
             lambda: self._js.read(self._stream, f"{self._prefix}>", place.position + 1)
         )
         puts = [
-            Put(
+            PutConfiguration(
                 each.subject.removeprefix(self._prefix), each.sequence, each.stored_at,
                 None if is_removal(each) else each.data,
             )

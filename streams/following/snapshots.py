@@ -20,7 +20,7 @@ AT_ONCE = 32
 _snapshot = msgspec.json.Decoder(Snapshot)
 
 
-class Known(Struct, frozen=True):
+class KnownState(Struct, frozen=True):
     """The state of a receiver as of the journal's position `as_of`; it was written at `stored_at`."""
 
     shard: int
@@ -29,7 +29,7 @@ class Known(Struct, frozen=True):
     state: State
 
 
-async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[Known]:
+async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState]:
     """All that there are, each from the leader. Waits while NATS is away; raises NewerVersion and NotOurs.
 
     A snapshot covers every fact of its actor that the journal does not hold any more.
@@ -43,7 +43,7 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[Known]:
             if message is not None and message.data:
                 shard = int(message.subject.removeprefix(prefix).partition(".")[0])
                 read = read_versioned(_snapshot, message.data, snapshots.VERSION, message.subject)
-                yield Known(shard, read.as_of, message.stored_at, read.state)
+                yield KnownState(shard, read.as_of, message.stored_at, read.state)
 
 
 async def _last(js: JetStream, names: Names, subject: str) -> StoredMessage | None:

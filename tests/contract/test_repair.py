@@ -29,7 +29,7 @@ from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.repair import Damage, Gap, _restarts, accept_loss, dead_holders, examine, free_or_of
+from streams.repair import Damage, LostTail, _restarts, accept_loss, dead_holders, examine, free_or_of
 from tests.contract.installation import publish
 from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, last_flush, mark_at, own
 from tests.contract.test_recovery import Shard as Recording
@@ -226,7 +226,7 @@ def test_sources_rise_over_every_loss() -> None:
 
 def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
     marks = Marks(restarts=(Restart(above=10, offset=5_000_000_000),))
-    gap = Gap(stream="events", kept=Mark(position=4), known=Mark(position=9))
+    gap = LostTail(stream="events", kept=Mark(position=4), known=Mark(position=9))
     assert _restarts(marks, gap) == (Restart(above=4, offset=6_000_000_009),)
 
 

@@ -7,7 +7,7 @@ from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.operations.health import sizing, unwell
 from angarium.operations.health.finding import Finding, ill, warning, well
-from angarium.settings import Settings, Unknown, unknown_variables
+from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.fleet.status import owners, recorded_losses, remade, seen_members, server_time
 from streams.installation.setup import check
 from streams.installation.topology import Installation
@@ -39,7 +39,7 @@ async def examine(settings: Settings) -> list[Finding]:
     return findings
 
 
-def _variable(unknown: Unknown) -> Finding:
+def _variable(unknown: UnknownVariable) -> Finding:
     """One that nobody seems to have meant for us does no harm."""
     return (warning if unknown.meant is None else ill)("settings", str(unknown))
 

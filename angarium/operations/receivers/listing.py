@@ -34,7 +34,7 @@ _LOST = Policy(url="https://unknown.invalid/")
 """In the place of an older configuration that is in force, when the newest is not valid."""
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class ListedReceiver(Struct, frozen=True, kw_only=True):
     """A receiver in a list; None stands for what is not known.
 
     `signed`: it has secrets; `problem`: what of its configuration is not in force. Instants are RFC 3339.
@@ -67,7 +67,7 @@ class Seen(Struct):
 class Overview(Struct, frozen=True):
     """The receivers, and what has to be said of them all."""
 
-    rows: list[Listed]
+    rows: list[ListedReceiver]
     notes: list[str]
 
 
@@ -152,7 +152,7 @@ def _old(shards: list[Worked]) -> list[str]:
     return [f"no node works on {old} of {len(shards)} shards; phases there are up to {age} old"]
 
 
-def listed(row: Seen) -> Listed:
+def listed(row: Seen) -> ListedReceiver:
     """The row of a receiver; of a configuration that nobody can read, what is left."""
     waits, state = row.waiting, row.standing and row.standing.state
     problems: list[str] = []
@@ -163,7 +163,7 @@ def listed(row: Seen) -> Listed:
     except InvalidPolicy as error:
         problems = error.problems
     rate = members.get("rate")
-    return Listed(
+    return ListedReceiver(
         receiver=row.name,
         url=_place(members.get("url", "")),
         order=members.get("order", "strict"),

@@ -10,7 +10,7 @@ from angarium.operations.failures import operation
 from angarium.operations.records.reading import Records, Standing, number_of, standing, text
 
 
-class Listed(Struct, frozen=True):
+class AttemptList(Struct, frozen=True):
     """Attempts, the newest first, and what is to be said of the ledger."""
 
     attempts: list[dict[str, Any]]
@@ -19,12 +19,12 @@ class Listed(Struct, frozen=True):
 
 
 @operation
-async def attempts(of: Records, receiver: str, wanted: Filter) -> Listed:
+async def attempts(of: Records, receiver: str, wanted: Filter) -> AttemptList:
     """List the newest attempts of those wanted. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     found = await of.questions.attempts(number, one_more(wanted))
     more = len(found) > wanted.limit
-    return Listed([shown(each) for each in found[: wanted.limit]], more, await standing(of))
+    return AttemptList([shown(each) for each in found[: wanted.limit]], more, await standing(of))
 
 
 def one_more(wanted: Filter) -> Filter:
