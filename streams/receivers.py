@@ -99,7 +99,7 @@ class Receivers:
             raise Unavailable(f"cannot read {self._stream}: {error}") from error
 
     async def read_again(self) -> None:
-        """The bucket was recreated, with its own revisions. What is known holds until it says otherwise."""
+        """Read a recreated bucket, with its own revisions; what is known holds until it says otherwise."""
         self._removals.clear()
         for known in self._known.values():
             known.revision = known.policy_revision = 0

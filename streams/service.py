@@ -64,7 +64,7 @@ class Service:
         await self._hearing.start()
 
     async def stop(self) -> None:
-        """The node is not listed any more."""
+        """List the node no more."""
         await self._hearing.stop()
         if self._under_way:
             await asyncio.wait(self._under_way)

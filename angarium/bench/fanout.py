@@ -282,7 +282,7 @@ class FanoutBench:
     # ---- what came of it
 
     async def _judge(self, tenant: str) -> WrongCopies:
-        """Each receiver must have each event once, in the order of the stream."""
+        """Count what breaks the rule: each receiver has each event once, in the order of the stream."""
         sources: defaultdict[str, list[int]] = defaultdict(list)
         async for message in self._stored(tenant):
             sources[message.subject].append(int(message.headers[EVENT_SOURCE]))

@@ -186,7 +186,7 @@ class ScaleBench:
         return Return(first_s=report.first_at - killed_at, all_s=all_s, report=report, published=published)
 
     async def drain(self) -> Drain:
-        """A receiver comes back for which many events wait. Raises as `crowd`."""
+        """Let a receiver come back for which many events wait. Raises as `crowd`."""
         plan, on = self._plan, self._on
         self._tell(f"publish {plan.behind} events to a paused receiver")
         await self._configure([0], paused=True)

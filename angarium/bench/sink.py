@@ -76,7 +76,7 @@ class Sink:
         self.highest: dict[bytes, int] = {}
 
     def count(self, url: bytes, sequence: int, stamp: bytes) -> None:
-        """A delivery came."""
+        """Count a delivery that came."""
         arrivals, now = self.arrivals, time.time()
         before = self.highest.get(url, 0)
         if sequence <= before:

@@ -84,7 +84,7 @@ def _overtaking(record: Record) -> Iterator[str]:
 
 
 def _waiting(record: Record) -> Iterator[str]:
-    """In relaxed order, whatever came after an event that fails did not wait for it."""
+    """Yield breaches of relaxed order: events that waited for an earlier one that failed."""
     if not record.strict and not _overtook(record):
         yield "nothing was accepted while an event failed"
 

@@ -67,7 +67,7 @@ class Maintenance:
         self._leftovers_at = 0.0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         for number in count(1):
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._short else ROUND_EVERY_S)
             try:

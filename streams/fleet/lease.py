@@ -30,7 +30,7 @@ class Lease:
         return self._time.boottime()
 
     def acknowledged(self, sent_at: float) -> bool:
-        """A renewal is stored. False where that comes too late: the lease is over."""
+        """Take a renewal as stored. False where that comes too late: the lease is over."""
         if self.over:
             return False
         self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - MARGIN_S)

@@ -232,7 +232,7 @@ class Members:
         return True
 
     def _expiry(self) -> dict[str, str]:
-        """A key nobody renews goes away by itself; the server takes whole seconds."""
+        """The life of a key that is not renewed; the server takes whole seconds."""
         return {TTL: f"{math.ceil(self._ttl_s)}s"}
 
     # ---- looking at the others

@@ -53,7 +53,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 class NotOwned(Struct, frozen=True):
-    """No ownership came of it, since somebody else has one or may have one. `why` is for the log."""
+    """A claim without ownership, since another node has it or may have it. `why` is for the log."""
 
     why: str
 

@@ -26,7 +26,7 @@ class Appended(Struct, frozen=True):
 
 
 class Overtaken(Struct, frozen=True):
-    """The subject's last message is this one (None: there is none) and not ours.
+    """A refused append: the subject's last message is this one (None: there is none) and not ours.
 
     Ours may lie before it, if its answer was lost, and else cannot be stored any more.
     """

@@ -67,7 +67,7 @@ class Listener(Protocol):
         """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
 
     def fenced(self, why: str) -> None:
-        """The shard is not ours any more: stop it, and ack nothing."""
+        """Stop the shard, which is not ours any more, and ack nothing."""
 
 
 class Statistics(Struct):
@@ -165,7 +165,7 @@ class Journal:
         self._wake.set()
 
     def marks_rose(self) -> None:
-        """The marks are higher: append them within a second, were it in an empty flush."""
+        """Append the marks, which are higher, within a second, if need be in an empty flush."""
         if self._marks_due_at is None:
             self._marks_due_at = self._loop.time() + MARKS_S
             if not self._waiting:

@@ -47,7 +47,7 @@ _decoder = msgspec.json.Decoder(Part)
 
 
 class Incomplete(AngariumError):
-    """A part is missing, or older than the checkpoint says, and stays so."""
+    """A part that is missing, or older than the checkpoint says, and stays so."""
 
 
 class ParkedList:
@@ -80,7 +80,7 @@ class ParkedList:
                 self._remove(state.receiver)
 
     def add(self, receiver: str, wakes_at: float | None) -> None:
-        """The receiver is parked, and wakes then."""
+        """Add a receiver that is parked, and wakes then."""
         number = self._part_of.get(receiver)
         if number is None:
             number = self._part_with_room()
@@ -113,7 +113,7 @@ class ParkedList:
         return tuple(sequence if each in self.changed else self._as_of[each] for each in range(count))
 
     def written(self, sequence: int) -> None:
-        """The changed parts are stored as of `sequence`."""
+        """Take the changed parts as stored as of `sequence`."""
         for number in self.changed:
             self._as_of[number] = sequence
         self.changed.clear()

@@ -21,7 +21,7 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """The server said no, by its `err_code`; this request stored nothing."""
+    """A refusal of the server, by its `err_code`; this request stored nothing."""
 
     code: int
     text: str

@@ -22,7 +22,7 @@ class ConnectError(AngariumError):
 
 
 class ApiError(AngariumError):
-    """The JetStream API said no.
+    """A refusal of the JetStream API.
 
     `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like
     `code` of the same answer is not told apart finely enough to be of use.

@@ -76,7 +76,7 @@ class Follower:
             await asyncio.wait({self._task})
 
     async def start_over(self) -> None:
-        """The stream is another one of the same name: hand on all that it has."""
+        """Hand on all that the stream has, which is another one of the same name."""
         async with self._reading:
             self.applied = 0
         self._woken.set()

@@ -123,7 +123,7 @@ class Replies:
         self._end_each(list(self._questions), Unanswered(why))
 
     def _refused(self, subject: str) -> None:
-        """An answer to what may not be asked never comes; nor does any where the inbox may not be heard."""
+        """End the questions that get no answer: they may not be asked, or their inbox may not be heard."""
         if subject == f"{self._prefix}*".lower():
             self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
             self._forbid(list(self._questions), self._deaf)

@@ -74,7 +74,7 @@ class Inbox:
 
     @property
     def compared(self) -> bool:
-        """The stream is the one that is known: it was compared since the order was last in doubt."""
+        """True where the stream is the one that is known, compared since the order was last in doubt."""
         return self._reader.compared
 
     @property

@@ -185,7 +185,7 @@ class Puller:
                 self._gap(f"{status} {text}".rstrip())
 
     def _ended(self, headers: dict[str, str]) -> None:
-        """A request ended, with so many messages of it not handed out; without a word on that, all did."""
+        """Count a request that ended; without a word on how many it did not hand out, all of it did."""
         self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
         self._want()
 

@@ -226,7 +226,7 @@ class Pool:
             self._sweeper = self._loop.call_at(kept[1] + self._limits.idle_s, self._sweep)
 
     def closed(self, group: _Group, connection: Connection) -> None:
-        """A connection is gone, or was never made: its room is free."""
+        """Free the room of a connection that is gone, or was never made."""
         if connection not in self._all:
             return
         host = group.host

@@ -38,11 +38,11 @@ class ConnectionOwner(Protocol):
         ...
 
     def rest(self, connection: "Connection") -> None:
-        """The exchange is over, and the connection is fit for another."""
+        """Take back a connection whose exchange is over, and that is fit for another."""
         ...
 
     def closed(self, connection: "Connection") -> None:
-        """The connection is gone, and its descriptor with it."""
+        """Forget a connection that is gone, and its descriptor with it."""
         ...
 
 

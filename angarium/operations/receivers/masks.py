@@ -41,7 +41,7 @@ def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict
 
 
 def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
-    """With several secrets nobody can tell which of them one mask means, so there is one for each or none."""
+    """The secrets behind the masks: one for each, since among several one mask could mean any."""
     had = stored if isinstance(stored, list) else []
     masks = given.count(HIDDEN)
     if masks != len(had):
