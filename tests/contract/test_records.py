@@ -146,7 +146,7 @@ async def test_the_history_is_told_in_words(
     assert [each for each in said if not each.startswith("configuration")] == [
         "began to take events",
         "rate 5 a second, burst 2",
-        "takes events again; it was offline: 7 min without a success, 1 failures",
+        "takes events again; it was offline: 7 min without a success, 1 failure",
         "paused",
         "resumed: whatever held it back is over",
         "disabled: it answered 410 (Gone)",
@@ -159,7 +159,8 @@ async def test_the_history_is_told_in_words(
 async def test_the_audit_holds_attempts_against_the_limit_in_force(
     js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, more: int, verdict: str
 ) -> None:
-    await pen.flush(opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opened())
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
     await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
     await catch_up(js, names, path)

@@ -30,7 +30,7 @@ def objections(url: str, settings: Settings) -> list[str]:
     networks = [ip_network(each) for each in settings.allow_networks]
     if rule is not None and not any(address in network for network in networks):
         found.append(
-            f"only nodes with --allow-network post to {target.host} ({rule}); "
-            "angarium dev does to loopback addresses"
+            f"only nodes with --allow-network post to {target.host} "
+            f"({rule}{'; angarium dev does' if address.is_loopback else ''})"
         )
     return found

@@ -3,9 +3,10 @@
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from angarium.ledger.answers import Change
-from angarium.ledger.audit import Bar, Limit, Window, bars, fullest, lengths
+from angarium.ledger.audit import TOLERANCE_MS, Bar, Limit, Window, bars, fullest, lengths
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, Standing, number_of, standing, text
 
@@ -41,7 +42,7 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
             f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it --until "
             f"{text(starts[-2])}, and go on from there",
         )
-    limits = limits_of(await of.questions.changes(number), since, until)
+    limits = limits_of(await of.questions.changes(number), since, until, starts)
     windows = [fullest(starts, limits, length_s) for length_s in lengths(limits)]
     limited = any(each.per_second is not None for each in limits)
     exceeded = any(each.exceeded for each in windows)
@@ -52,16 +53,16 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
     )  # fmt: skip
 
 
-def limits_of(changes: list[Change], since: int, until: int) -> list[Limit]:
+def limits_of(changes: list[Change], since: int, until: int, starts: list[int]) -> list[Limit]:
     """The limits in force between two instants, by the facts that set them.
 
-    The limit with which a receiver began holds from the beginning: before that nothing was sent to it.
+    A limit that was set before the first attempt holds from the beginning: there was nothing before to judge.
     """
-    began = next((each.at for each in changes if each.kind == "opened"), None)
     found = [Limit(0)]
     for each in changes:
         if each.kind == "rate_set" and each.at < until:
-            at = 0 if each.at == began else each.at
-            limit = Limit(at, each.detail.get("per_second"), each.detail.get("burst", 0))
-            found = [limit] if at <= since else [*found, limit]
+            limit = Limit(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            found = [limit] if each.at <= since else [*found, limit]
+    if found[0] == Limit(0) and len(found) > 1 and (not starts or starts[0] >= found[1].at - TOLERANCE_MS):
+        found = [replace(found[1], at=0), *found[2:]]
     return found

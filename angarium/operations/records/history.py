@@ -74,7 +74,9 @@ async def history(of: Records, receiver: str, since: int, until: int) -> History
         doing = "paused"
     elif now.failing_since:
         error = now.last_error or (f"HTTP {now.last_status}" if now.last_status else "no answer")
-        doing = f"failing since {text(now.failing_since)}, {now.failures} attempts, the last: {error}"
+        doing = (
+            f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
+        )
     return History(receiver, entries, doing, await standing(of))
 
 
@@ -84,9 +86,9 @@ def _entry(change: Change, configurations: list[Configured]) -> tuple[int, str, 
         case "disabled", {"reason": reason}:
             what = _DISABLED.get(reason, f"disabled: {reason}")
         case "removed", {"discarded": count}:
-            what = f"removed; {_events(count)} that waited discarded"
+            what = f"removed; {_counted(count, 'event')} that waited discarded"
         case "forgot", {"discarded": count}:
-            what = f"told to forget; {_events(count)} that waited discarded"
+            what = f"told to forget; {_counted(count, 'event')} that waited discarded"
         case "missing", {"first": first, "last": last}:
             what = f"its events at {first} to {last} are gone from the stream"
         case "rate_set", {"per_second": rate, "burst": burst}:
@@ -99,7 +101,7 @@ def _entry(change: Change, configurations: list[Configured]) -> tuple[int, str, 
             lasted_s = (change.at - since) / 1000
             offline_s = _offline(configurations, change.at).after_s
             state = "was offline" if lasted_s >= offline_s else "failed"
-            lasted = f"{duration_text(lasted_s)} without a success, {failures} failures"
+            lasted = f"{duration_text(lasted_s)} without a success, {_counted(failures, 'failure')}"
             what = f"takes events again; it {state}: {lasted}"
             detail = detail | {"since": text(since)}
         case kind, _:
@@ -122,5 +124,5 @@ def _configured(put: Configured, before: str | None) -> str:
     return f"configuration changed (revision {put.revision}): {members}"
 
 
-def _events(count: int) -> str:
-    return "1 event" if count == 1 else f"{count} events"
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
