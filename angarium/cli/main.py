@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 def main() -> None:
     """The console script."""
+    _open_what_is_closed()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -131,6 +132,13 @@ def _broken(error: Exception) -> int:
     log.debug("command.broken", exc_info=error)
     what = f"{type(error).__name__}: {logs.redact(str(error))}" if str(error) else type(error).__name__
     return _failed(f"internal error ({what}); --log-level debug shows where; please report it")
+
+
+def _open_what_is_closed() -> None:
+    """Gives the outputs that were closed (`>&-`) to nobody; Python leaves them out."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def _drop_output() -> None:

@@ -162,6 +162,16 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_closed_output_is_no_defect() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -m angarium --version >&-', sys.executable],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
