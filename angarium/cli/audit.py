@@ -49,7 +49,7 @@ def audit(receiver: str, as_json: bool, **given: Any) -> None:
 
 
 def lines(found: "Audit") -> list[str]:
-    """The audit for people: the verdict, the fullest windows, and a chart."""
+    """The audit for people: the verdict, the busiest windows, and a chart."""
     from angarium.cli import record_words as words
     from angarium.operations.records.reading import text
 
@@ -63,7 +63,7 @@ def lines(found: "Audit") -> list[str]:
             allowed = "any number" if window.allowed is None else window.allowed
             more = f", exceeded in {window.exceeded} windows" if window.exceeded else ""
             said.append(
-                f"  fullest {window.length_s:g} s: {window.attempts} of {allowed} "
+                f"  busiest {window.length_s:g} s: {window.attempts} of {allowed} "
                 f"from {words.moment(text(window.at))}{more}"
             )
     return said + [_bar(bar, found.chart) for bar in found.chart]
@@ -78,7 +78,7 @@ def _limit(limit: "Limit") -> str:
 
 
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:
-    """One part of the time: its fullest second, beside what was allowed in it."""
+    """One part of the time: its busiest second, beside what was allowed in it."""
     from angarium.cli import record_words as words
     from angarium.operations.records.reading import text
 

@@ -20,7 +20,7 @@ LATE = ("latest", "mean", "receiver", "delivered", "failed")
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
 def top(within: str, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
-    """List the receivers that fail, for longest first, and those whose events come latest.
+    """List failing receivers, the longest outage first, and those whose events come latest.
 
     Lateness is the time from the storage of an event to its delivery.
     """

@@ -24,7 +24,7 @@ class Limit(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """The fullest window of one length, by its room: it began `at`, and `allowed` attempts might start in it.
+    """The busiest window of one length, by its room: it began `at`, and `allowed` attempts might start in it.
 
     `exceeded` counts the windows in which more did. `allowed` is None where no limit was in force.
     """
@@ -51,7 +51,7 @@ def lengths(limits: Sequence[Limit]) -> list[float]:
     return sorted({1.0} | fills)
 
 
-def fullest(starts: Sequence[int], limits: Sequence[Limit], length_s: float) -> Window:
+def busiest(starts: Sequence[int], limits: Sequence[Limit], length_s: float) -> Window:
     """Look at every window of that length that begins with an attempt; `starts` ascend."""
     found, least_room = Window(length_s), math.inf
     length_ms, end, exceeded = length_s * 1000, 0, 0
@@ -89,7 +89,7 @@ def bars(starts: Sequence[int], limits: Sequence[Limit], since: int, until: int)
     found = []
     for begin, end in pairwise(edges):
         within = [each for each in starts if begin <= each < end]
-        second = fullest(within, limits, 1.0)
+        second = busiest(within, limits, 1.0)
         allowed = second.allowed if within else allowance(limits, begin, begin + 1000)
         most, last = 0, 0
         for index, start in enumerate(within):

@@ -5,20 +5,20 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
-from angarium.ledger.audit import BARS, TOLERANCE_MS, Limit, allowance, bars, fullest, lengths
+from angarium.ledger.audit import BARS, TOLERANCE_MS, Limit, allowance, bars, busiest, lengths
 
 TEN = [Limit(0, 10.0, 2)]
 
 
-def test_the_fullest_window_is_found() -> None:
+def test_the_busiest_window_is_found() -> None:
     starts = [0, 500, 600, 610, 5000]
-    found = fullest(starts, TEN, 0.2)
+    found = busiest(starts, TEN, 0.2)
     assert (found.at, found.attempts, found.allowed, found.exceeded) == (500, 3, 4, 0)
 
 
 def test_a_window_with_too_many_is_found_whatever_comes_around_it() -> None:
     starts = [*range(0, 10_000, 100), *range(10_000, 10_010), *range(11_000, 20_000, 100)]
-    found = fullest(starts, TEN, 1.0)
+    found = busiest(starts, TEN, 1.0)
     assert found.at == 9_100
     assert found.allowed is not None
     assert found.attempts > found.allowed
@@ -26,7 +26,7 @@ def test_a_window_with_too_many_is_found_whatever_comes_around_it() -> None:
 
 
 def test_without_a_limit_nothing_is_exceeded() -> None:
-    found = fullest([1] * 1000, [Limit(0)], 1.0)
+    found = busiest([1] * 1000, [Limit(0)], 1.0)
     assert (found.attempts, found.allowed, found.exceeded) == (1000, None, 0)
     assert lengths([Limit(0)]) == [1.0]
 
@@ -59,12 +59,12 @@ def test_what_a_bucket_lets_pass_is_never_exceeded_and_a_burst_more_always_is(
             starts.append(now)
     limits = [Limit(0, rate, burst)]
     for length_s in lengths(limits):
-        assert not fullest(starts, limits, length_s).exceeded
+        assert not busiest(starts, limits, length_s).exceeded
     more = sorted(starts + [starts[0]] * (burst + int(rate) + 2))
-    assert fullest(more, limits, 1.0).exceeded
+    assert busiest(more, limits, 1.0).exceeded
 
 
-def test_the_chart_has_every_attempt_and_shows_the_fullest_second_of_each_part() -> None:
+def test_the_chart_has_every_attempt_and_shows_the_busiest_second_of_each_part() -> None:
     starts = sorted([*range(0, 60_000, 500), 30_001, 30_002])
     drawn = bars(starts, TEN, 0, 60_000)
     assert len(drawn) == BARS

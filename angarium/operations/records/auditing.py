@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from angarium.ledger.answers import Change
-from angarium.ledger.audit import TOLERANCE_MS, Bar, Limit, Window, bars, fullest, lengths
+from angarium.ledger.audit import TOLERANCE_MS, Bar, Limit, Window, bars, busiest, lengths
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, Standing, number_of, standing, text
 
@@ -17,7 +17,7 @@ ATTEMPTS_MAX = 200_000
 class Audit(Struct, frozen=True):
     """The audit of a receiver's rate: `kept` where no window has more attempts than its limit allows.
 
-    `no_limit`: none was in force. `limits` are those that were, `windows` the fullest of each length.
+    `no_limit`: none was in force. `limits` are those that were, `windows` the busiest of each length.
     """
 
     receiver: str
@@ -43,7 +43,7 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
             f"{text(starts[-2])}, and go on from there",
         )
     limits = limits_of(await of.questions.changes(number), since, until, starts)
-    windows = [fullest(starts, limits, length_s) for length_s in lengths(limits)]
+    windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]
     limited = any(each.per_second is not None for each in limits)
     exceeded = any(each.exceeded for each in windows)
     drawn = bars(starts, limits, starts[0], starts[-1] + 1) if starts else []

@@ -10,7 +10,7 @@ from angarium.operations.records.reading import Records, Standing, standing, tex
 
 
 class Worst(Struct, frozen=True):
-    """The receivers that fail, for longest first, and those whose events came latest within `within_s`."""
+    """The failing receivers, longest outage first, and those whose events came latest within `within_s`."""
 
     failing: list[dict[str, Any]]
     late: list[dict[str, Any]]
