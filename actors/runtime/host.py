@@ -272,10 +272,12 @@ class Host:
 
     async def resident(self, receiver: str) -> Actor:
         """The actor, in memory with its state known. Cancelled if the shard stops before."""
-        actor = self.activate(receiver)
-        actor.touched_at = self.clock.now()
-        await asyncio.shield(actor.ready)
-        return actor
+        while True:
+            actor = self.activate(receiver)
+            actor.touched_at = self.clock.now()
+            await asyncio.shield(actor.ready)
+            if self.actors.get(receiver) is actor:  # It may leave memory before who waits for it is woken.
+                return actor
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
         """Give a message that the consumer handed out to its actor, or to the strangers' record."""

@@ -164,3 +164,21 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
     world.snapshots.load = load  # type: ignore[method-assign]
     actor = await world.host.resident(RECEIVER)
     assert actor.touched_at == world.clock.now()
+
+
+@in_virtual_time
+async def test_who_asks_for_an_actor_never_gets_one_that_left_memory_before_it_was_handed_over() -> None:
+    """What is done to it would be lost, and another one decides beside it."""
+    world = ShardWorld(policy())
+    world.publish()
+    await world.until(lambda: len(world.journal.of(f.Delivered)) == 1)
+    world.crash(snapshots=True)
+    left = world.host.activate(RECEIVER)
+    asking = asyncio.get_running_loop().create_task(world.host.resident(RECEIVER))
+    await left.ready
+    left.touched_at = float("-inf")  # The strangers' record lets go of those that it only told of events.
+    await world.host._passivate(world.clock.now())
+    assert RECEIVER not in world.host.actors
+    actor = await asking
+    assert actor is not left
+    assert actor is world.host.actors[RECEIVER]
