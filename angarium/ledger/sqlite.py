@@ -54,7 +54,7 @@ INSERT INTO blocks VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
 _PLACE = """
 INSERT INTO positions VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE SET
     created = excluded.created, position = excluded.position, stored_at = excluded.stored_at,
-    seen_at = max(seen_at, excluded.seen_at)
+    seen_at = coalesce(nullif(excluded.seen_at, 0), seen_at)
 WHERE position = ? AND created IN (?, '')
 """
 _RECEIVERS = """

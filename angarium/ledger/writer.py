@@ -194,7 +194,7 @@ class Writer:
 
     async def _rest(self, place: Place) -> None:
         now = self._wall()
-        if now - self._seen_at >= SEEN_S:
+        if abs(now - self._seen_at) >= SEEN_S:
             await self._store.rest(self._names.journal, place, milliseconds(now))
             self._seen_at = now
 

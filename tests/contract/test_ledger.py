@@ -15,6 +15,7 @@ from angarium.ledger import writer as writing
 from angarium.ledger.following import alone
 from angarium.ledger.sqlite import SqliteStore, written
 from angarium.ledger.store import LedgerError
+from angarium.ledger.writer import Writer
 from streams.following import journal_reader
 from streams.installation.topology import Names
 from streams.journal.snapshots import Snapshot
@@ -23,6 +24,7 @@ from streams.nats.jetstream import JetStream
 from streams.receivers import Receivers
 from tests.contract.installation import install, shard
 from tests.contract.ledgers import (
+    KEEP_S,
     NOW,
     RECEIVER,
     Pen,
@@ -305,6 +307,21 @@ async def test_a_base_state_folds_what_the_actor_would(
         for fact in msgspec.json.decode(text, type=list[f.Fact]):
             state = evolve(state, fact)
     assert msgspec.json.decode(bases[-1][0], type=State) == state
+
+
+async def test_a_clock_that_was_set_back_does_not_silence_that_nothing_is_new(
+    js: JetStream, names: Names, pen: Pen, path: Path
+) -> None:
+    """What was seen at an instant yet to come hides that the ledger is behind, until the clock is there."""
+    now = NOW + 3600
+    async with written(path) as store:
+        resting = Writer(js, names, store, keep_s=KEEP_S, wall=lambda: now)
+        await resting.catch_up()
+        now -= 3000
+        await pen.flush(opened())
+        await resting.catch_up()
+    query = "SELECT seen_at FROM positions WHERE stream = ?"
+    assert rows(path, query, names.journal) == [(MS + 600_000,)]
 
 
 async def test_what_is_too_old_goes_and_the_state_stays_known(
