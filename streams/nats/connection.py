@@ -145,10 +145,12 @@ class NatsWire:
             # learns by its absence.
             log.debug("not connected and the buffer is full: dropped a message to %s", where)
 
-    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "_Subscribed":
+    async def subscribe(
+        self, subject: str, handler: Callable[[Message], None], *, headers: bool = True
+    ) -> "_Subscribed":
         if self.closed:
             raise Disconnected("the connection to NATS was closed")
-        subscription = _Subscribed(self, subject, handler)
+        subscription = _Subscribed(self, subject, handler, headers=headers)
         self._subscriptions.append(subscription)
         await subscription.move_to(self._client)
         return subscription
@@ -267,9 +269,12 @@ class NatsWire:
 class _Subscribed:
     """One subscription of ours, through all clients that follow one another."""
 
-    def __init__(self, wire: NatsWire, subject: str, handler: Callable[[Message], None]) -> None:
+    def __init__(
+        self, wire: NatsWire, subject: str, handler: Callable[[Message], None], *, headers: bool
+    ) -> None:
         self._wire = wire
         self._subject = subject
+        self._headers = headers
         self._handler: Callable[[Message], None] | None = handler
         self._client: NatsClient | None = None
         self._current: NatsSubscription | None = None
@@ -280,7 +285,7 @@ class _Subscribed:
         if client.is_closed:
             return  # It gave up just now; its successor will take this subscription with all others.
         self._client = client
-        self._current = await client.listen(self._subject, self._on_message)
+        self._current = await client.listen(self._subject, self._on_message, headers=self._headers)
 
     async def unsubscribe(self) -> None:
         if self._handler is None:

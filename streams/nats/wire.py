@@ -15,13 +15,15 @@ class Message(Struct, frozen=True, gc=False):
     """One message as it came in.
 
     An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
-    `Description`. Of a repeated header the last value counts.
+    `Description`. Of a repeated header the last value counts. `unread` counts the bytes of its headers where
+    the subscription wants none.
     """
 
     subject: str
     data: bytes
     reply: str = ""
     headers: dict[str, str] | None = None
+    unread: int = 0
 
 
 class Subscription(Protocol):
@@ -58,10 +60,13 @@ class Wire(Protocol):
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
         """Publish the same to each of these subjects, which servers gave us; it costs little for each."""
 
-    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> Subscription:
+    async def subscribe(
+        self, subject: str, handler: Callable[[Message], None], *, headers: bool = True
+    ) -> Subscription:
         """Call `handler` for each message, in the order of arrival; it must neither block nor raise.
 
-        The subscription outlives reconnects; what was published in between is not seen.
+        The subscription outlives reconnects; what was published in between is not seen. Without `headers`
+        those of a message are left unread, which may be 900 kB of them.
         """
 
     def on_change(self, listener: Callable[[bool], None]) -> None:

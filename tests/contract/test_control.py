@@ -103,15 +103,17 @@ async def test_what_is_not_done_is_denied_in_words(
     assert control.totals.last_error.startswith(f"{code}: ")
 
 
+@pytest.mark.parametrize(("body", "headers"), [(bytes(600), None), (b"", {"A": "a" * 600})])
 async def test_too_many_bytes_are_left_to_the_server_for_a_while(
-    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch,
+    body: bytes, headers: dict[str, str] | None,
+) -> None:  # fmt: skip
     """Else the connection is cut off that the node lives by."""
     monkeypatch.setattr(hearing, "BYTES_MAX", 1000)
     monkeypatch.setattr(hearing, "DEAF_S", 0.5)
     subject = names.control("inspect", "acme", "billing")
     for _ in range(5):
-        await wire.publish(subject, bytes(600), wire.new_inbox())
+        await wire.publish(subject, body, wire.new_inbox(), headers)
     with pytest.raises(Unavailable):
         await js.request(subject, b"", timeout_s=0.2)
     assert len(desk.requests) == 1

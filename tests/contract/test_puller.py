@@ -38,7 +38,9 @@ class ScriptedWire:
         for subject in subjects:
             await self.publish(subject, data)
 
-    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "ScriptedSubscription":
+    async def subscribe(
+        self, subject: str, handler: Callable[[Message], None], *, headers: bool = True
+    ) -> "ScriptedSubscription":
         self.handlers[subject] = handler
         return ScriptedSubscription(self, subject)
 

@@ -27,6 +27,20 @@ async def test_a_message_bears_subject_reply_and_headers(wire: Wire, prefix: str
     assert (second.data, second.reply, second.headers) == (b"", "", None)
 
 
+async def test_headers_that_nobody_wants_are_counted_unread(wire: Wire, prefix: str) -> None:
+    seen = Seen()
+    await wire.subscribe(prefix, seen, headers=False)
+    await wire.publish(prefix, b"body", headers={"Some-Header": "1"})
+    await wire.publish(prefix, b"body")
+    first, second = await seen.first(2)
+    assert (first.data, first.headers, first.unread) == (
+        b"body",
+        None,
+        len("NATS/1.0\r\nSome-Header: 1\r\n\r\n"),
+    )
+    assert (second.data, second.headers, second.unread) == (b"body", None, 0)
+
+
 async def test_the_same_is_published_to_each(wire: Wire, prefix: str) -> None:
     seen = Seen()
     await wire.subscribe(f"{prefix}.>", seen)

@@ -39,6 +39,7 @@ class Offline(NatsClient):
         self.heard: list[Message] = []
         self.pings = 0
         self._handlers[1] = self.heard.append
+        self._handlers_without_headers[3] = self.heard.append
 
     async def _process_ping(self) -> None:
         self.pings += 1
@@ -87,3 +88,16 @@ async def test_a_handler_that_fails_is_reported_and_the_next_message_is_heard() 
     await client._ps.parse(b"MSG a 1 0\r\n\r\nMSG b 1 0\r\n\r\n")
     assert [message.subject for message in client.heard] == ["b"]
     assert reports == ["a handler of a failed"]
+
+
+async def test_headers_that_are_not_wanted_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read a block of 900 kB takes 0.1 s, and anybody may send one to a node."""
+
+    def parse_block(raw: bytes) -> dict[str, str]:
+        raise AssertionError(raw)
+
+    monkeypatch.setattr("streams.nats.client.parse_block", parse_block)
+    said = b"HMSG a 3 %d %d\r\n%bx\r\nMSG b 3 1\r\ny\r\n" % (len(HEAD), len(HEAD) + 1, HEAD)
+    for cut in range(len(said) + 1):
+        client = await read(said[:cut], said[cut:])
+        assert client.heard == [Message("a", b"x", unread=len(HEAD)), Message("b", b"y")], f"cut at {cut}"

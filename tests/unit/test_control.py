@@ -38,7 +38,9 @@ class Wire:
     async def publish(self, subject: str, data: bytes) -> None:
         self.answers.append(data)
 
-    async def subscribe(self, subject: str, handler: Callable[[Message], None]) -> "Wire":
+    async def subscribe(
+        self, subject: str, handler: Callable[[Message], None], *, headers: bool = True
+    ) -> "Wire":
         self.hear = handler
         return self
 

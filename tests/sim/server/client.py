@@ -10,6 +10,7 @@ from msgspec import Struct
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
+from tests.sim.server.store import header_block
 
 if TYPE_CHECKING:
     from tests.sim.server.core import FakeServer
@@ -31,6 +32,7 @@ class Listening:
 class Listener(Struct, frozen=True):
     subject: str
     handler: Handler
+    headers: bool
 
 
 class ClientWire:
@@ -68,10 +70,10 @@ class ClientWire:
         for subject in subjects:
             await self.publish(subject, data)
 
-    async def subscribe(self, subject: str, handler: Handler) -> Listening:
+    async def subscribe(self, subject: str, handler: Handler, *, headers: bool = True) -> Listening:
         self._check_open()
         number = next(self._numbers)
-        self.listeners[number] = Listener(subject, handler)
+        self.listeners[number] = Listener(subject, handler, headers)
         self.transmit(Subscribe(number, subject))
         return Listening(self, number)
 
@@ -88,8 +90,12 @@ class ClientWire:
     def receive(self, number: int, message: Message) -> None:
         """A message for one of the subscriptions has come in."""
         listener = self.listeners.get(number)
-        if listener is not None:
-            listener.handler(message)
+        if listener is None:
+            return
+        if not listener.headers:
+            unread = len(header_block(message.headers))
+            message = Message(message.subject, message.data, message.reply, None, unread)
+        listener.handler(message)
 
     def tell(self, connected: bool) -> None:
         for watcher in self._watchers:
