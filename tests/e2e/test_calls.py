@@ -9,12 +9,13 @@ import pytest
 from angarium.bench.counting import Calls
 from angarium.bench.deliver import DeliverPlan, counted
 
-CALLS_MAX = 319
+CALLS_MAX = 335
 """Calls for one delivery, in one shard, at 500 events a second to 200 receivers, under Python 3.11.
 
-309 were counted when it was set, while the machine had four times the work that it has cores for, and at most
-3 more or fewer from run to run; 5 of them ask each fact for the rules that always hold. It had been 367 once:
-thirty corrections had each added a call or two, which no measurement of rates could tell from its own noise.
+324 were counted when it was set, on a machine at rest, and at most 2 more or fewer from run to run; 309 where
+the machine had four times the work that it has cores for, since more is then done at once. 5 of them ask each
+fact for the rules that always hold. It had been 367 once: thirty corrections had each added a call or two,
+which no measurement of rates could tell from its own noise.
 Who needs more says here for what; who needs fewer lowers it. The table goes along.
 """
 
