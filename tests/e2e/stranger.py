@@ -72,9 +72,9 @@ class Stranger:
             self._start(typed)
             return
         deadline = time.monotonic() + PATIENCE_S
-        while not _fits(typed.shown, output := self._run(typed.command)):
+        while (unlike := self._unlike(typed)) is not None:
             again = _LOOKS.match(typed.command) and time.monotonic() < deadline
-            assert again, f"$ {typed.command}\n{output}"
+            assert again, f"$ {typed.command}\n{unlike}"
             time.sleep(LOOK_S)
 
     def end(self) -> None:
@@ -89,15 +89,18 @@ class Stranger:
             each.process.kill()
             each.process.wait()
 
-    def _run(self, command: str) -> str:
-        """What a terminal shows of it: of our own commands the notes on standard error, too."""
-        beside = subprocess.STDOUT if command.startswith("angarium ") else subprocess.PIPE
+    def _unlike(self, typed: Typed) -> str | None:
+        """What a terminal shows of the command, where it fails or shows something else; None as it should be.
+
+        Of our own commands that includes the notes on standard error.
+        """
+        beside = subprocess.STDOUT if typed.command.startswith("angarium ") else subprocess.PIPE
         done = subprocess.run(
-            ["bash", "-c", self._here(command)], cwd=self._directory, env=self._environment,
+            ["bash", "-c", self._here(typed.command)], cwd=self._directory, env=self._environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=beside, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr or ''}"
-        return self._there(done.stdout)
+        output = self._there(done.stdout)
+        return None if done.returncode == 0 and _fits(typed.shown, output) else output + (done.stderr or "")
 
     def _start(self, typed: Typed) -> None:
         """Start what stays; it is up when it has said so, or printed the first line that is shown."""

@@ -31,10 +31,10 @@ async def test_a_short_absence_and_a_long_one_are_two_lines_each(fleet: Fleet, n
             await fleet.hears(node, "lease.lapsed")
         await fleet.server.start()
         await _deliver(fleet, f"after:{lapses}")
-        # A machine that takes over 5 s to resume its shards tells that in one line more.
-        lost, back, *slow = _told(node)[told:]
-        assert (lost, back) == ("nats.lost", "nats.back")
-        assert slow in ([], ["node.shards"])
+        lines = _told(node)[told:]
+        # A machine so slow that shards are claimed anew tells their moves in a line more, at any time.
+        assert [each for each in lines if each != "node.shards"] == ["nats.lost", "nats.back"]
+        assert lines.count("node.shards") <= 1
 
 
 async def test_deliveries_resume_soon_also_after_the_lease_has_lapsed(fleet: Fleet, node: Node) -> None:
