@@ -17,7 +17,7 @@ _REMEDY = "install angarium into an environment of its own"
 _HOME = Path(__file__).resolve().parent.parent
 
 
-def strangers() -> list[str]:
+def foreign_packages() -> list[str]:
     """One sentence for each package that is missing or somebody else's."""
     return [problem for name in FLOORS if (problem := _problem(name)) is not None]
 

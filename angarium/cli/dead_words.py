@@ -73,9 +73,9 @@ def _pattern(receiver: str | None) -> str:
     return f"{check_tenant(tenant)}.{name or '*'}"
 
 
-def not_there(sequences: Sequence[int]) -> str:
+def not_there(positions: Sequence[int]) -> str:
     """The complaint that letters which were named are not there."""
-    return f"there is no letter {', '.join(map(str, sequences))}"
+    return f"there is no letter {', '.join(map(str, positions))}"
 
 
 def counted(count: int) -> str:
@@ -88,9 +88,9 @@ def counted(count: int) -> str:
 def row(letter: Letter) -> dict[str, Any]:
     """The row of a letter in a list."""
     return {
-        "letter": letter.sequence,
+        "letter": letter.position,
         "receiver": letter.receiver,
-        "number": letter.number,
+        "number": letter.sequence,
         "reason": letter.reason,
         "at": instant(letter.at),
         "attempts": letter.attempts,
@@ -117,8 +117,8 @@ def document(letter: Letter) -> dict[str, Any]:
 
 def lines(letter: Letter) -> Iterator[str]:
     """The letter for people, line by line."""
-    number = f" #{letter.number}" if letter.number is not None else ""
-    yield f"letter {letter.sequence}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
+    number = f" #{letter.sequence}" if letter.sequence is not None else ""
+    yield f"letter {letter.position}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
     width = max(map(len, letter.headers), default=0)
     for name, value in letter.headers.items():
         text = letter.response if name == DEAD_RESPONSE else value
@@ -149,9 +149,9 @@ def summary(done: Redriven) -> Iterator[str]:
     yield f"redriven {counted(done.redriven)}"
     if done.finished:
         yield f"{counted(len(done.finished))} had been redriven by a command that was cut off; dropped here"
-    for why, sequences in done.left.items():
-        named = ", ".join(map(str, sequences[:5])) + (", …" if len(sequences) > 5 else "")
-        yield f"{counted(len(sequences))} ({named}) {LEFT[why]}"
+    for why, positions in done.left.items():
+        named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
+        yield f"{counted(len(positions))} ({named}) {LEFT[why]}"
 
 
 def waiting(began_at: float, wait_s: float) -> str:

@@ -31,7 +31,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status."""
     try:
-        if problems := package_check.strangers():
+        if problems := package_check.foreign_packages():
             return _failed("; ".join(problems))
         outcome = _commands().main(list(arguments), prog_name="angarium", standalone_mode=False)
         sys.stdout.flush()

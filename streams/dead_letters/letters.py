@@ -39,9 +39,9 @@ SPAN_MIN, SPAN_MAX = 256, 16_384
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter as it lies in its stream: at `sequence` since `at`, seconds since the epoch."""
+    """A dead letter as it lies in its stream: at `position` since `at`, seconds since the epoch."""
 
-    sequence: int
+    position: int
     receiver: str
     at: float
     headers: dict[str, str]
@@ -52,7 +52,7 @@ class Letter(Struct, frozen=True):
         return self.headers.get(DEAD_REASON, "")
 
     @property
-    def number(self) -> int | None:
+    def sequence(self) -> int | None:
         """The receiver's own number of the event; None where it never got one."""
         return _count(self.headers.get(DEAD_SEQUENCE))
 
@@ -129,23 +129,23 @@ class DeadLetters:
         self._subject = names.dead("")
 
     async def end(self) -> int:
-        """The sequence of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
+        """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
         newest = await patiently(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
     async def pages(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
-        """The letters up to and with the sequence `end`, the oldest first."""
-        subject, sequence = self._names.dead(selection.receivers), 1
+        """The letters up to and with the position `end`, the oldest first."""
+        subject, position = self._names.dead(selection.receivers), 1
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
-            sequence = first.sequence if first else end + 1
-        while sequence <= end:
-            found = await patiently(self._js.read, self._stream, subject, sequence)
+            position = first.sequence if first else end + 1
+        while position <= end:
+            found = await patiently(self._js.read, self._stream, subject, position)
             letters = [self._letter(each) for each in found.messages if each.sequence <= end]
             yield LetterPage([each for each in letters if selection.wants(each)], len(letters), found.pending)
             if not found.pending or (letters and selection.is_past(letters[-1])):
                 return
-            sequence = found.messages[-1].sequence + 1
+            position = found.messages[-1].sequence + 1
 
     async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
         """The letters, the newest first, for those who want only some of them."""
@@ -173,33 +173,33 @@ class DeadLetters:
             start = found.messages[-1].sequence + 1
         return letters
 
-    async def letter(self, sequence: int) -> Letter | None:
-        """The letter at `sequence`, from the leader."""
-        found = await patiently(self._js.message, self._stream, sequence)
+    async def letter(self, position: int) -> Letter | None:
+        """The letter at `position`, from the leader."""
+        found = await patiently(self._js.message, self._stream, position)
         return self._letter(found) if found else None
 
-    async def letters(self, sequences: Iterable[int]) -> list[Letter]:
+    async def letters(self, positions: Iterable[int]) -> list[Letter]:
         """The letters at these places that are there, from the leader, oldest first."""
         found: list[Letter] = []
 
-        async def look(sequence: int) -> None:
-            if (letter := await self.letter(sequence)) is not None:
+        async def look(position: int) -> None:
+            if (letter := await self.letter(position)) is not None:
                 found.append(letter)
 
-        await _for_each(sequences, look)
-        return sorted(found, key=lambda letter: letter.sequence)
+        await _for_each(positions, look)
+        return sorted(found, key=lambda letter: letter.position)
 
-    async def drop(self, sequences: Iterable[int], told: Callable[[int], None] = lambda _: None) -> int:
+    async def drop(self, positions: Iterable[int], told: Callable[[int], None] = lambda _: None) -> int:
         """Delete these letters; returns how many there were. `told` hears of each that is gone now."""
         dropped = 0
 
-        async def drop(sequence: int) -> None:
+        async def drop(position: int) -> None:
             nonlocal dropped
-            if await patiently(self._js.delete, self._stream, sequence):
+            if await patiently(self._js.delete, self._stream, position):
                 dropped += 1
-            told(sequence)
+            told(position)
 
-        await _for_each(sequences, drop)
+        await _for_each(positions, drop)
         return dropped
 
     def _letter(self, message: StoredMessage) -> Letter:
@@ -207,13 +207,13 @@ class DeadLetters:
         return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
 
 
-async def _for_each(sequences: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
+async def _for_each(positions: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
     """Do it for all of them, `REQUESTS_MAX` at a time; raises what the first raised that failed."""
-    rest = iter(sequences)
+    rest = iter(positions)
 
     async def work() -> None:
-        for sequence in rest:
-            await do(sequence)
+        for position in rest:
+            await do(position)
 
     await asyncio.gather(*(work() for _ in range(REQUESTS_MAX)))
 

@@ -58,7 +58,7 @@ def mark(letter: Letter) -> str:
     that was buried twice.
     """
     number = letter.headers.get(MESSAGE_ID, "").rpartition(":")[2]
-    return f"dead-{number or letter.sequence}"
+    return f"dead-{number or letter.position}"
 
 
 def message_id(letter: Letter, nonce: str) -> str:
@@ -94,7 +94,7 @@ def hindrance(letter: Letter) -> str | None:
 class Redriven(Struct):
     """The fate of the letters.
 
-    `redriven` counts those that were sent. `finished` (by sequence, as below) had been sent already by a
+    `redriven` counts those that were sent. `finished` (by position, as below) had been sent already by a
     command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
     `too_large` (the stream takes no event of this size), `unsure` (they may have been sent, and what was sent
     is purged), `taken` (somebody else published something under their message id). `stopped` says why no more
@@ -130,16 +130,16 @@ class Redrive:
         plan = self._turn.plan
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.after)
-        self._unsure = {letter.sequence for letter in await self._letters.letters(plan.unsure)}
+        self._unsure = {letter.position for letter in await self._letters.letters(plan.unsure)}
         # Looked at after the search: what was purged meanwhile may be what was not found.
         if (await self._deliveries()).first > plan.after + 1:
-            self._unsure |= {letter.sequence for letter in planned}
+            self._unsure |= {letter.position for letter in planned}
         await self._letters.drop(sent)
         self.done.finished = sorted(sent)
 
     async def send(self, letters: Sequence[Letter]) -> None:
         """Send a page of letters, if nothing has stopped it before; at most some hundred."""
-        possible = tuple(letter.sequence for letter in letters if self._is_possible(letter))
+        possible = tuple(letter.position for letter in letters if self._is_possible(letter))
         if not possible:
             return
         nonce = self._turn.plan.nonce or secrets.token_hex(16)
@@ -158,14 +158,14 @@ class Redrive:
 
     def _is_possible(self, letter: Letter) -> bool:
         why = hindrance(letter)
-        if why is None and letter.sequence in self._unsure and not self._unsure_too:
+        if why is None and letter.position in self._unsure and not self._unsure_too:
             why = UNSURE
         if why is not None:
             self._leave(letter, why)
         return why is None
 
     def _leave(self, letter: Letter, why: str) -> None:
-        self.done.left.setdefault(why, []).append(letter.sequence)
+        self.done.left.setdefault(why, []).append(letter.position)
 
     # ---- sending
 
@@ -184,13 +184,13 @@ class Redrive:
                     case Stored(sequence=position, duplicate=True):
                         await self._look(letter, position, sent)
                     case Stored():
-                        sent.add(letter.sequence)
+                        sent.add(letter.position)
                     case Refused(code=code) if code == MESSAGE_TOO_LARGE:
                         self._leave(letter, TOO_LARGE)
                     case Refused(code, text):
                         self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
                     case Unanswered(why):
-                        self._undecided = f"letter {letter.sequence} was sent and not confirmed ({why})"
+                        self._undecided = f"letter {letter.position} was sent and not confirmed ({why})"
 
     async def _publish(self, letter: Letter) -> Answer:
         """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
@@ -217,10 +217,10 @@ class Redrive:
         """Decide what a message with the letter's id is: an earlier try of ours, or somebody else's."""
         message = await patiently(self._js.message, self._names.deliveries, position)
         if message is None:
-            self._unsure.add(letter.sequence)
+            self._unsure.add(letter.position)
             self._leave(letter, UNSURE)
         elif is_copy(message, letter, self._turn.plan.nonce):
-            sent.add(letter.sequence)
+            sent.add(letter.position)
         else:
             self._leave(letter, TAKEN)
 
@@ -249,7 +249,7 @@ class Redrive:
                 page = [] if message is None else [message]
             for each in page:
                 same = by_id.get(each.headers.get(MESSAGE_ID, ""), ())
-                found |= {letter.sequence for letter in same if is_copy(each, letter, nonce)}
+                found |= {letter.position for letter in same if is_copy(each, letter, nonce)}
             after = page[-1].sequence if page else end
         return found
 

@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a turn: what its holder is about to do.
 
     `run` is the turn's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
-    wall clock, for people. `held` until the turn is ended in order. The `letters` (sequences) are being sent;
+    wall clock, for people. `held` until the turn is ended in order. The `letters` (positions) are being sent;
     what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell any more
     whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the letters of a
     plan of version 1 were sent without one.
@@ -113,8 +113,8 @@ class Turn:
         except TimeoutError:
             raise Unavailable(f"nobody stored the plan at {subject}; may this user publish there") from None
         match stored:
-            case Appended(sequence):
-                self.plan, self._revision, self._ends_at = plan, sequence, sent_at + self._lease_s
+            case Appended(position):
+                self.plan, self._revision, self._ends_at = plan, position, sent_at + self._lease_s
             case Overtaken():
                 raise Busy("another redrive came between; run this one again, and it goes on")
 

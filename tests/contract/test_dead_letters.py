@@ -33,8 +33,8 @@ async def found(dead: DeadLetters, end: int | None = None, **wanted: Any) -> lis
     """The sequences of the letters that are selected, which are the same from either end."""
     end = await dead.end() if end is None else end
     selection = Selection(**wanted)
-    oldest = [letter.sequence async for page in dead.pages(selection, end) for letter in page.letters]
-    newest = [letter.sequence async for page in dead.newest(selection, end) for letter in page.letters]
+    oldest = [letter.position async for page in dead.pages(selection, end) for letter in page.letters]
+    newest = [letter.position async for page in dead.newest(selection, end) for letter in page.letters]
     assert newest == oldest[::-1]
     return oldest
 
@@ -54,8 +54,8 @@ async def test_a_letter_says_what_was_published_and_why_it_is_here(
     await DeadLetterWriter(js, names).bury(ONE, [burial])
     letter = await dead.letter(1)
     assert letter is not None
-    assert (letter.sequence, letter.receiver, letter.body) == (1, ONE, b"\x00body")
-    assert (letter.reason, letter.number, letter.attempts, letter.status) == ("rejected", 7, 5, 422)
+    assert (letter.position, letter.receiver, letter.body) == (1, ONE, b"\x00body")
+    assert (letter.reason, letter.sequence, letter.attempts, letter.status) == ("rejected", 7, 5, 422)
     assert (letter.event_id, letter.type, letter.problem) == ("order-7", "order.created", "")
     assert not letter.body_gone
 
@@ -64,7 +64,7 @@ async def test_a_letter_without_number_and_body(js: JetStream, names: Names, dea
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=77, reason="unknown_receiver")])
     letter = await dead.letter(1)
     assert letter is not None
-    assert (letter.number, letter.attempts, letter.status, letter.body_gone) == (None, 0, None, True)
+    assert (letter.sequence, letter.attempts, letter.status, letter.body_gone) == (None, 0, None, True)
 
 
 async def test_an_installation_without_letters(dead: DeadLetters) -> None:
@@ -100,7 +100,7 @@ async def test_letters_by_time(js: JetStream, names: Names, dead: DeadLetters) -
     for number in range(1, 5):
         await bury(js, names, (ONE, OTHER)[number % 2], number)
         await asyncio.sleep(0.002)
-    at = {letter.sequence: letter.at for letter in await all_letters(dead, range(1, 5))}
+    at = {letter.position: letter.at for letter in await all_letters(dead, range(1, 5))}
     assert await found(dead, since=at[2]) == [2, 3, 4]
     assert await found(dead, until=at[3]) == [1, 2]
     assert await found(dead, since=at[2], until=at[4]) == [2, 3]
@@ -115,7 +115,7 @@ async def test_letters_come_in_pages_that_say_how_much_is_to_come(
     await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
     pages: list[LetterPage] = [page async for page in dead.pages(Selection(), 550)]
     assert [(page.seen, page.unseen) for page in pages] == [(256, 344), (256, 88), (38, 0)]
-    assert [letter.sequence for page in pages for letter in page.letters] == list(range(1, 551))
+    assert [letter.position for page in pages for letter in page.letters] == list(range(1, 551))
 
 
 async def test_the_newest_letters_are_found_without_reading_all(
@@ -123,7 +123,7 @@ async def test_the_newest_letters_are_found_without_reading_all(
 ) -> None:
     await asyncio.gather(*(js.publish(names.dead(ONE), b"%d" % number) for number in range(600)))
     page = await anext(dead.newest(Selection(), 600))
-    assert [letter.sequence for letter in page.letters] == list(range(600, 344, -1))
+    assert [letter.position for letter in page.letters] == list(range(600, 344, -1))
 
 
 async def test_few_letters_among_very_many_places_are_found_in_few_looks(
@@ -134,7 +134,7 @@ async def test_few_letters_among_very_many_places_are_found_in_few_looks(
     await bury(js, names, ONE, 1)
     await asyncio.gather(*(js.publish(names.dead(OTHER), b"") for _ in range(1100)))
     pages = [page async for page in dead.newest(Selection(receivers=ONE), 1801)]
-    assert [letter.sequence for page in pages for letter in page.letters] == [701]
+    assert [letter.position for page in pages for letter in page.letters] == [701]
     assert [page.unseen for page in pages] == [1545, 1033, 9, 0]
 
 

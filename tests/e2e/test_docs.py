@@ -10,9 +10,9 @@ import pytest
 
 from actors.policy import Offline, Policy, Retry
 from tests.e2e.commands import ROOT
+from tests.e2e.newcomer import newcomer
 from tests.e2e.pages import Page, Typed, all_pages, logged
 from tests.e2e.samples import TOOLS, can_run, lay_out, missing
-from tests.e2e.stranger import stranger
 
 PAGES = all_pages()
 OPERATING = Page(ROOT / "docs" / "operating.md")
@@ -23,13 +23,13 @@ DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
 def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
     typed = [each for each in page.typed if can_run(each.command)]
     lay_out(tmp_path)
-    with stranger(tmp_path) as somebody:
+    with newcomer(tmp_path) as walker:
         for name, source in page.programs.items():
-            somebody.save(name, source)
+            walker.save(name, source)
         if not any(each.command.startswith(DEV.command) for each in typed):
-            somebody.type(DEV)
+            walker.type(DEV)
         for each in typed:
-            somebody.type(each)
+            walker.type(each)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -95,9 +95,9 @@ def test_all_that_a_promise_rests_on_has_its_proof(page: Page) -> None:
     ],
 )
 def test_an_output_is_compared_as_a_whole(shown: list[str], fits: bool, tmp_path: Path) -> None:
-    with stranger(tmp_path) as somebody:
+    with newcomer(tmp_path) as walker:
         try:
-            somebody.type(Typed("echo one; echo two", shown))
+            walker.type(Typed("echo one; echo two", shown))
         except AssertionError:
             assert not fits
         else:

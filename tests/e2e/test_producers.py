@@ -90,9 +90,9 @@ async def test_signatures_hold_by_standardwebhooks_and_svix(
     request = await received(fleet, js, receiver, b'{"order": 7}', headers, secrets=SECRETS)
     assert standardwebhooks.Webhook(secret).verify(request.body, request.headers) == {"order": 7}
     svix.Webhook(secret).verify(request.body, request.headers)
-    stranger = "whsec_" + "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4"
+    unrelated = "whsec_" + "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4"
     with pytest.raises(standardwebhooks.WebhookVerificationError):
-        standardwebhooks.Webhook(stranger).verify(request.body, request.headers)
+        standardwebhooks.Webhook(unrelated).verify(request.body, request.headers)
     with pytest.raises(svix.WebhookVerificationError):
         svix.Webhook(secret).verify(request.body + b" ", request.headers)
 

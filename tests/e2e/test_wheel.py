@@ -1,4 +1,4 @@
-"""The wheel as a stranger installs it: what is in it. That it runs is shown by `test_demo`."""
+"""The wheel as a newcomer installs it: what is in it. That it runs is shown by `test_demo`."""
 
 from pathlib import Path
 from zipfile import ZipFile

@@ -176,7 +176,7 @@ def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = Mock(side_effect=ValueError("no port in\nnats://me:hush-hush@a:x"))
-    monkeypatch.setattr("angarium.package_check.strangers", broken)
+    monkeypatch.setattr("angarium.package_check.foreign_packages", broken)
     assert main.run(["doctor"]) == main.FAILED
     err = capsys.readouterr().err
     assert err.startswith("angarium: internal error (ValueError: no port in nats://…@a:x); --log-level debug")
@@ -327,7 +327,12 @@ def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
     for package in ("streams", "angarium"):
         shutil.copytree(ROOT / package, tmp_path / package)
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "from angarium import package_check; print(package_check.strangers())"],
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            "from angarium import package_check; print(package_check.foreign_packages())",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -336,7 +341,7 @@ def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
 
 
 def test_our_own_packages_are_ours() -> None:
-    assert package_check.strangers() == []
+    assert package_check.foreign_packages() == []
 
 
 def test_what_we_start_finds_ours_in_a_directory_with_packages_of_others(

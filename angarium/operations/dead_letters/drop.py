@@ -27,18 +27,18 @@ async def drop(
     progress: Progress = unseen,
 ) -> Dropped:
     """Drop them, at most `limit`, if `agreed`, which is asked with how many there are."""
-    sequences: list[int] = []
+    positions: list[int] = []
     letters = DeadLetters(to.js, to.names)
     with progress("reading") as tell:
         async for page in pages(letters, wanted, tell):
-            sequences += [letter.sequence for letter in page]
-            if limit is not None and len(sequences) >= limit:
+            positions += [letter.position for letter in page]
+            if limit is not None and len(positions) >= limit:
                 break
-    absent = missing(wanted, sequences)
-    sequences = sequences[:limit]
-    if not sequences or not agreed(len(sequences)):
+    absent = missing(wanted, positions)
+    positions = positions[:limit]
+    if not positions or not agreed(len(positions)):
         return Dropped(0, absent)
     gone = itertools.count(1)
     with progress("dropping") as tell:
-        count = await letters.drop(sequences, lambda _: tell(next(gone), len(sequences)))
+        count = await letters.drop(positions, lambda _: tell(next(gone), len(positions)))
     return Dropped(count, absent)

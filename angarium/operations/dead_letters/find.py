@@ -6,9 +6,9 @@ from streams.dead_letters.letters import DeadLetters, Letter
 
 
 @operation
-async def find(to: Access, sequence: int) -> Letter:
+async def find(to: Access, position: int) -> Letter:
     """Look it up. Fails as not_found."""
-    letter = await DeadLetters(to.js, to.names).letter(sequence)
+    letter = await DeadLetters(to.js, to.names).letter(position)
     if letter is None:
-        raise OperationError("not_found", f"there is no letter {sequence}; angarium dead list shows all")
+        raise OperationError("not_found", f"there is no letter {position}; angarium dead list shows all")
     return letter

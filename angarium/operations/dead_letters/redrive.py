@@ -43,7 +43,7 @@ async def redrive(
     seen.update(work.done.finished)
     with progress("redriving") as tell:
         async for page in pages(DeadLetters(to.js, to.names), wanted, tell):
-            seen.update(letter.sequence for letter in page)
+            seen.update(letter.position for letter in page)
             while page and work.done.redriven != limit and not work.done.stopped:
                 room = PAGE if limit is None else limit - work.done.redriven
                 await work.send(page[:room])

@@ -23,7 +23,7 @@ SHOWN_MAX = 8
 
 async def examine(settings: Settings) -> list[Finding]:
     """All checks, in the order in which one rests on the other; ends early where the next have no ground."""
-    findings = [ill("packages", sentence) for sentence in package_check.strangers()]
+    findings = [ill("packages", sentence) for sentence in package_check.foreign_packages()]
     findings = findings or [well("packages", "actors and streams are Angarium's own")]
     findings += [_variable(each) for each in unknown_variables()]
     try:

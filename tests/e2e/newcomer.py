@@ -1,4 +1,4 @@
-"""Somebody who types in what a page shows, in a directory of their own, and looks whether it comes out so.
+"""A newcomer: types in what a page shows, in a directory of its own, and looks whether it comes out so.
 
 Commands that stay (`angarium dev`, a receiver) run until the end of the page, and must have printed by then
 what is shown. The ports that everybody uses are exchanged for free ones, so that nothing on this machine is
@@ -42,8 +42,8 @@ class _Staying(Struct):
     log: Path
 
 
-class Stranger:
-    """Made by `stranger`."""
+class Newcomer:
+    """Made by `newcomer`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -139,13 +139,13 @@ class Stranger:
 
 
 @contextmanager
-def stranger(directory: Path) -> Iterator[Stranger]:
+def newcomer(directory: Path) -> Iterator[Newcomer]:
     """Somebody new in a directory, who leaves nothing running behind."""
-    somebody = Stranger(directory)
+    walker = Newcomer(directory)
     with ExitStack() as stack:
-        stack.callback(somebody.leave)
-        yield somebody
-        somebody.end()
+        stack.callback(walker.leave)
+        yield walker
+        walker.end()
 
 
 def _fits(shown: list[str], output: str) -> bool:
