@@ -6,9 +6,9 @@ mark and the installation's nonce. So whatever is sent twice is dropped, by JetS
 the actor within its own; and beyond both nothing is sent twice, by the plan
 (`streams.dead_letters.redrive_lock`):
 
-    begin   finish what an interrupted turn had planned: what was sent is dropped, the rest stays a letter
+    begin   finish what an interrupted redrive had planned: what was sent is dropped, the rest stays a letter
     send    plan a page; ask the leader for its letters; send them; drop those that were stored
-    end     end the turn
+    end     release the lock
 
 The letters of a receiver are sent one after the other, in their order.
 
@@ -25,7 +25,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
-from streams.dead_letters.redrive_lock import Turn
+from streams.dead_letters.redrive_lock import RedriveLock
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
 from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE
@@ -108,17 +108,17 @@ class Redriven(Struct):
 
 
 class Redrive:
-    """One command's work, in the turn that it has taken. `unsure_too`: what is unsure is sent, too.
+    """One command's work, under the lock that it holds. `unsure_too`: what is unsure is sent, too.
 
     Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Run again, it goes
     on: what had been sent is not sent again.
     """
 
-    def __init__(self, js: JetStream, names: Names, turn: Turn, *, unsure_too: bool = False) -> None:
+    def __init__(self, js: JetStream, names: Names, lock: RedriveLock, *, unsure_too: bool = False) -> None:
         self.done = Redriven()
         self._js = js
         self._names = names
-        self._turn = turn
+        self._lock = lock
         self._letters = DeadLetters(js, names)
         self._unsure_too = unsure_too
         self._unsure: set[int] = set()
@@ -126,8 +126,8 @@ class Redrive:
         self._room = asyncio.Semaphore(REQUESTS_MAX)
 
     async def begin(self) -> None:
-        """Finish what an interrupted turn had planned."""
-        plan = self._turn.plan
+        """Finish what an interrupted redrive had planned."""
+        plan = self._lock.plan
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.after)
         self._unsure = {letter.position for letter in await self._letters.letters(plan.unsure)}
@@ -142,7 +142,7 @@ class Redrive:
         possible = tuple(letter.position for letter in letters if self._is_possible(letter))
         if not possible:
             return
-        nonce = self._turn.plan.nonce or secrets.token_hex(16)
+        nonce = self._lock.plan.nonce or secrets.token_hex(16)
         await self._keep(after=(await self._deliveries()).last, letters=possible, nonce=nonce)
         sent = await self._send(await self._letters.letters(possible))
         self.done.redriven += await self._letters.drop(sent)
@@ -154,7 +154,7 @@ class Redrive:
         await self._keep(letters=(), held=False)
 
     async def _keep(self, **changes: Any) -> None:
-        await self._turn.keep(unsure=tuple(sorted(self._unsure)), **changes)
+        await self._lock.store(unsure=tuple(sorted(self._unsure)), **changes)
 
     def _is_possible(self, letter: Letter) -> bool:
         why = hindrance(letter)
@@ -195,11 +195,11 @@ class Redrive:
     async def _publish(self, letter: Letter) -> Answer:
         """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
         subject = self._names.publish_to(letter.receiver)
-        headers = headers_again(letter, self._turn.plan.nonce)
+        headers = headers_again(letter, self._lock.plan.nonce)
         pauses, loop = Pauses(), asyncio.get_running_loop()
         deadline, in_doubt = loop.time() + PATIENCE_S, False
         while True:
-            await self._turn.hold()
+            await self._lock.ensure_held()
             match answer := await self._js.publish(subject, letter.body, headers):
                 case Stored():
                     return answer
@@ -219,12 +219,12 @@ class Redrive:
         if message is None:
             self._unsure.add(letter.position)
             self._leave(letter, UNSURE)
-        elif is_copy(message, letter, self._turn.plan.nonce):
+        elif is_copy(message, letter, self._lock.plan.nonce):
             sent.add(letter.position)
         else:
             self._leave(letter, TAKEN)
 
-    # ---- what an interrupted turn has sent
+    # ---- what an interrupted redrive has sent
 
     async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
         """Which of these letters were sent, by their message ids behind the position `after`."""
@@ -237,7 +237,7 @@ class Redrive:
     async def _found(self, receiver: str, lane: list[Letter], after: int, end: int) -> set[int]:
         """Which of these letters lie between two positions; the leader helps a replica that lags."""
         stream, subject = self._names.deliveries, self._names.deliveries_to(receiver)
-        nonce = self._turn.plan.nonce
+        nonce = self._lock.plan.nonce
         by_id: dict[str, list[Letter]] = {}
         for letter in lane:
             by_id.setdefault(message_id(letter, nonce), []).append(letter)

@@ -1,4 +1,4 @@
-"""Whose turn it is to send dead letters again, and what is planned in it: one key, written before they go.
+"""The lock of redrives, and what its holder plans to send again: one key, written before the letters go.
 
 A letter is sent again in two steps, a publish and a deletion, in two streams; a command may die between them,
 and JetStream forgets message ids after two minutes. So the letters of a page are planned first, with the end
@@ -9,7 +9,7 @@ there is one of the planned ones, and what was sent lies behind that position. W
 The plan is also the lock. It is only ever replaced at its known revision, so all plans stand in one order.
 Its holder sends only for `LEASE_S` from before the last plan was stored; then it stores it once more, which
 fails if anybody else came. Who finds a plan that was not ended waits, until its holder cannot send any more,
-before it takes the turn. The clock is one that counts sleep, as with the nodes' leases
+before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 
@@ -33,18 +33,18 @@ from streams.versions import read_versioned
 VERSION = 2
 LEASE_S = 5.0
 LEASES_WAITED = 1.1
-"""So many leases are waited for a turn that may be over: clocks drift, and something may be on its way."""
+"""So many leases are waited for a redrive that may be over: clocks drift, and something may be on its way."""
 
 
 class Busy(AngariumError):
-    """Another process has the turn."""
+    """Another process holds the lock."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """The plan of a turn: what its holder is about to do.
+class RedrivePlan(Struct, frozen=True, kw_only=True):
+    """The plan of a redrive: what the holder of the lock is about to do.
 
-    `run` is the turn's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
-    wall clock, for people. `held` until the turn is ended in order. The `letters` (positions) are being sent;
+    `run` is the redrive's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
+    wall clock, for people. `held` until the lock is released in order. The `letters` (positions) are being sent;
     what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell any more
     whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the letters of a
     plan of version 1 were sent without one.
@@ -61,16 +61,16 @@ class Plan(Struct, frozen=True, kw_only=True):
     nonce: str = ""
 
 
-_plan = msgspec.json.Decoder(Plan)
+_plan = msgspec.json.Decoder(RedrivePlan)
 
 
-class Turn:
-    """The turn of the command `run`, from `take` on until a plan says that it is not `held` any more."""
+class RedriveLock:
+    """The lock for the command `run`, from `acquire` on until a plan says that it is not `held` any more."""
 
     def __init__(
         self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LEASE_S
     ) -> None:
-        self.plan = Plan(run=run, step=0, at=time.wall(), held=True)
+        self.plan = RedrivePlan(run=run, step=0, at=time.wall(), held=True)
         self._js = js
         self._names = names
         self._time = time
@@ -79,8 +79,8 @@ class Turn:
         self._ends_at = 0.0
         self._renewing = asyncio.Lock()
 
-    async def take(self, waiting: Callable[[Plan, float], None] = lambda *_: None) -> None:
-        """Begin; what the turn before has left undone is in `plan`.
+    async def acquire(self, waiting: Callable[[RedrivePlan, float], None] = lambda *_: None) -> None:
+        """Begin; what the redrive before has left undone is in `plan`.
 
         Where that one was not ended, it is waited for so long that it is over for certain; `waiting` is told
         of it, and for how many seconds. Raises `Busy` where it goes on all the same.
@@ -97,10 +97,10 @@ class Turn:
         if before is not None:
             left = {"after": before.after, "letters": before.letters, "unsure": before.unsure}
             self.plan = replace(self.plan, **left, nonce=before.nonce)
-        await self.keep()
+        await self.store()
 
-    async def keep(self, **changes: Any) -> None:
-        """Store the plan with these changes; `held=False` ends the turn.
+    async def store(self, **changes: Any) -> None:
+        """Store the plan with these changes; `held=False` releases the lock.
 
         Raises `Busy`; and `Unavailable`, with the plan stored or not.
         """
@@ -118,14 +118,14 @@ class Turn:
             case Overtaken():
                 raise Busy("another redrive came between; run this one again, and it goes on")
 
-    async def hold(self) -> None:
-        """Return while it is our turn for certain: to be called right before a letter is sent."""
+    async def ensure_held(self) -> None:
+        """Return while the lock is ours for certain: to be called right before a letter is sent."""
         while self._time.boottime() >= self._ends_at:
             async with self._renewing:
                 if self._time.boottime() >= self._ends_at:
-                    await self.keep()
+                    await self.store()
 
-    async def _read(self) -> Plan | None:
+    async def _read(self) -> RedrivePlan | None:
         """The plan in force, whose revision is then ours to replace."""
         message = await patiently(self._js.last_message, self._names.actors, self._names.redrive)
         self._revision = message.sequence if message else 0

@@ -16,7 +16,7 @@ from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Selection
 from streams.dead_letters.redrive import Redrive, Redriven
-from streams.dead_letters.redrive_lock import Busy, Plan, Turn
+from streams.dead_letters.redrive_lock import Busy, RedriveLock, RedrivePlan
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, StoredMessage
 from streams.nats.errors import Unavailable
@@ -34,7 +34,7 @@ LEASE_S = 0.15
 LONG_LEASE_S = 1.0
 """Where something has to happen while it is waited for, on however busy a machine."""
 WINDOW_NS = 100_000_000
-"""The least that nats-server takes; less than a lease, so that it is over when a turn changes hands."""
+"""The least that nats-server takes; less than a lease, so that it is over when the lock changes hands."""
 
 STORE_FULL = 10077
 
@@ -66,10 +66,10 @@ async def settle_all(js: JetStream, names: Names) -> None:
 
 
 async def begun(js: JetStream, names: Names, **options: bool) -> Redrive:
-    """A redrive that has its turn."""
-    turn = Turn(js, names, f"run-{id(js)}-{next(_runs)}", SystemTime(), lease_s=LEASE_S)
-    await turn.take()
-    redrive = Redrive(js, names, turn, **options)
+    """A redrive that has its lock."""
+    lock = RedriveLock(js, names, f"run-{id(js)}-{next(_runs)}", SystemTime(), lease_s=LEASE_S)
+    await lock.acquire()
+    redrive = Redrive(js, names, lock, **options)
     await redrive.begin()
     return redrive
 
@@ -418,22 +418,22 @@ async def test_where_nothing_tells_any_more_nothing_is_sent_unless_it_is_wanted(
 
 
 async def test_a_turn_that_ended_is_not_waited_for(js: JetStream, names: Names) -> None:
-    waited: list[Plan] = []
+    waited: list[RedrivePlan] = []
     for run in ("one", "two"):
-        turn = Turn(js, names, run, SystemTime(), lease_s=60)
-        await turn.take(lambda plan, _: waited.append(plan))
-        await turn.keep(held=False)
+        lock = RedriveLock(js, names, run, SystemTime(), lease_s=60)
+        await lock.acquire(lambda plan, _: waited.append(plan))
+        await lock.store(held=False)
     assert waited == []
 
 
 async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) -> None:
-    first = Turn(js, names, "first", SystemTime(), lease_s=LONG_LEASE_S)
-    await first.take()
+    first = RedriveLock(js, names, "first", SystemTime(), lease_s=LONG_LEASE_S)
+    await first.acquire()
     waiting = asyncio.Event()
-    second = Turn(js, names, "second", SystemTime(), lease_s=LONG_LEASE_S)
-    taking = asyncio.ensure_future(second.take(lambda *_: waiting.set()))
+    second = RedriveLock(js, names, "second", SystemTime(), lease_s=LONG_LEASE_S)
+    taking = asyncio.ensure_future(second.acquire(lambda *_: waiting.set()))
     await waiting.wait()
-    await first.keep(letters=(1,))
+    await first.store(letters=(1,))
     with pytest.raises(Busy, match="another redrive is under way"):
         await taking
 
@@ -475,16 +475,16 @@ async def test_who_is_overtaken_amid_a_page_stops(server: Server, js: JetStream,
 
 async def test_a_lease_that_lapsed_amid_a_page_is_made_sure_of(js: JetStream, names: Names) -> None:
     clocks = Clocks()
-    turn = Turn(js, names, "first", clocks, lease_s=LEASE_S)
-    await turn.take()
-    step = turn.plan.step
-    await turn.hold()
-    assert turn.plan.step == step
+    lock = RedriveLock(js, names, "first", clocks, lease_s=LEASE_S)
+    await lock.acquire()
+    step = lock.plan.step
+    await lock.ensure_held()
+    assert lock.plan.step == step
     clocks.turn(LEASE_S)
-    await turn.hold()
-    assert turn.plan.step == step + 1
-    other = Turn(js, names, "second", clocks, lease_s=LEASE_S)
-    await other.take()
+    await lock.ensure_held()
+    assert lock.plan.step == step + 1
+    other = RedriveLock(js, names, "second", clocks, lease_s=LEASE_S)
+    await other.acquire()
     clocks.turn(LEASE_S)
     with pytest.raises(Busy):
-        await turn.hold()
+        await lock.ensure_held()

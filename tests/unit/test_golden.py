@@ -44,7 +44,7 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import Counters, Open, State
-from streams.dead_letters.redrive_lock import Plan
+from streams.dead_letters.redrive_lock import RedrivePlan
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked import Part
@@ -151,7 +151,7 @@ CHECKPOINT_1 = replace(CHECKPOINT, v=1, parked={WHO: AT + 30, "acme.crm": None},
 
 PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 
-PLAN_1 = Plan(v=1, run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
+PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, after=41, letters=(7, 9), unsure=(2,))
 PLAN = replace(PLAN_1, v=2, nonce="5e1f")
 
 
@@ -184,11 +184,11 @@ def test_a_part_of_the_parked_of_version_1() -> None:
 
 
 def test_a_plan_of_a_redrive_of_version_1() -> None:
-    assert msgspec.json.decode(golden("redrive-v1.json"), type=Plan) == PLAN_1
+    assert msgspec.json.decode(golden("redrive-v1.json"), type=RedrivePlan) == PLAN_1
 
 
 def test_a_plan_of_a_redrive_of_version_2() -> None:
-    assert msgspec.json.decode(golden("redrive-v2.json"), type=Plan) == PLAN
+    assert msgspec.json.decode(golden("redrive-v2.json"), type=RedrivePlan) == PLAN
 
 
 @pytest.mark.parametrize(("name", "written"), [

@@ -11,7 +11,7 @@ from angarium.operations.failures import operation
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters
 from streams.dead_letters.redrive import Redrive, Redriven
-from streams.dead_letters.redrive_lock import Turn
+from streams.dead_letters.redrive_lock import RedriveLock
 
 
 class Sent(Struct, frozen=True):
@@ -36,9 +36,9 @@ async def redrive(
     `waiting` hears when a redrive began that did not end in order, and how long its end is waited for.
     """
     seen: set[int] = set()
-    turn = Turn(to.js, to.names, uuid.uuid4().hex, SystemTime())
-    await turn.take(lambda plan, wait_s: waiting(plan.at, wait_s))
-    work = Redrive(to.js, to.names, turn, unsure_too=unsure_too)
+    lock = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime())
+    await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
+    work = Redrive(to.js, to.names, lock, unsure_too=unsure_too)
     await work.begin()
     seen.update(work.done.finished)
     with progress("redriving") as tell:
