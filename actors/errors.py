@@ -35,3 +35,11 @@ class InvalidName(BadInput):
 
 class NewerVersion(Unusable):
     """Something in the journal or a bucket was written by a newer Angarium; this one must not guess at it."""
+
+
+class ControlRefused(AngariumError):
+    """A control request that cannot be granted; `code` is one token, the text says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

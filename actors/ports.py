@@ -9,7 +9,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from actors.errors import Unavailable as Unavailable
 from actors.machine.event import Event
 from actors.machine.facts import Burial, Fact
 from actors.machine.outcome import Outcome

@@ -11,7 +11,7 @@ import nats
 import nats.errors
 from nats.js import JetStreamContext
 
-from streams.nats.errors import Unavailable
+from actors.errors import Unavailable
 from streams.nats.headers import MESSAGE_ID
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.errors import InvalidPolicy
+from actors.errors import InvalidPolicy, Unavailable
 from actors.ids import split_receiver
 from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
@@ -23,7 +23,7 @@ from actors.subscriptions import Subscriptions
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.follow import Follower
 from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, REMOVED, ROLLUP
 from streams.nats.jetstream import JetStream

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import assert_never
 
+from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.event import Event
@@ -20,7 +21,7 @@ from actors.machine.owed.view import Cutoff, View
 from actors.machine.state import State, open_entry
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Policy
-from actors.ports import Absent, Attempt, Batch, Invalid, Unavailable
+from actors.ports import Absent, Attempt, Batch, Invalid
 from actors.runtime.alarm import Alarm
 from actors.runtime.burials import Burials
 from actors.runtime.discarding import remove

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.counters import DeliveryTotals
-from actors.errors import Unusable
+from actors.errors import Unavailable, Unusable
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
@@ -24,17 +24,7 @@ from actors.machine.state import State, is_left_over
 from actors.memory.unacked import Bindings
 from actors.news import News
 from actors.policy import Policy
-from actors.ports import (
-    Backlog,
-    Clock,
-    DeadLetterWriter,
-    Policies,
-    Recorded,
-    Recorder,
-    Sender,
-    Snapshots,
-    Unavailable,
-)
+from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorded, Recorder, Sender, Snapshots
 from actors.retention import Needed, Retention
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.coalescing import next_beat

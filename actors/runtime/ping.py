@@ -1,6 +1,6 @@
 """A ping: a POST of type `angarium.ping`, without a number, that spends a token and works while paused."""
 
-from actors.errors import AngariumError
+from actors.errors import ControlRefused
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_S, take
 from actors.machine.event import Event
@@ -8,14 +8,6 @@ from actors.machine.outcome import Answered, Failed, NotSent
 from actors.policy import Policy
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-
-
-class Refusal(AngariumError):
-    """A control request that cannot be granted; `code` is one token, the text says why."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 async def ping(actor: Actor) -> Answered | Failed:
@@ -27,18 +19,18 @@ async def ping(actor: Actor) -> Answered | Failed:
     host, policy = actor.host, actor.policy
     now = host.clock.now()
     if policy is None:
-        raise Refusal("misconfigured", f"{actor.receiver} has no valid configuration; put one")
+        raise ControlRefused("misconfigured", f"{actor.receiver} has no valid configuration; put one")
     if actor.state.throttled_until > now:
         wait_s = actor.state.throttled_until - now
-        raise Refusal("throttled", f"{actor.receiver} asked to be left alone for {wait_s:.0f} s more")
+        raise ControlRefused("throttled", f"{actor.receiver} asked to be left alone for {wait_s:.0f} s more")
     if not host.may_start():
-        raise Refusal("unavailable", "the shard is not in order at the moment; try again")
+        raise ControlRefused("unavailable", "the shard is not in order at the moment; try again")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
     if bucket is not None:
         left = take(bucket)
         if left is None:
-            raise Refusal("rate_limited", f"{actor.receiver} has no token left; try again later")
+            raise ControlRefused("rate_limited", f"{actor.receiver} has no token left; try again later")
         tokens.bucket = left
     tokens.set_aside += limited
     actor.pinging += 1
@@ -59,7 +51,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
         actor.live.tokens.start_or_give_back(now, host.epoch, used=not late)
     if late:
         actor.wake()
-        raise Refusal("unavailable", "it took too long to record the ping; try again")
+        raise ControlRefused("unavailable", "it took too long to record the ping; try again")
     event = Event(
         position=0, id=f"ping_{host.epoch}_{index}", stored_at=now, type="angarium.ping",
         body=b'{"type":"angarium.ping"}',
@@ -73,7 +65,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     except Exception as error:
         outcome = actor.broken(attempt, error)
     if isinstance(outcome, NotSent):
-        raise Refusal("unavailable", outcome.why)
+        raise ControlRefused("unavailable", outcome.why)
     if not host.stopped:
         actor.live.record(c.RecordOutcome(None, outcome), host.clock.now())
         actor.wake()

@@ -4,13 +4,13 @@ An attempt of it that is under way is awaited, and where it succeeds there is no
 event is given up as any other, whether its receiver is paused, parked or disabled.
 """
 
+from actors.errors import ControlRefused
 from actors.machine.commands import GiveUpEvents
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, is_repeat, with_number
 from actors.machine.state import as_numbered
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
-from actors.runtime.ping import Refusal
 
 
 async def skip(actor: Actor) -> Numbered:
@@ -21,9 +21,11 @@ async def skip(actor: Actor) -> Numbered:
         await actor.landing()
     found = _known(actor) or await _read(actor)
     if pinned and (found is None or found.position != pinned):
-        raise Refusal("nothing_waits", f"{actor.receiver}: the event was settled by the attempt under way")
+        raise ControlRefused(
+            "nothing_waits", f"{actor.receiver}: the event was settled by the attempt under way"
+        )
     if found is None:
-        raise Refusal("nothing_waits", f"{actor.receiver} has nothing waiting")
+        raise ControlRefused("nothing_waits", f"{actor.receiver} has nothing waiting")
     actor.give_up(GiveUpEvents((found,), "skipped"), actor.host.clock.now())
     index = actor.host.recorder.index
     actor.wake()
@@ -57,7 +59,7 @@ async def _read(actor: Actor) -> Numbered | None:
         frontier = actor.state.frontier
         batch = await actor.host.backlog.read(actor.receiver, after, cursor.seen, MAILBOX_MAX)
         if actor.state.frontier is not frontier or actor.pending.in_flight:
-            raise Refusal("unavailable", f"{actor.receiver} is going on at this moment; ask again")
+            raise ControlRefused("unavailable", f"{actor.receiver} is going on at this moment; ask again")
         if known := _known(actor):
             return known
         fresh = [each for each in batch.events if _is_fresh(actor, each)]

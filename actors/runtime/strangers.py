@@ -29,6 +29,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from actors.ids import UNKNOWN
 from actors.machine import commands as c
 from actors.machine.event import Event
@@ -38,7 +39,7 @@ from actors.machine.state import BURIALS_MAX, State
 from actors.memory.cursor import Cursor
 from actors.memory.unacked import Unacked
 from actors.policy import Policy
-from actors.ports import Snapshots, Unavailable
+from actors.ports import Snapshots
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
 from actors.runtime.live_state import LiveState

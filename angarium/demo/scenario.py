@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.errors import Unavailable
 from angarium.connecting import installation, open_jetstream
 from angarium.demo import payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
@@ -22,7 +23,6 @@ from angarium.node.child import LocalNode
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.nats.answers import Stored
-from streams.nats.errors import Unavailable
 from streams.producer import Producer, producer
 from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer

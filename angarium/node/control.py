@@ -10,13 +10,14 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from actors.errors import ControlRefused, Unavailable
 from actors.machine.outcome import Answered
 from actors.policy import Policy
-from actors.ports import Absent, Invalid, Unavailable
+from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.discarding import forget
 from actors.runtime.host import Host
-from actors.runtime.ping import Refusal, ping
+from actors.runtime.ping import ping
 from actors.runtime.skipping import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
@@ -55,7 +56,7 @@ class ReceiverControl:
                     return _unknown(receiver)
                 actor = await host.resident(receiver)
             return await self._deal(request.verb, host, actor)
-        except Refusal as refusal:
+        except ControlRefused as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
             return Denied("unavailable", "NATS does not answer just now; ask again")

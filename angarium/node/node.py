@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
-from actors.errors import Unusable
+from actors.errors import Unavailable, Unusable
 from actors.policy import Policy
 from actors.runtime.host import Host
 from angarium.node.maintenance import Maintenance
@@ -19,7 +19,7 @@ from angarium.node.shard import Shard, Surroundings, take_over
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, let_go
 from streams.journal.tails import Loss, RecordedLoss, refuse
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.retry import Complaint
 
 LOOK_EVERY_S = 0.5

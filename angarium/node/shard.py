@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from actors.errors import Unusable
+from actors.errors import Unavailable, Unusable
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.machine.state import State
-from actors.ports import Sender, Unavailable
+from actors.ports import Sender
 from actors.retention import Needed
 from actors.runtime.host import Host
 from angarium.node.announcer import Announcer

@@ -6,14 +6,14 @@ import uuid
 
 from msgspec import Struct
 
-from actors.errors import InvalidPolicy
+from actors.errors import InvalidPolicy, Unavailable
 from actors.policy import parse
 from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID
 from streams.receivers import Receivers
 

@@ -15,11 +15,12 @@ from itertools import islice
 from types import MappingProxyType
 from urllib.parse import quote
 
+from actors.errors import Unavailable
 from actors.machine.facts import Burial
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.headers import (
     DEAD_ATTEMPTS,
     DEAD_BODY,

@@ -4,12 +4,13 @@ It lies under a name that no receiver can have, is what the producer published, 
 it.
 """
 
+from actors.errors import Unavailable
 from actors.machine.event import Event
 from streams.dead_letters.bury import BODY_GONE, passed_on
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, Unanswered
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.headers import (
     DEAD_ATTEMPTS,
     DEAD_BODY,

@@ -24,12 +24,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from actors.errors import Unavailable
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.dead_letters.redrive_lock import RedriveLock
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
 from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE
-from streams.nats.errors import Unavailable
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,

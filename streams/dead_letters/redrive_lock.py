@@ -21,11 +21,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.errors import AngariumError
+from actors.errors import AngariumError, Unavailable
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.fence import Appended, Overtaken, append
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import PATIENCE_S, patiently
 from streams.versions import read_versioned
@@ -43,11 +42,11 @@ class Busy(AngariumError):
 class RedrivePlan(Struct, frozen=True, kw_only=True):
     """The plan of a redrive: what the holder of the lock is about to do.
 
-    `run` is the redrive's own name and `step` counts its plans, so that no two are alike. `at` is the holder's
-    wall clock, for people. `held` until the lock is released in order. The `letters` (positions) are being sent;
-    what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell any more
-    whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the letters of a
-    plan of version 1 were sent without one.
+    `run` is the redrive's own name and `step` counts its plans, so that no two are alike. `at` is the
+    holder's wall clock, for people. `held` until the lock is released in order. The `letters` (positions) are
+    being sent; what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell
+    any more whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the
+    letters of a plan of version 1 were sent without one.
     """
 
     v: int = VERSION

@@ -15,13 +15,14 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from streams.clock import Timekeeper
 from streams.fleet.lease import MARGIN_S, Lease
 from streams.fleet.rendezvous import wanted
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses, until_answered

@@ -10,11 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from streams.installation.requirements import SHARDS, Problem, consumer_problems, stream_problems
 from streams.installation.topology import STAMP_VERSION, Installation, consumers, streams
 from streams.nats.answers import ConsumerInfo, StreamInfo
 from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
-from streams.nats.errors import ApiError, NotPermitted, SetupError, Unavailable
+from streams.nats.errors import ApiError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 
 OLDEST_SERVER = (2, 14)

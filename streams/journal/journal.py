@@ -316,7 +316,7 @@ class Journal:
             if not await holds(self._js, self._names, self._claim):
                 self._fenced("the journal is empty, and another node has claimed it")
                 return None
-            log.info("journal.begun_anew", extra={"shard": shard, "expected": expected})
+            log.info("journal.restarted", extra={"shard": shard, "expected": expected})
             expected = 0
 
     def _confirm(self, flush: _Flush, sequence: int) -> None:

@@ -8,9 +8,9 @@ was deposed acknowledges nothing.
 
 import asyncio
 
+from actors.errors import Unavailable
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.errors import Unavailable
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, stream_info

@@ -14,6 +14,7 @@ from itertools import chain, repeat
 import msgspec
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint as Checkpoint
@@ -24,7 +25,7 @@ from streams.journal.parked import ParkedList
 from streams.journal.turns import Turns
 from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses

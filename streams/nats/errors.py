@@ -2,11 +2,10 @@
 
 Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
 expected outcome and therefore a value (`streams.nats.answers`). A question that got no answer is
-`Unavailable`, which is the actors' own word, since they ask through ports.
+`actors.errors.Unavailable`, since the actors ask through ports.
 """
 
-from actors.errors import AngariumError, Unusable
-from actors.errors import Unavailable as Unavailable
+from actors.errors import AngariumError, Unavailable, Unusable
 
 
 class Disconnected(AngariumError):

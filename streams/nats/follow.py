@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from actors.errors import Unavailable
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
 from streams.nats.wire import Message, Subscription

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actors.errors import Unavailable
 from streams.nats.answers import (
     Answer,
     ConsumerInfo,
@@ -24,7 +25,7 @@ from streams.nats.answers import (
     Unanswered,
 )
 from streams.nats.codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
-from streams.nats.errors import ApiError, Disconnected, NotPermitted, Unavailable
+from streams.nats.errors import ApiError, Disconnected, NotPermitted
 from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
 from streams.nats.protocol import (
     ConsumerReply,

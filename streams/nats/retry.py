@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
+from actors.errors import Unavailable
 from streams.nats.answers import StreamInfo
-from streams.nats.errors import NotPermitted, Unavailable
+from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 
 PAUSE_MIN_S = 0.05

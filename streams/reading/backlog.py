@@ -12,13 +12,14 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from actors.errors import Unavailable
 from actors.machine.event import Event
 from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
 from streams.journal.tails import NONE, Mark, higher
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import receiver_problem, stored_event
 

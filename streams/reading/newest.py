@@ -12,8 +12,8 @@ from itertools import count
 
 import msgspec
 
+from actors.errors import Unavailable
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.headers import STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from actors.errors import Unavailable
 from streams.defects import on_defect
 from streams.installation.topology import GROUP
 from streams.journal.tails import NONE, Loss, Mark, find_loss, higher
 from streams.nats.codes import CONSUMER_NOT_FOUND
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 from streams.nats.wire import Message

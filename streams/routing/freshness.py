@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from actors.errors import Unavailable
 from streams.clock import Timekeeper
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from actors.ports import Batch, Stretch, Unavailable
+from actors.errors import Unavailable
+from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream

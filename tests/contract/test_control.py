@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
+from actors.errors import Unavailable
 from streams import hearing
 from streams.control import BODY_BYTES_MAX, Control, ControlRequest, Denied, Granted
 from streams.installation.topology import Names
-from streams.nats.errors import Unavailable
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from streams.nats.errors import Unavailable
+from actors.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.routing.freshness import AGE_MAX_S, Freshness
 from tests.contract.shards import Clocks

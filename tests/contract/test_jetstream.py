@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from actors.errors import Unavailable
 from streams.nats.answers import Put, Refused, Stored, Unanswered
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import SENT_IN_A_ROW, JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream

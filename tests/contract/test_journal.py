@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from actors.machine.facts import Repeated
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, Owner
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.journal import FLUSH_AT_FACTS, Journal
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from tests.contract.faults import (

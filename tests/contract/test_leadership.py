@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from msgspec.structs import replace
 
+from actors.errors import Unavailable
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, is_last, message_at
 from streams.nats.answers import Page, StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from tests.contract.installation import publish, shard
 from tests.contract.servers import Server

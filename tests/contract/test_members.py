@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from streams.clock import SystemTime
 from streams.fleet.lease import MARGIN_S
 from streams.fleet.members import Member, Members
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from tests.contract.faults import FaultyJetStream, after, request_lost
 from tests.contract.servers import Server

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.errors import InvalidName, InvalidPolicy
+from actors.errors import InvalidName, InvalidPolicy, Unavailable
 from actors.policy import DOCUMENT_MAX, Policy, Rate
-from actors.ports import Absent, Invalid, Removal, Unavailable
+from actors.ports import Absent, Invalid, Removal
 from streams.installation.topology import HEADER_ROOM, Names
 from streams.nats.answers import Answer, Refused, Stored
 from streams.nats.jetstream import JetStream

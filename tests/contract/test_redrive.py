@@ -11,6 +11,7 @@ from unittest.mock import ANY
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from actors.machine.facts import Burial
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
@@ -19,7 +20,6 @@ from streams.dead_letters.redrive import Redrive, Redriven
 from streams.dead_letters.redrive_lock import Busy, RedriveLock, RedrivePlan
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, StoredMessage
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from tests.contract.dying import Died, dying

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from actors.errors import Unavailable
 from actors.machine.event import Event
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.reading.delivered import ACK, delivered
 from streams.reading.pull import rewind

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from streams.installation.partitions import partition_of, shard_of
 from streams.installation.setup import check, setup
 from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, Installation, streams
 from streams.nats.answers import Refused, Stored, StreamInfo
-from streams.nats.errors import ApiError, SetupError, Unavailable
+from streams.nats.errors import ApiError, SetupError
 from streams.nats.jetstream import JetStream
 from tests.contract.servers import Server
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from actors.errors import NewerVersion
+from actors.errors import NewerVersion, Unavailable
 from actors.machine.bucket import Unclean
 from actors.machine.state import Counters, State
 from streams.installation.topology import Names
@@ -12,7 +12,7 @@ from streams.journal.claim import Owner
 from streams.journal.snapshots import BATCH, Snapshot, Snapshots
 from streams.nats.answers import Answer, Put, Refused, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.errors import NotOurs, Unavailable
+from streams.nats.errors import NotOurs
 from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
 from tests.contract.faults import FaultyJetStream

@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
+from actors.errors import Unavailable
 from streams.nats.answers import Stored
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.checkers import Checkers

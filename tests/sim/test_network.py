@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from actors.errors import Unavailable
 from streams.nats.answers import Refused, Stored, Unanswered
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.faults import CALM, Faults, draw

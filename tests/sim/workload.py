@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actors.errors import Unavailable
 from actors.runtime.actor import Actor
 from streams.nats.answers import Stored
-from streams.nats.errors import Unavailable
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.receivers import Receivers

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
+from actors.errors import ControlRefused, Unavailable
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
@@ -28,11 +29,11 @@ from actors.machine.owed.next_step import next_step
 from actors.machine.owed.view import NothingRead, View
 from actors.machine.state import State
 from actors.policy import Policy, Rate, Retry
-from actors.ports import Attempt, Unavailable
+from actors.ports import Attempt
 from actors.runtime import actor, live_state
 from actors.runtime.discarding import forget
 from actors.runtime.pending import Pending
-from actors.runtime.ping import Refusal, ping
+from actors.runtime.ping import ping
 from tests.unit.machine import NO_ANSWER, answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, VirtualLoop
 
@@ -200,7 +201,7 @@ class ReceiverWorld:
         async def asked() -> None:
             try:
                 await request
-            except (Refusal, Unavailable, asyncio.CancelledError):
+            except (ControlRefused, Unavailable, asyncio.CancelledError):
                 return
 
         if request is not None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.counters import DeliveryTotals
+from actors.errors import Unavailable
 from actors.ids import UNKNOWN
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
@@ -22,7 +23,7 @@ from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.news import News
 from actors.policy import Policy
-from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Stretch, Unavailable
+from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Stretch
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
 from tests.unit.machine import NOW, answer, event, policy

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from actors.errors import ControlRefused
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_S
 from actors.machine.outcome import Outcome
@@ -14,7 +15,7 @@ from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.discarding import forget
-from actors.runtime.ping import Refusal, ping
+from actors.runtime.ping import ping
 from actors.runtime.skipping import skip
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
@@ -144,7 +145,7 @@ async def test_a_ping_whose_record_takes_long_is_not_made() -> None:
     await world.until(lambda: world.journal.held)
     await world.pass_time(10)
     world.journal.let_go()
-    with pytest.raises(Refusal, match="took too long"):
+    with pytest.raises(ControlRefused, match="took too long"):
         await pinged
     made = len(world.sender.made)
     await ping(world.actor)
@@ -200,7 +201,7 @@ async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     world.publish()
     await world.pass_time(GRANT_S + 1)
     world.journal.let_go()
-    with pytest.raises(Refusal):
+    with pytest.raises(ControlRefused):
         await pinged
     await world.until(lambda: bool(world.sender.made), within_s=5)
 

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
+from actors.errors import ControlRefused
 from actors.machine import facts as f
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
 from actors.runtime.discarding import forget
-from actors.runtime.ping import Refusal
 from actors.runtime.skipping import skip
 from tests.unit.machine import NOW, answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, relaxed, strict
@@ -263,7 +263,7 @@ async def test_a_skip_awaits_the_attempt_under_way() -> None:
     await world.until(lambda: len(world.sender.made) == 1)
     assert (await skip(world.actor)).sequence == 1
     await world.until(lambda: len(world.sender.made) == 2)
-    with pytest.raises(Refusal, match="settled by the attempt"):
+    with pytest.raises(ControlRefused, match="settled by the attempt"):
         await skip(world.actor)
     await world.until_settled(2)
     assert letters(world) == [(1, "skipped")]
@@ -318,7 +318,7 @@ async def test_there_may_be_nothing_to_skip() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    with pytest.raises(Refusal, match="nothing waiting"):
+    with pytest.raises(ControlRefused, match="nothing waiting"):
         await skip(world.actor)
 
 
@@ -399,7 +399,7 @@ async def test_a_receiver_that_goes_on_beside_a_skip_gives_no_number_twice() -> 
     world.put(policy())
     assert world.actor.pending.cursor.reading
     await world.pass_time(0.001)  # The skip reads later than the receiver does.
-    with pytest.raises(Refusal, match="going on"):
+    with pytest.raises(ControlRefused, match="going on"):
         await skip(world.actor)
     await world.until_settled(3)
     assert world.sender.numbers == [1, 2, 3]

@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from msgspec.structs import replace
 
-from actors.errors import NewerVersion, Unavailable
+from actors.errors import ControlRefused, NewerVersion, Unavailable
 from actors.machine import decide
 from actors.machine import facts as f
 from actors.machine.numbering import with_number
@@ -17,7 +17,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import IDLE_S, WOKEN_IN_TURN_MAX
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.ping import Refusal, ping
+from actors.runtime.ping import ping
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 
@@ -411,7 +411,7 @@ async def test_a_ping_is_on_record_before_it_is_made_and_has_no_number() -> None
     await world.until(lambda: bool(world.journal.of(f.Delivered)))
     assert world.journal.of(f.Delivered)[0].kind == "ping"
     assert world.state.frontier.sequence == 0
-    with pytest.raises(Refusal, match="no token left"):
+    with pytest.raises(ControlRefused, match="no token left"):
         await ping(actor)
 
 
@@ -420,15 +420,15 @@ async def test_pings_are_refused_where_nothing_may_go_to_the_receiver() -> None:
     world = strict()
     actor = await world.host.resident(RECEIVER)
     world.within_lease = False
-    with pytest.raises(Refusal, match="not in order"):
+    with pytest.raises(ControlRefused, match="not in order"):
         await ping(actor)
     world.within_lease = True
     world.sender.answers(answer(429, retry_after="60"))
     assert (await ping(actor)).status == 429
-    with pytest.raises(Refusal, match="left alone for 60 s more"):
+    with pytest.raises(ControlRefused, match="left alone for 60 s more"):
         await ping(actor)
     world.put(None)
-    with pytest.raises(Refusal, match="no valid configuration"):
+    with pytest.raises(ControlRefused, match="no valid configuration"):
         await ping(actor)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from actors.errors import Unavailable
 from actors.ids import split_receiver
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
-from streams.nats.errors import NotPermitted, Unavailable
+from streams.nats.errors import NotPermitted
 
 PASSING = "unavailable"
 """The code of an answer that will be another one in a moment, such as while a shard changes hands."""

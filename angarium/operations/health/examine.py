@@ -2,7 +2,7 @@
 
 import time
 
-from actors.errors import Unusable
+from actors.errors import Unavailable, Unusable
 from angarium import package_check, quantities
 from angarium.connecting import installation, open_jetstream
 from angarium.operations.health import sizing, unwell
@@ -11,7 +11,7 @@ from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.fleet.status import owners, recorded_losses, remade, seen_members, server_time
 from streams.installation.setup import check
 from streams.installation.topology import Installation
-from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError, Unavailable
+from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.purge import is_short
