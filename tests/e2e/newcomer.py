@@ -128,14 +128,15 @@ class Newcomer:
             time.sleep(LOOK_S)
 
     def _here(self, text: str) -> str:
-        for usual, free in self._ports.items():
-            text = text.replace(usual, free)
-        return text
+        return _exchanged(text, self._ports)
 
     def _there(self, text: str) -> str:
-        for usual, free in self._ports.items():
-            text = text.replace(free, usual)
-        return text
+        return _exchanged(text, {free: usual for usual, free in self._ports.items()})
+
+
+def _exchanged(text: str, numbers: dict[str, str]) -> str:
+    """The text with these numbers in the place of those, all at once: one may be a part of another."""
+    return re.sub(r"(?<!\d)\d+(?!\d)", lambda found: numbers.get(found[0], found[0]), text)
 
 
 @contextmanager
