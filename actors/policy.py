@@ -11,6 +11,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -97,12 +98,23 @@ class Offline(Struct, frozen=True, kw_only=True):
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
 
 
+class OldSecret(Struct, frozen=True, kw_only=True):
+    """A secret that signs, beside the newer ones, only until a moment. Its repr shows nothing."""
+
+    secret: str
+    until: Annotated[datetime, Meta(tz=True)]
+
+    def __repr__(self) -> str:
+        return "OldSecret(…)"
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """One receiver's configuration, every default filled in. Its repr shows nothing, for it holds secrets."""
 
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
     events: tuple[str, ...] = (">",)
     secrets: tuple[str, ...] = ()
+    old_secrets: tuple[OldSecret, ...] = ()
     order: Literal["strict", "relaxed"] = "strict"
     rate: Rate | None = None
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
@@ -203,6 +215,11 @@ def _unknown_members(members: dict[str, Any]) -> list[str]:
         if isinstance(inner, dict):
             names = {each.encode_name for each in _fields(struct)}
             found += [f"{name}.{member}" for member in inner if member not in names]
+    olds = members.get("old_secrets")
+    for i, old in enumerate(olds[:SECRETS_MAX] if isinstance(olds, list) else []):
+        if isinstance(old, dict):
+            names = {each.encode_name for each in _fields(OldSecret)}
+            found += [f"old_secrets[{i}].{member}" for member in old if member not in names]
     return found
 
 
@@ -215,6 +232,8 @@ def _too_many(policy: Policy) -> Iterator[str]:
     """Members that hold more than they may; one problem each, however much there is of it."""
     if (count := len(policy.secrets)) > SECRETS_MAX:
         yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
+    elif (count := count + len(policy.old_secrets)) > SECRETS_MAX:
+        yield f"old_secrets: {count} together with secrets, at most {SECRETS_MAX}; leave out the oldest"
     if (count := len(policy.headers)) > HEADERS_MAX:
         yield f"headers: {count} of them, at most {HEADERS_MAX}; leave some out"
     length = sum(len(name) + len(value) for name, value in policy.headers.items())
@@ -232,6 +251,8 @@ def _further_problems(policy: Policy) -> list[str]:
         problems.append("retry.cap_s: must not be below retry.base_s")
     for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
         problems += [f"secrets[{i}]: {why}" for why in _secret_problems(secret)]
+    for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
+        problems += [f"old_secrets[{i}].secret: {why}" for why in _secret_problems(old.secret)]
     for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
         if len(pattern) > PATTERN_LENGTH_MAX or not _WILDCARD.match(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")

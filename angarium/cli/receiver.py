@@ -7,6 +7,9 @@ import click
 
 from angarium.cli import names, options, receiver_options
 from angarium.cli.perform import perform
+from angarium.cli.receiver_edit import edit
+from angarium.cli.receiver_rotate import rotate_secret
+from angarium.cli.receiver_set import set_members
 from angarium.terminal import output
 
 _named = names.receiver("name")
@@ -28,6 +31,10 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
             f"must begin with {SECRET}; to have one made, say it behind the receiver's name"
         )
     return value
+
+
+for _command in (set_members, edit, rotate_secret):
+    receiver.add_command(_command)
 
 
 @receiver.command(short_help="Put a receiver's configuration.")
@@ -65,8 +72,8 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     --replace.
 
     You can edit what `receiver get` shows and put it again: hidden values (…) stay as they are. Secrets that
-    you do not mention stay, too; a new receiver gets one, which is shown once. To change a secret, give
-    --add-secret, hand it over, then give --drop-old-secrets; each needs no other flag.
+    you do not mention stay, too; a new receiver gets one, which is shown once. `receiver set` changes single
+    members, `receiver rotate-secret` the secret.
     """
     from msgspec import to_builtins
 

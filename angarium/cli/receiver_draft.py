@@ -7,13 +7,14 @@ import click
 
 from angarium import quantities
 from angarium.cli.receiver_options import MEMBERS, parameter
-from angarium.operations.receivers.put import NewConfiguration, PutResult
+from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.put import NewConfiguration
 from angarium.operations.receivers.stored import members_of
 
 
 def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
     """The configuration that was asked for, as JSON or by flags. Raises click.UsageError, InvalidPolicy."""
-    members: dict[str, Any] | None = _from_flags(given)
+    members: dict[str, Any] | None = from_flags(given)
     if text is not None:
         if members:
             raise click.UsageError("a configuration is given as JSON or by flags, not by both")
@@ -34,7 +35,8 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
     )
 
 
-def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
+def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
+    """The members that flags name; where they are a part of those that there are, a burst goes alone, too."""
     members: dict[str, Any] = {}
     for _, path, _, _ in MEMBERS:
         outer, _, inner = path.partition(".")
@@ -47,6 +49,8 @@ def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
     if "rate" in members:
         rate = quantities.rate(members["rate"], burst)
         members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
+    elif burst is not None and partial:
+        members["rate"] = {"burst": burst}
     elif burst is not None:
         raise click.UsageError("--burst goes with --rate; give that too")
     if given["events"] and given["direct_only"]:
@@ -55,9 +59,18 @@ def _from_flags(given: dict[str, Any]) -> dict[str, Any]:
         members["events"] = list(given["events"])
     if given["headers"]:
         members["headers"] = dict(map(_header, given["headers"]))
-    if given["paused"]:
+    if given.get("paused"):
         members["paused"] = True
     return members
+
+
+def take_away(members: dict[str, Any], path: str) -> None:
+    """Note that a member is to go back to its default. Raises click.UsageError where it is given, too."""
+    outer, dot, inner = path.partition(".")
+    nested = members.setdefault(outer, {}) if dot else members
+    if not isinstance(nested, dict) or (inner or outer) in nested:
+        raise click.UsageError(f"{path} is given and taken away; do one of both")
+    nested[inner or outer] = None
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -29,11 +29,15 @@ _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 
 
 class _Prepared(Struct, frozen=True):
-    """A configuration, made ready. `headers` are the same on every attempt; the repr hides them."""
+    """A configuration, made ready. `headers` are the same on every attempt; the repr hides them.
+
+    `old_secrets` sign beside the others until a moment each, in seconds since the epoch.
+    """
 
     policy: Policy
     target: Target
     secrets: tuple[Secret, ...]
+    old_secrets: tuple[tuple[float, Secret], ...]
     headers: tuple[Header, ...]
 
     def __repr__(self) -> str:
@@ -80,6 +84,10 @@ class HttpSender:
             policy=policy,
             target=parse_target(policy.url),
             secrets=tuple(parse_secret(text, f"secrets[{i}]") for i, text in enumerate(policy.secrets)),
+            old_secrets=tuple(
+                (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))
+                for i, old in enumerate(policy.old_secrets)
+            ),
             headers=(_USER_AGENT, *_own_headers(policy.headers)),
         )
         self._prepared.pop(receiver, None)
@@ -89,8 +97,10 @@ class HttpSender:
         return prepared
 
     def _headers(self, attempt: Attempt, prepared: _Prepared) -> tuple[Header, ...]:
-        event, secrets = attempt.event, prepared.secrets
-        event_id, timestamp = event.id.encode(), int(self._clock())
+        event, secrets, now = attempt.event, prepared.secrets, self._clock()
+        if prepared.old_secrets:
+            secrets += tuple(secret for until, secret in prepared.old_secrets if now < until)
+        event_id, timestamp = event.id.encode(), int(now)
         headers = [
             (b"webhook-id", event_id),
             (b"webhook-timestamp", b"%d" % timestamp),

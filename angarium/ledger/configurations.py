@@ -15,7 +15,8 @@ from actors.policy import Policy, parse
 UNKNOWN_URL = "https://unknown.invalid/"
 """In the place of the URL, which is not kept."""
 SHOWN = frozenset(
-    {each.encode_name for each in msgspec.structs.fields(Policy)} - {"url", "secrets", "headers"}
+    {each.encode_name for each in msgspec.structs.fields(Policy)}
+    - {"url", "secrets", "old_secrets", "headers"}
 )
 
 

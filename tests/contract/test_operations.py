@@ -20,7 +20,8 @@ from angarium.operations.failures import Kind, NotDone
 from angarium.operations.publish import Published, Publisher, Template
 from angarium.operations.receivers.get import ShownConfiguration, get
 from angarium.operations.receivers.listing import Overview, overview
-from angarium.operations.receivers.put import NewConfiguration, PutResult, put
+from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.put import NewConfiguration, put
 from angarium.operations.receivers.remove import RemoveResult, remove
 from angarium.settings import Settings
 from streams.dead_letters.letters import Selection

@@ -8,7 +8,8 @@ import pytest
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.get import ShownConfiguration, get
-from angarium.operations.receivers.put import NewConfiguration, PutResult, put
+from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.put import NewConfiguration, put
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored

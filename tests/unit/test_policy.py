@@ -288,3 +288,30 @@ def test_whatever_is_put_it_is_a_policy_or_a_list_of_sentences(members: dict[str
     except InvalidPolicy as refused:
         said = refused.problems or ["nothing"]
     assert all(": " in each for each in said)
+
+
+UNTIL = "2026-11-23T12:00:00Z"
+
+
+def test_an_old_secret_has_an_end() -> None:
+    (old,) = parsed(old_secrets=[{"secret": SECRET, "until": UNTIL}]).old_secrets
+    assert (old.secret, old.until.isoformat()) == (SECRET, "2026-11-23T12:00:00+00:00")
+    assert repr(old) == "OldSecret(…)"
+
+
+@pytest.mark.parametrize(
+    ("old", "problem"),
+    [
+        ([{"secret": SECRET}], "old_secrets[0]: object missing required field `until`"),
+        ([{"secret": SECRET, "until": "2026-11-23T12:00:00"}], "old_secrets[0].until: "),
+        ([{"secret": SECRET, "until": "tomorrow"}], "old_secrets[0].until: "),
+        ([{"secret": "whsec_hush", "until": UNTIL}], "old_secrets[0].secret: "),
+        ([{"secret": SECRET, "until": UNTIL, "from": 1}], "old_secrets[0].from: unknown member"),
+        ([{"secret": SECRET, "until": UNTIL}] * 8, "old_secrets: 9 together with secrets, at most 8"),
+        ({"secret": SECRET}, "old_secrets: "),
+    ],
+)
+def test_a_bad_old_secret_is_refused_and_not_repeated(old: Any, problem: str) -> None:
+    found = problems(secrets=[SECRET], old_secrets=old)
+    assert found[0].startswith(problem)
+    assert not any("hush" in each or SECRET in each for each in found)

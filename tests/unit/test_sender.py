@@ -5,6 +5,7 @@ import base64
 import hmac
 import random
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import standardwebhooks
 
 from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.policy import Policy
+from actors.policy import OldSecret, Policy
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery import sender
@@ -70,7 +71,10 @@ class Post:
     def headers(self, event: Event = EVENT, policy: Policy = POLICY, **fields: Any) -> dict[str, str]:
         """The headers of what is sent, none of them twice."""
         self.send(event, policy, **fields)
-        request = self.wire.requests[-1]
+        return self.headers_of(-1)
+
+    def headers_of(self, index: int) -> dict[str, str]:
+        request = self.wire.requests[index]
         request_head(request)
         names = [name for name, _ in request.headers]
         assert len(set(names)) == len(names)
@@ -129,6 +133,20 @@ def test_every_secret_signs_both() -> None:
     for name in ("webhook-signature", "angarium-signature"):
         newest, oldest = headers[name].split(" ")
         assert oldest == alone[name] != newest
+
+
+def test_an_old_secret_signs_until_its_moment() -> None:
+    post = Post()
+    until = datetime.fromtimestamp(post.now + 1, UTC)
+    changed = policy(secrets=(OTHER,), old_secrets=(OldSecret(secret=SECRET, until=until),))
+    both, alone = post.headers(policy=changed), post.headers()
+    for name in ("webhook-signature", "angarium-signature"):
+        newest, old = both[name].split(" ")
+        assert old == alone[name] != newest
+    post.now += 1
+    assert post.headers(policy=changed) == post.headers(policy=policy(secrets=(OTHER,))) | {
+        "traceparent": post.headers_of(-2)["traceparent"]
+    }
 
 
 def test_the_lasting_signature_does_not_pass_for_the_standard_one() -> None:

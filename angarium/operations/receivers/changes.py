@@ -34,9 +34,7 @@ class Change(Struct, frozen=True, kw_only=True):
 def between(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
     """Lists what `after` changes, in the order of the members of `before`."""
     changes = [*_values(before, after), *_headers(before, after)]
-    if (secrets := _secrets(before, after)) is not None:
-        changes.append(secrets)
-    return changes
+    return changes + [each for each in (_secrets(before, after), _old_secrets(before, after)) if each]
 
 
 def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
@@ -57,7 +55,7 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
             leaves |= {f"{name}.{inner}": each for inner, each in value.items()}
         elif name == "rate":
             leaves[name] = _rate(value)
-        elif name not in ("secrets", "headers"):
+        elif name not in ("secrets", "old_secrets", "headers"):
             leaves[name] = value
     return leaves
 
@@ -131,9 +129,23 @@ def _secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
     return Change(member="secrets", old=_counted(old), new=text, lost=any(each not in new for each in old))
 
 
-def secrets_of(members: dict[str, Any]) -> list[Any]:
+def _old_secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
+    old, new = (secrets_of(members, "old_secrets") for members in (before, after))
+    if old == new:
+        return None
+    lost = any(each not in new for each in old)
+    return Change(member="old_secrets", old=_ends(old), new=_ends(new), lost=lost)
+
+
+def _ends(olds: list[Any]) -> str:
+    """Their number, and until when the last of them signs."""
+    ends = [str(each.get("until")) for each in olds if isinstance(each, dict)]
+    return _cut(f"{len(olds)} until {max(ends)}") if ends else _counted(olds)
+
+
+def secrets_of(members: dict[str, Any], member: str = "secrets") -> list[Any]:
     """The secrets of a configuration, be the rest of it valid or not."""
-    found = members.get("secrets")
+    found = members.get(member)
     return found if isinstance(found, list) else []
 
 

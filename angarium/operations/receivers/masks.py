@@ -4,6 +4,7 @@ No secret and no header can be `…`, so that a mask never stands for itself: wh
 changed and put again, and what was hidden stays as it is stored.
 """
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,16 +13,20 @@ from actors.policy import Policy
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError
 
-_SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {"secrets", "headers"}
+_SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {
+    "secrets", "old_secrets", "headers",
+}  # fmt: skip
 
 
 def masked(members: dict[str, Any]) -> dict[str, Any]:
     """The members without secrets, values of headers, and members that nobody knows: they may be misspelt."""
-    return {name: value if name in _SHOWN else _masked(value) for name, value in members.items()}
+    return {name: value if name in _SHOWN else _masked(name, value) for name, value in members.items()}
 
 
-def _masked(value: Any) -> Any:
+def _masked(name: str, value: Any) -> Any:
     match value:
+        case list() if name == "old_secrets":
+            return [_old_masked(each) for each in value]
         case dict():
             return dict.fromkeys(value, HIDDEN)
         case list():
@@ -30,11 +35,30 @@ def _masked(value: Any) -> Any:
             return HIDDEN
 
 
+def _old_masked(old: Any) -> Any:
+    """An old secret with its end, if that can be nothing else."""
+    match old:
+        case {"secret": _, "until": str() as until, **more} if not more and _is_instant(until):
+            return {"secret": HIDDEN, "until": until}
+        case _:
+            return HIDDEN
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     """The members, with what is stored of the receiver where they have masks. Raises `OperationError`."""
     filled = dict(members)
     if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
         filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))
+    if isinstance(olds := members.get("old_secrets"), list) and any(map(_is_masked, olds)):
+        filled["old_secrets"] = _old_secrets(name, olds, stored.get("old_secrets"))
     if isinstance(headers := members.get("headers"), dict) and HIDDEN in headers.values():
         filled["headers"] = _headers(name, headers, stored.get("headers"))
     return filled
@@ -53,6 +77,30 @@ def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
         )
     rest = iter(had)
     return [next(rest) if each == HIDDEN else each for each in given]
+
+
+def _is_masked(old: Any) -> bool:
+    return old == HIDDEN or (isinstance(old, dict) and old.get("secret") == HIDDEN)
+
+
+def _old_secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
+    """The old secrets behind the masks, one for each; their ends may be others."""
+    had = stored if isinstance(stored, list) else []
+    masks = sum(map(_is_masked, given))
+    if masks != len(had):
+        raise OperationError(
+            "invalid",
+            f"old_secrets: {HIDDEN} stands for one that is stored, {masks} are given and {name} has "
+            f"{len(had)}; leave old_secrets out and they stay as they are",
+        )
+    rest = iter(had)
+    return [_with_secret(each, next(rest)) if _is_masked(each) else each for each in given]
+
+
+def _with_secret(given: Any, had: Any) -> Any:
+    if isinstance(given, dict) and isinstance(had, dict):
+        return given | {"secret": had.get("secret")}
+    return had
 
 
 def _headers(name: str, given: dict[str, Any], stored: Any) -> dict[str, Any]:

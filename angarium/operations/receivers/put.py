@@ -5,25 +5,27 @@ It is checked strictly all the same. One that replaces another does so only if t
 out nothing of it that nobody gave up.
 """
 
-import base64
-import secrets
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
-from actors.policy import parse
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.receivers.changes import Change, between, secrets_of
-from angarium.operations.receivers.edge import objections
+from angarium.operations.receivers.changes import Change, secrets_of
 from angarium.operations.receivers.masks import unmasked
-from angarium.operations.receivers.stored import confirmed, members_of
-from streams.receivers import Receivers
-
-SECRET_BYTES = 32
+from angarium.operations.receivers.proposal import (
+    Proposal,
+    PutResult,
+    check_revision,
+    made_secret,
+    propose,
+    store,
+)
+from angarium.operations.receivers.stored import members_of
+from angarium.settings import Settings
+from streams.receivers import Configuration, Receivers
 
 
 class NewConfiguration(Struct, frozen=True, kw_only=True):
@@ -31,27 +33,14 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
     `add_secret` is put before those that are there, empty: one is made. `drop_old_secrets` leaves only the
     newest. `replace`: it may leave out what the stored one says, which then falls back to its default.
+    `revision`: the one that it was made from (0: there was none), so that no other one is replaced.
     """
 
     members: dict[str, Any] | None
     add_secret: str | None = None
     drop_old_secrets: bool = False
     replace: bool = False
-
-
-class PutResult(Struct, frozen=True, kw_only=True):
-    """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
-
-    `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
-    """
-
-    receiver: str
-    revision: int
-    replaced: bool
-    secret: str | None
-    secrets: int
-    changes: list[Change]
-    notes: list[str]
+    revision: int | None = None
 
 
 @operation
@@ -61,25 +50,18 @@ async def put(to: Access, name: str, new: NewConfiguration) -> PutResult:
     Fails as invalid where something would be lost that nobody gave up, as not_found, and as a conflict.
     """
     split_receiver(name)
-    receivers = Receivers(to.js, to.names)
-    before = await receivers.get(name)
+    before = await Receivers(to.js, to.names).get(name)
+    check_revision(name, before, new.revision)
+    return await store(to, proposed(name, new, before, to.settings))
+
+
+def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
+    """Compares it with what is there. Raises `OperationError` and InvalidPolicy."""
     stored = None if before is None else _readable(before.raw)
     members, made = _signed(new, _filled(name, new, stored), stored)
-    raw = msgspec.json.encode(members)
-    policy, _ = parse(raw, strict=True)
-    changes = [] if stored is None else between(stored, members)
-    _refuse_losses(name, new, changes)
-    notes = [] if stored and stored.get("url") == policy.url else objections(policy.url, to.settings)
-    answer = await receivers.put(name, raw, 0 if before is None else before.revision)
-    return PutResult(
-        receiver=name,
-        revision=confirmed(name, answer).sequence,
-        replaced=before is not None,
-        secret=made,
-        secrets=len(policy.secrets),
-        changes=changes,
-        notes=notes,
-    )
+    proposal = propose(name, members, before, stored or {}, settings, made=made)
+    _refuse_losses(name, new, proposal.changes)
+    return proposal
 
 
 def _readable(raw: bytes) -> dict[str, Any]:
@@ -117,21 +99,26 @@ def _signed(
     """
     made = None
     if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
-        made = "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+        made = made_secret()
     if not isinstance(members.get("secrets", []), list):
         return members, None  # Which `parse` refuses.
     signing = secrets_of(members if "secrets" in members else stored or {})
     if (newest := made or new.add_secret) is not None:
         signing = [newest, *(each for each in signing if each != newest)]
+    olds = secrets_of(stored or {}, "old_secrets")
     if new.drop_old_secrets:
         signing = signing[:1]
+        members = {each: value for each, value in members.items() if each != "old_secrets"}
+    elif olds and "old_secrets" not in members:
+        members = members | {"old_secrets": olds}
     unsaid = not signing and "secrets" not in members
     return (members if unsaid else members | {"secrets": signing}), made
 
 
 def _refuse_losses(name: str, new: NewConfiguration, changes: list[Change]) -> None:
     dropping = new.drop_old_secrets
-    lost = [each for each in changes if each.lost and not (dropping and each.member == "secrets")]
+    secrets = ("secrets", "old_secrets")
+    lost = [each for each in changes if each.lost and not (dropping and each.member in secrets)]
     if not lost or new.replace:
         return
     remedy = f"say it, too (angarium receiver get {name} shows all), or say --replace if it is meant"

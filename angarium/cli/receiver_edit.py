@@ -1,0 +1,114 @@
+"""`angarium receiver edit`: a configuration in the user's editor, offered again until it is valid."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli import names, options
+from angarium.cli.perform import CommandFailed, perform
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import run
+
+if TYPE_CHECKING:
+    from angarium.operations.failures import NotDone
+    from angarium.operations.receivers.proposal import PutResult
+
+COMMENT = "//"
+HELP = (
+    "Leading lines that begin with // are not part of it. … stands for what is hidden, and keeps it.",
+    "Save it to store it; close it without a change to leave everything as it is.",
+)
+
+
+@click.command("edit", short_help="Edit a receiver's configuration.")
+@names.receiver("name")
+@options.takes(*options.CONNECTION, *options.EDGE)
+def edit(name: str, **given: Any) -> None:
+    """Edit a receiver's configuration in $VISUAL or $EDITOR: what `receiver get` shows, stored when you save.
+
+    Where it is not valid you are told why, and the text is offered again. A text that could not be stored is
+    kept in a file.
+    """
+    from angarium.cli import receiver_draft
+    from angarium.operations.failures import NotDone
+    from angarium.operations.receivers.get import get
+
+    settings = options.settings_of(given)
+    shown = perform(settings, lambda to: get(to, name))
+    first = text = _document(shown.members)
+    problems: Sequence[str] = shown.problems
+    while (edited := _edited(name, text, problems)) != text:
+        text = edited
+        if text == first:
+            break
+        done = _stored(settings, name, text, shown.revision)
+        if not isinstance(done, NotDone):
+            for line in receiver_draft.outcome(done):
+                output.say(line)
+            return
+        problems = done.problems or (done.text,)
+        for problem in problems:
+            output.note(f"not stored: {output.visible(problem)}")
+        if done.kind != "invalid":
+            break
+    if text != first:
+        raise CommandFailed(f"{name} was not changed; your text is in {_kept(name, text)}")
+    output.say(f"unchanged: {name}")
+
+
+def _document(members: dict[str, Any]) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(members), indent=2).decode() + "\n"
+
+
+def _edited(name: str, text: str, problems: Sequence[str]) -> str:
+    """The text as the editor leaves it; the same where it fails, so that nothing is lost."""
+    head = "".join(f"{COMMENT} {line}\n" for line in _head(name, problems))
+    try:
+        edited = click.edit(head + text, extension=".json")
+    except click.ClickException as error:
+        output.note(f"note: {error.format_message()}; set EDITOR to the one that you want")
+        return text
+    return text if edited is None else _without_head(edited)
+
+
+def _head(name: str, problems: Sequence[str]) -> Iterator[str]:
+    yield f"The configuration of {name}. {HELP[0]}"
+    yield from HELP[1:]
+    yield from (f"NOT STORED: {output.visible(problem)}" for problem in problems)
+
+
+def _without_head(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    while lines and lines[0].startswith(COMMENT):
+        del lines[0]
+    return "".join(lines)
+
+
+def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResult | NotDone":
+    """Store the text; a failure is returned, not raised, since the text would be lost with it."""
+    from actors.errors import AngariumError
+    from angarium.connecting import accessed
+    from angarium.operations.failures import not_done
+    from angarium.operations.receivers.put import NewConfiguration, put
+    from angarium.operations.receivers.stored import members_of
+
+    try:
+        members = members_of(text.encode())
+        new = NewConfiguration(members=members, replace=True, revision=revision)
+        return run(accessed(settings, lambda to: put(to, name, new)))
+    except AngariumError as error:
+        return not_done(error)
+
+
+def _kept(name: str, text: str) -> str:
+    """The path of a new file with the text, which its owner alone can read."""
+    descriptor, path = tempfile.mkstemp(prefix=f"angarium-{name}-", suffix=".json")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,49 @@
+"""`angarium receiver set`: changes members of a configuration, and shows the difference."""
+
+from typing import Any
+
+import click
+
+from angarium.cli import names, options, receiver_options
+from angarium.cli.perform import perform
+from angarium.terminal import output
+
+
+@click.command("set", short_help="Change members of a receiver's configuration.")
+@names.receiver("name")
+@receiver_options.flags
+@click.option("--event", "events", multiple=True, metavar="PATTERN", help="All event types to take.")
+@click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
+@click.option(
+    "--unset", "unset", multiple=True, metavar="MEMBER", help="Back to its default: rate, headers.x-team, …"
+)
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@options.takes(*options.CONNECTION, *options.EDGE)
+def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Change one or several members of a receiver's configuration; all others stay as they are.
+
+    What changes is shown. Where somebody else changes the receiver at the same moment, nothing is done.
+    """
+    from msgspec import to_builtins
+
+    from angarium.cli import receiver_draft
+    from angarium.operations.receivers.patch import patch
+
+    change = receiver_draft.from_flags(given, partial=True)
+    for path in unset:
+        receiver_draft.take_away(change, path)
+    if not change:
+        raise click.UsageError("what is to change? give a flag, such as --rate 5/second, or --unset MEMBER")
+    settings = options.settings_of(given)
+    done = perform(settings, lambda to: patch(to, name, change, dry_run=dry_run))
+    for note in done.notes:
+        output.note(f"note: {note}")
+    if as_json:
+        output.say_json(to_builtins(done))
+        return
+    verb = "would change" if dry_run else "changed" if done.changes else "unchanged:"
+    output.say(f"{verb} {name} (revision {done.revision})")
+    for each in done.changes:
+        output.say(f"  {each}")

@@ -1,0 +1,74 @@
+"""Changes members of a receiver's configuration, and leaves the others as they are (RFC 7396)."""
+
+from typing import Any
+
+import msgspec
+
+from actors.errors import InvalidPolicy
+from actors.ids import split_receiver
+from actors.policy import Policy, rate_members
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.receivers.masks import unmasked
+from angarium.operations.receivers.proposal import PutResult, check_revision, propose, store
+from angarium.operations.receivers.stored import members_of, not_found
+from streams.receivers import Receivers
+
+_KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
+
+
+@operation
+async def patch(
+    to: Access, name: str, change: dict[str, Any], *, revision: int | None = None, dry_run: bool = False
+) -> PutResult:
+    """Store the members of `change`; what is None goes back to its default.
+
+    `revision` is the one that the change was made for. A `dry_run` stores nothing, and neither does a change
+    that changes nothing: its revision is the one that is there. Fails as not_found, invalid and a conflict.
+    """
+    split_receiver(name)
+    before = await Receivers(to.js, to.names).get(name)
+    if before is None:
+        raise not_found(name)
+    check_revision(name, before, revision)
+    stored = members_of(before.raw)
+    members = unmasked(name, merged(stored, change), stored)
+    proposal = propose(name, members, before, stored, to.settings)
+    if dry_run or not proposal.is_new:
+        return proposal.result(before.revision)
+    return await store(to, proposal)
+
+
+def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The members with the change in them. Raises InvalidPolicy where it takes away what nobody knows.
+
+    A rate may be stored as a text; its members are changed one by one all the same. The names of headers
+    are the same in any case.
+    """
+    if unknown := [each for each in change if change[each] is None and not _is_there(each, stored)]:
+        raise InvalidPolicy([f"{each}: there is no such member; check the spelling" for each in unknown])
+    whole = dict(stored)
+    if isinstance(rate := stored.get("rate"), str):
+        whole["rate"] = rate_members(rate)
+    if isinstance(headers := change.get("headers"), dict) and isinstance(stored.get("headers"), dict):
+        had = {each.lower(): each for each in stored["headers"]}
+        change = change | {"headers": {had.get(each.lower(), each): headers[each] for each in headers}}
+    merged: dict[str, Any] = _merged(whole, change)
+    # What it says nothing of stays as it was written.
+    return merged | ({"rate": rate} if rate is not None and "rate" not in change else {})
+
+
+def _is_there(name: str, stored: dict[str, Any]) -> bool:
+    return name in _KNOWN or name in stored
+
+
+def _merged(before: Any, change: Any) -> Any:
+    if not isinstance(change, dict):
+        return change
+    merged = dict(before) if isinstance(before, dict) else {}
+    for name, value in change.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merged(merged.get(name), value)
+    return merged

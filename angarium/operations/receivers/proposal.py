@@ -1,0 +1,151 @@
+"""A configuration that is to be stored, compared with the one that is there, and stored if that is still so.
+
+Whatever changes a receiver ends here, so that each shows the same changes, keeps the same secrets, and
+overwrites nothing that somebody else put meanwhile.
+"""
+
+import base64
+import secrets
+import time
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from actors.policy import Policy, parse
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError
+from angarium.operations.receivers.changes import Change, between, secrets_of
+from angarium.operations.receivers.edge import objections
+from angarium.operations.receivers.stored import confirmed
+from angarium.settings import Settings
+from streams.receivers import Configuration, Receivers
+
+SECRET_BYTES = 32
+SKEW_S = 60.0
+"""How far the clocks of those who change receivers may be apart: so long an old secret outlives its end."""
+
+
+class PutResult(Struct, frozen=True, kw_only=True):
+    """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
+
+    `changes` are those of the one that it replaced, `notes` say why nodes may not post to a new URL.
+    """
+
+    receiver: str
+    revision: int
+    replaced: bool
+    secret: str | None
+    secrets: int
+    changes: list[Change]
+    notes: list[str]
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """A configuration to be stored in the place of `before` (None: of nothing), and its changes to `stored`.
+
+    `made` is the secret that was made for it. The repr shows nothing, for it holds secrets.
+    """
+
+    receiver: str
+    before: Configuration | None
+    stored: dict[str, Any]
+    members: dict[str, Any]
+    policy: Policy
+    changes: list[Change]
+    made: str | None
+    notes: list[str]
+
+    def __repr__(self) -> str:
+        return f"Proposal({self.receiver})"
+
+    @property
+    def is_new(self) -> bool:
+        """True where it says anything else than what is stored, be it a default that is written out."""
+        return self.before is None or self.members != self.stored
+
+    def result(self, revision: int) -> PutResult:
+        """The result once it is stored as that revision."""
+        signing = len(self.policy.secrets) + len(self.policy.old_secrets)
+        return PutResult(
+            receiver=self.receiver,
+            revision=revision,
+            replaced=self.before is not None,
+            secret=self.made,
+            secrets=signing,
+            changes=self.changes,
+            notes=self.notes,
+        )
+
+
+def propose(
+    name: str,
+    members: dict[str, Any],
+    before: Configuration | None,
+    stored: dict[str, Any],
+    settings: Settings,
+    *,
+    made: str | None = None,
+) -> Proposal:
+    """Check and compare it, without the old secrets that are over. Raises InvalidPolicy."""
+    now = time.time()
+    members, stored = _without_ended(members, now), dict(stored)
+    policy, _ = parse(msgspec.json.encode(members), strict=True)
+    same_url = before is not None and stored.get("url") == policy.url
+    return Proposal(
+        receiver=name,
+        before=before,
+        stored=stored,
+        members=members,
+        policy=policy,
+        changes=[] if before is None else between(_without_ended(stored, now), members),
+        made=made,
+        notes=[] if same_url else objections(policy.url, settings),
+    )
+
+
+async def store(to: Access, proposal: Proposal) -> PutResult:
+    """Store it, if what is there is still what it was compared with. Raises `OperationError`."""
+    raw = msgspec.json.encode(proposal.members)
+    expected = 0 if proposal.before is None else proposal.before.revision
+    answer = await Receivers(to.js, to.names).put(proposal.receiver, raw, expected)
+    return proposal.result(confirmed(proposal.receiver, answer).sequence)
+
+
+def check_revision(name: str, before: Configuration | None, expected: int | None) -> None:
+    """Refuse where somebody changed what the caller has looked at (0: nothing). Raises `OperationError`."""
+    found = 0 if before is None else before.revision
+    if expected is not None and found != expected:
+        raise OperationError(
+            "conflict",
+            f"{name} was changed meanwhile by somebody else (revision {found}, not {expected}); look at it, "
+            "then try again",
+        )
+
+
+def made_secret() -> str:
+    """A secret that nobody had before."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def _without_ended(members: dict[str, Any], now: float) -> dict[str, Any]:
+    """The members without the old secrets that sign nothing any more."""
+    olds = secrets_of(members, "old_secrets")
+    left = [each for each in olds if not _has_ended(each, now)]
+    if len(left) == len(olds):
+        return members
+    rest = {name: value for name, value in members.items() if name != "old_secrets"}
+    return rest | {"old_secrets": left} if left else rest
+
+
+def _has_ended(old: Any, now: float) -> bool:
+    match old:
+        case {"until": str() as until}:
+            try:
+                end = datetime.fromisoformat(until)
+            except ValueError:
+                return False
+            return end.tzinfo is not None and end.timestamp() + SKEW_S <= now
+        case _:
+            return False

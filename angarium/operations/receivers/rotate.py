@@ -1,0 +1,67 @@
+"""Gives a receiver a new signing secret; the old one signs beside it until an overlap is over, by itself.
+
+The end of an old secret lies in the configuration, and each node looks at its own clock when it signs. So
+nobody has to come back to drop it, and nothing that dies meanwhile makes it sign for longer.
+(docs/decisions/an-old-secret-ends-by-itself.md)
+"""
+
+import time
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from actors.ids import split_receiver
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.receivers.changes import secrets_of
+from angarium.operations.receivers.proposal import check_revision, made_secret, propose, store
+from angarium.operations.receivers.stored import members_of, not_found
+from streams.receivers import Receivers
+
+OVERLAP_MAX_S = 90 * 86_400.0
+
+
+class Rotated(Struct, frozen=True, kw_only=True):
+    """The new secret, shown this once; `until` is the end of those before it, None where none is left."""
+
+    receiver: str
+    revision: int
+    secret: str
+    secrets: int
+    until: str | None
+
+
+@operation
+async def rotate_secret(to: Access, name: str, overlap_s: float, *, revision: int | None = None) -> Rotated:
+    """Sign with a new secret from now on, and for so long with those that sign now, too.
+
+    Old secrets whose end is set already keep it; without an overlap all end at once.
+    Fails as not_found, invalid (more secrets than there may be) and a conflict.
+    """
+    split_receiver(name)
+    if not 0 <= overlap_s <= OVERLAP_MAX_S:
+        raise OperationError("invalid", f"overlap: {overlap_s:g} s; give 0s to {OVERLAP_MAX_S / 86_400:g}d")
+    before = await Receivers(to.js, to.names).get(name)
+    if before is None:
+        raise not_found(name)
+    check_revision(name, before, revision)
+    stored = members_of(before.raw)
+    end = datetime.fromtimestamp(int(time.time() + overlap_s), UTC)
+    secret, until = made_secret(), end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    olds: list[object] = []
+    if overlap_s:
+        olds += [{"secret": each, "until": until} for each in secrets_of(stored)]
+        olds += secrets_of(stored, "old_secrets")
+    members = stored | {"secrets": [secret], "old_secrets": olds}
+    if not olds:
+        del members["old_secrets"]
+    proposal = propose(name, members, before, stored, to.settings, made=secret)
+    done = await store(to, proposal)
+    ends = [each.until for each in proposal.policy.old_secrets]
+    return Rotated(
+        receiver=name,
+        revision=done.revision,
+        secret=secret,
+        secrets=done.secrets,
+        until=max(ends).strftime("%Y-%m-%dT%H:%M:%SZ") if ends else None,
+    )

@@ -1,0 +1,270 @@
+"""Changing single members: the others stay, what somebody else changed is not overwritten, secrets rotate."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from angarium.connecting import Access
+from angarium.operations.failures import NotDone
+from angarium.operations.receivers.get import ShownConfiguration, get
+from angarium.operations.receivers.patch import patch
+from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.put import NewConfiguration, put
+from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
+from angarium.settings import Settings
+from streams.installation.topology import Names
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from streams.receivers import Receivers
+from tests.contract.installation import install
+
+NAME = "acme.billing"
+URL = "https://example.com/hook"
+A, B, C = (f"whsec_{letter * 32}" for letter in "ABC")
+FULL = {
+    "url": URL, "order": "relaxed", "rate": {"limit": 10, "burst": 20}, "events": ["order.>"],
+    "headers": {"X-Team": "hush-header"}, "secrets": [B, A], "retry": {"base_s": 1, "cap_s": 60},
+}  # fmt: skip
+
+
+class Bench:
+    """An installation with one receiver, and the operations over the connection of the test."""
+
+    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
+        self.js = js
+        self.names = names
+        self.to = Access(js, Settings(prefix=prefix))
+
+    async def store(self, members: Any) -> int:
+        answer = await self.js.publish(self.names.receiver(NAME), msgspec.json.encode(members))
+        assert isinstance(answer, Stored)
+        return answer.sequence
+
+    async def stored(self) -> Any:
+        found = await Receivers(self.js, self.names).get(NAME)
+        return None if found is None else msgspec.json.decode(found.raw)
+
+    async def patched(self, change: dict[str, Any], **said: Any) -> list[str]:
+        done = await patch(self.to, NAME, change, **said)
+        assert isinstance(done, PutResult), done
+        return list(map(str, done.changes))
+
+    async def refused(self, change: dict[str, Any], **said: Any) -> NotDone:
+        failure = await patch(self.to, NAME, change, **said)
+        assert isinstance(failure, NotDone)
+        return failure
+
+    async def rotated(self, overlap_s: float) -> Rotated:
+        done = await rotate_secret(self.to, NAME, overlap_s)
+        assert isinstance(done, Rotated), done
+        return done
+
+
+@pytest.fixture
+async def bench(js: JetStream, prefix: str) -> Bench:
+    return Bench(js, await install(js, prefix), prefix)
+
+
+@pytest.mark.parametrize(
+    ("change", "changes", "members"),
+    [
+        (
+            {"rate": {"limit": 5}},
+            ["rate: 10/second, burst 20 → 5/second, burst 20"],
+            {"rate": {"limit": 5, "burst": 20}},
+        ),
+        ({"rate": None}, ["rate: 10/second, burst 20 → default"], {"rate": None}),
+        (
+            {"rate": {"burst": None}},
+            ["rate: 10/second, burst 20 → 10/second"],
+            {"rate": {"limit": 10}},
+        ),
+        ({"timeout_s": 5}, ["timeout_s: 15 (default) → 5"], {"timeout_s": 5}),
+        (
+            {"retry": {"cap_s": None}},
+            ["retry.cap_s: 60 → 3600 (default)"],
+            {"retry": {"base_s": 1}},
+        ),
+        (
+            {"headers": {"x-team": "other", "x-b": "1"}},
+            ["headers.x-team: … → another value", "headers.x-b: none → …"],
+            {"headers": {"X-Team": "other", "x-b": "1"}},
+        ),
+        ({"headers": {"x-team": None}}, ["headers.x-team: … → none"], {"headers": {}}),
+        ({"secrets": ["…", "…"], "order": "strict"}, ["order: relaxed → strict"], {"order": "strict"}),
+    ],
+)
+async def test_what_is_said_changes_and_all_else_stays(
+    bench: Bench, change: dict[str, Any], changes: list[str], members: dict[str, Any]
+) -> None:
+    await bench.store(FULL)
+    assert await bench.patched(change, dry_run=True) == changes
+    assert await bench.stored() == FULL
+    assert await bench.patched(change) == changes
+    assert await bench.stored() == {
+        name: value for name, value in (FULL | members).items() if value is not None
+    }
+
+
+async def test_a_rate_in_words_is_changed_by_its_members(bench: Bench) -> None:
+    await bench.store({"url": URL, "rate": "10/min"})
+    assert await bench.patched({"rate": {"burst": 5}}) == ["rate: 10/minute → 10/minute, burst 5"]
+    await bench.store({"url": URL, "rate": "10/min"})
+    await bench.patched({"order": "relaxed"})
+    assert await bench.stored() == {"url": URL, "rate": "10/min", "order": "relaxed"}
+
+
+async def test_what_changes_nothing_is_not_stored(bench: Bench) -> None:
+    revision = await bench.store(FULL)
+    done = await patch(bench.to, NAME, {"order": "relaxed"})
+    assert isinstance(done, PutResult)
+    assert (done.revision, done.changes) == (revision, [])
+    found = await Receivers(bench.js, bench.names).get(NAME)
+    assert found is not None
+    assert found.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"rate": {"limit": -1}}, "rate.limit: "),
+        ({"colour": "red"}, "colour: unknown member"),
+        ({"colour": None}, "colour: there is no such member"),
+        ({"url": None}, "url: required, but missing"),
+        ({"retry": {"cap_s": 0.5}}, "retry.cap_s: must not be below"),
+    ],
+)
+async def test_each_bad_member_is_named_and_nothing_changes(
+    bench: Bench, change: dict[str, Any], problem: str
+) -> None:
+    await bench.store(FULL)
+    failure = await bench.refused(change)
+    assert failure.kind == "invalid"
+    assert failure.problems[0].startswith(problem)
+    assert await bench.stored() == FULL
+
+
+async def test_what_nobody_knows_can_be_taken_away(bench: Bench) -> None:
+    await bench.store(FULL | {"colour": "hush"})
+    assert (await bench.refused({"order": "strict"})).problems[0].startswith("colour: unknown")
+    assert await bench.patched({"colour": None}) == ["colour: … → none"]
+
+
+async def test_one_that_is_not_there_cannot_be_changed(bench: Bench) -> None:
+    assert (await bench.refused({"order": "strict"})).kind == "not_found"
+
+
+async def test_what_somebody_else_changed_is_not_overwritten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = await bench.store(FULL)
+    theirs = FULL | {"paused": True}
+    await bench.store(theirs)
+    failure = await bench.refused({"order": "strict"}, revision=revision)
+    assert failure.kind == "conflict"
+    assert f"not {revision}" in failure.text
+    get = Receivers.get
+
+    async def get_and_be_overtaken(self: Receivers, receiver: str) -> Any:
+        found = await get(self, receiver)
+        await bench.store(theirs)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Receivers, "get", get_and_be_overtaken)
+        assert (await bench.refused({"order": "strict"})).kind == "conflict"
+        late = await rotate_secret(bench.to, NAME, 60)
+    assert isinstance(late, NotDone)
+    assert late.kind == "conflict"
+    assert await bench.stored() == theirs
+
+
+async def test_a_put_may_name_what_it_was_made_from(bench: Bench) -> None:
+    first = NewConfiguration(members={"url": URL}, revision=0)
+    assert isinstance(await put(bench.to, NAME, first), PutResult)
+    again = await put(bench.to, NAME, first)
+    assert isinstance(again, NotDone)
+    assert again.kind == "conflict"
+
+
+# ---- secrets
+
+
+async def test_a_rotated_secret_ends_by_itself(bench: Bench) -> None:
+    await bench.store(FULL)
+    before = time.time()
+    done = await bench.rotated(3600)
+    assert done.until is not None
+    assert done.secrets == 3
+    end = datetime.fromisoformat(done.until).timestamp()
+    assert int(before) + 3600 <= end <= time.time() + 3600
+    assert await bench.stored() == FULL | {
+        "secrets": [done.secret],
+        "old_secrets": [{"secret": B, "until": done.until}, {"secret": A, "until": done.until}],
+    }
+
+
+async def test_a_second_rotation_leaves_the_first_its_end(bench: Bench) -> None:
+    olds = [{"secret": A, "until": "2099-01-01T00:00:00Z"}]
+    await bench.store({"url": URL, "secrets": [B], "old_secrets": olds})
+    done = await bench.rotated(60)
+    assert done.until == "2099-01-01T00:00:00Z"
+    newer, older = (await bench.stored())["old_secrets"]
+    assert newer["secret"] == B
+    assert newer["until"] < older["until"] == "2099-01-01T00:00:00Z"
+
+
+async def test_without_an_overlap_the_new_one_signs_alone(bench: Bench) -> None:
+    await bench.store(FULL | {"old_secrets": [{"secret": C, "until": "2099-01-01T00:00:00Z"}]})
+    done = await bench.rotated(0)
+    assert (done.until, done.secrets) == (None, 1)
+    assert await bench.stored() == FULL | {"secrets": [done.secret]}
+
+
+async def test_one_that_was_unsigned_is_signed_from_now_on(bench: Bench) -> None:
+    await bench.store({"url": URL})
+    done = await bench.rotated(3600)
+    assert (done.until, await bench.stored()) == (None, {"url": URL, "secrets": [done.secret]})
+
+
+async def test_there_are_never_more_secrets_than_may_sign(bench: Bench) -> None:
+    await bench.store({"url": URL, "secrets": [A] * 8})
+    failure = await rotate_secret(bench.to, NAME, 3600)
+    assert isinstance(failure, NotDone)
+    assert failure.problems == ("old_secrets: 9 together with secrets, at most 8; leave out the oldest",)
+
+
+@pytest.mark.parametrize("overlap_s", [-1, OVERLAP_MAX_S + 1])
+async def test_an_overlap_has_its_bounds(bench: Bench, overlap_s: float) -> None:
+    failure = await rotate_secret(bench.to, NAME, overlap_s)
+    assert isinstance(failure, NotDone)
+    assert "give 0s to 90d" in failure.text
+
+
+async def test_old_secrets_stay_until_they_end_and_are_hidden(bench: Bench) -> None:
+    olds = [{"secret": A, "until": "2099-01-01T00:00:00Z"}]
+    await bench.store({"url": URL, "secrets": [B], "old_secrets": olds})
+    shown = await get(bench.to, NAME)
+    assert isinstance(shown, ShownConfiguration)
+    assert shown.members["old_secrets"] == [{"secret": "…", "until": "2099-01-01T00:00:00Z"}]
+    for members in (shown.members, {"url": URL}):
+        done = await put(bench.to, NAME, NewConfiguration(members=members))
+        assert isinstance(done, PutResult)
+        assert (done.changes, done.secrets) == ([], 2)
+    lost = await put(bench.to, NAME, NewConfiguration(members=shown.members | {"old_secrets": []}))
+    assert isinstance(lost, NotDone)
+    assert "old_secrets: 1 until 2099-01-01T00:00:00Z → none" in lost.text
+    dropped = await put(bench.to, NAME, NewConfiguration(members=None, drop_old_secrets=True))
+    assert isinstance(dropped, PutResult)
+    assert await bench.stored() == {"url": URL, "secrets": [B]}
+
+
+async def test_an_old_secret_that_is_over_goes_with_the_next_change(bench: Bench) -> None:
+    await bench.store(
+        {"url": URL, "secrets": [B], "old_secrets": [{"secret": A, "until": "2026-01-01T00:00:00Z"}]}
+    )
+    assert await bench.patched({"order": "relaxed"}) == ["order: strict (default) → relaxed"]
+    assert await bench.stored() == {"url": URL, "secrets": [B], "order": "relaxed"}

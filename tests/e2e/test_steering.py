@@ -1,0 +1,110 @@
+"""Steering by command: a receiver changed, edited, given another secret."""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from streams.server.embedded import EmbeddedServer
+from tests.e2e.commands import Terminal
+
+URL = "https://example.com/hook"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with EmbeddedServer(tmp_path_factory.mktemp("nats"), port=0) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """One installation for all tests, each of which has a receiver of its own."""
+    terminal = Terminal(tmp_path_factory.mktemp("steering"), nats_url)
+    terminal.done("setup")
+    return terminal
+
+
+def test_set_changes_what_it_is_told_and_nothing_else(terminal: Terminal) -> None:
+    rate = ("--rate", "10/second", "--burst", "20")
+    put = ("--url", URL, *rate, "--header", "x-team=hush", "--order", "relaxed")
+    terminal.done("receiver", "put", "acme.part", *put)
+    change = ("receiver", "set", "acme.part", "--rate", "5/second", "--unset", "headers.x-team")
+    changes = ["  rate: 10/second, burst 20 → 5/second, burst 20", "  headers.x-team: … → none"]
+    assert terminal.done(*change, "--dry-run").splitlines()[1:] == changes
+    assert terminal.json("receiver", "get", "acme.part")["rate"]["limit"] == 10
+    assert terminal.done(*change).splitlines()[1:] == changes
+    shown = terminal.json("receiver", "get", "acme.part")
+    assert (shown["order"], shown["headers"], shown["secrets"]) == ("relaxed", {}, ["…"])
+    assert terminal.done(*change[:-2]).startswith("unchanged: acme.part (revision")
+    assert "what is to change?" in terminal.failed("receiver", "set", "acme.part", status=2)
+    both = ("--unset", "rate", "--rate", "5/second")
+    assert "rate is given and taken away" in terminal.failed("receiver", "set", "acme.part", *both, status=2)
+    assert "there is no receiver acme.nowhere" in terminal.failed(
+        "receiver", "set", "acme.nowhere", "--order", "strict"
+    )
+    error = terminal.failed("receiver", "set", "acme.part", "--timeout-s", "100", status=2)
+    assert "timeout_s: expected `float` <= 60" in error
+
+
+def test_rotate_secret_shows_the_new_one_and_the_end_of_the_old_one(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.rotated", "--url", URL)
+    changed, secret, signing = terminal.done("receiver", "rotate-secret", "acme.rotated").splitlines()
+    assert changed.startswith("changed acme.rotated (revision ")
+    assert secret.startswith("secret: whsec_")
+    assert re.fullmatch(r"2 secrets sign, the old ones until \d{4}-\S+Z at most", signing)
+    shown = terminal.json("receiver", "get", "acme.rotated")
+    assert (shown["secrets"], [each["secret"] for each in shown["old_secrets"]]) == (["…"], ["…"])
+    done = terminal.json("receiver", "rotate-secret", "acme.rotated", "--overlap", "0s")
+    assert (done["until"], done["secrets"]) == (None, 1)
+    assert "is not an age" in terminal.failed(
+        "receiver", "rotate-secret", "acme.rotated", "--overlap", "soon", status=2
+    )
+
+
+def test_edit_offers_the_text_again_until_it_is_valid(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "acme.edited", "--url", URL, "--header", "x-team=hush")
+    seen = terminal.directory / "seen"
+
+    def edited(script: str) -> subprocess.CompletedProcess[str]:
+        editor = terminal.directory / "editor"
+        editor.write_text(f'#!/bin/sh\ncat "$1" >> {seen}\n{script}\n')
+        editor.chmod(0o700)
+        terminal.environment["EDITOR"] = str(editor)
+        try:
+            return terminal.run("receiver", "edit", "acme.edited")
+        finally:
+            del terminal.environment["EDITOR"]
+
+    assert edited("true").stdout == "unchanged: acme.edited\n"
+    # Wrong at first, then corrected where the wrong text is shown again.
+    wrong = """sed -i 's/^{$/{"order": "loose",/' "$1\""""
+    done = edited(f'if grep -q NOT "$1"; then sed -i s/loose/relaxed/ "$1"; else {wrong}; fi')
+    assert done.returncode == 0, done.stderr
+    assert "not stored: order: invalid enum value" in done.stderr
+    assert "  order: strict (default) → relaxed" in done.stdout
+    assert "// NOT STORED: order: invalid enum value" in seen.read_text()
+    assert "hush" not in seen.read_text()
+    assert terminal.json("receiver", "get", "acme.edited")["headers"] == {"x-team": "…"}
+
+    # Given up: the text is kept, and nothing is changed.
+    done = edited('grep -q NOT "$1" || echo garbage > "$1"')
+    assert done.returncode == 1
+    assert "not valid JSON" in done.stderr
+    kept = Path(done.stderr.rstrip().rpartition(" ")[2])
+    assert kept.read_text() == "garbage\n"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.unlink()
+
+    # Overtaken: somebody else changes it while the editor is open.
+    theirs = f"{sys.executable} -m angarium receiver set acme.edited --concurrency 3"
+    done = edited(f'sed -i s/relaxed/strict/ "$1"; {theirs}')
+    assert done.returncode == 1
+    assert "was changed meanwhile by somebody else" in done.stderr
+    Path(done.stderr.rstrip().rpartition(" ")[2]).unlink()
+    shown = terminal.json("receiver", "get", "acme.edited")
+    assert (shown["order"], shown["concurrency"]) == ("relaxed", 3)
