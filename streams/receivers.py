@@ -27,7 +27,7 @@ from streams.nats.errors import ApiError
 from streams.nats.follow import Follower
 from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, REMOVED, ROLLUP
 from streams.nats.jetstream import JetStream
-from streams.reading.messages import receiver_problem
+from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class Receivers:
 
     def _follow(self, message: StoredMessage) -> None:
         receiver = message.subject.removeprefix(self._prefix)
-        problem = receiver_problem(receiver)
+        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
             log.warning("receiver.misnamed", extra={"key": receiver[:160], "why": problem})
             return

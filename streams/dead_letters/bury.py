@@ -16,12 +16,15 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 from actors.errors import Unavailable
+from actors.ids import stable_hash
 from actors.machine.facts import Burial
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
+from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
 from streams.nats.headers import (
+    CONTENT_TYPE,
     DEAD_ATTEMPTS,
     DEAD_BODY,
     DEAD_LETTER,
@@ -31,7 +34,10 @@ from streams.nats.headers import (
     DEAD_SEQUENCE,
     DEAD_STATUS,
     EVENT_ID,
+    EVENT_TYPE,
     MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
 )
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
@@ -44,6 +50,15 @@ RESPONSE_MAX = 1024
 BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
 _OURS = frozenset(map(str.lower, DEAD_LETTER))
+
+HEADERS_MAX = 60 << 10
+"""Bytes of all headers of a letter. JetStream takes 65,535, and a redrive adds some."""
+HEADERS_FEW = 8 << 10
+"""The same where the body leaves no room for more in the stream of the letters."""
+_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
+"""Headers that mean something when it is sent again: they are kept before all others."""
+TOKEN_MAX = 256
+"""Bytes of a tenant or a name in the subject of a letter; those that there may be have 64 at most."""
 
 PAGE_BYTES_MAX = 1 << 20
 UNKNOWN_AT_ONCE = 16
@@ -138,50 +153,84 @@ class DeadLetterWriter:
         self, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
     ) -> str | None:
         """None once it is stored, else why it is not."""
-        receiver = burial.receiver or receiver
-        headers = _headers(receiver, burial, message, answer_text)
-        answer = await self._js.publish(self._names.dead(receiver), message.data if message else b"", headers)
-        match answer:
-            case Stored():
-                return None
-            case Refused(code, text):
-                return f"{text} (JetStream error {code})"
-            case Unanswered(why):
-                return why
+        ours = _ours(burial.receiver or receiver, burial, message, answer_text)
+        return await store(self._js, self._names, burial.receiver or receiver, message, ours)
 
 
-def _headers(
+async def store(
+    js: JetStream, names: Names, receiver: str, message: StoredMessage | None, ours: dict[str, object]
+) -> str | None:
+    """Publish a letter: the message, its headers as far as there is room, and what we say of it.
+
+    Returns None once it is stored, else why it is not.
+    """
+    said = {name: str(value) for name, value in ours.items() if value is not None}
+    answer: Answer = Unanswered("")
+    for limit in (HEADERS_MAX, HEADERS_FEW):
+        kept = passed_on(message.headers, limit - _size(said)) if message else {}
+        body = message.data if message else b""
+        answer = await js.publish(names.dead(filed_under(receiver)), body, kept | said)
+        if not (isinstance(answer, Refused) and answer.code == MESSAGE_TOO_LARGE):
+            break
+    match answer:
+        case Stored():
+            return None
+        case Refused(code, text):
+            return f"{text} (JetStream error {code})"
+        case Unanswered(why):
+            return why
+
+
+def filed_under(receiver: str) -> str:
+    """The name under which letters lie: `<tenant>.<name>`, with a hash in the place of what is far too long.
+
+    Subject and inbox of a publish stand in one line, and beyond 4,096 bytes nats-server ends the connection.
+    """
+    return ".".join(
+        token if len(token.encode()) <= TOKEN_MAX else f"_{stable_hash(token)}"
+        for token in receiver.split(".")
+    )
+
+
+def _ours(
     receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
-) -> dict[str, str]:
-    """The original headers, and why the message is here, which nobody else may have said."""
+) -> dict[str, object]:
+    """Why the message is here, which nobody else may have said."""
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
-    ours = {
+    problem = messages.receiver_problem(receiver[: messages.RECEIVER_LOOKED_AT_MAX])
+    return {
         EVENT_ID: event.id if event else None,
-        MESSAGE_ID: f"{receiver}:{number}",
+        MESSAGE_ID: f"{filed_under(receiver)}:{number}",
         DEAD_REASON: burial.reason,
         DEAD_SEQUENCE: burial.sequence,
         DEAD_ATTEMPTS: burial.attempts,
         DEAD_STATUS: burial.status,
         DEAD_RESPONSE: encoded(answer_text) or None,
-        DEAD_PROBLEM: messages.receiver_problem(receiver) or (event.malformed if event else "") or None,
+        DEAD_PROBLEM: problem or (event.malformed if event else "") or None,
         DEAD_BODY: None if event else BODY_GONE,
     }
-    headers = (passed_on(message.headers) if message else {}) | ours
-    return {name: str(value) for name, value in headers.items() if value is not None}
 
 
-def passed_on(headers: dict[str, str]) -> dict[str, str]:
-    """Keeps the headers that may stand in another stream.
+def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
+    """Keeps the headers that may stand in another stream, as long as they take no more than `room` bytes.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; a name that our
     client does not take cannot be published at all; and why a letter is here nobody says but us.
     """
-    return {
-        name: value
-        for name, value in headers.items()
-        if _NAME.match(name) and not name.lower().startswith(_SERVERS) and name.lower() not in _OURS
-    }
+    kept = dict[str, str]()
+    for name, value in sorted(headers.items(), key=lambda header: header[0] not in _FIRST):
+        if not _NAME.match(name) or name.lower().startswith(_SERVERS) or name.lower() in _OURS:
+            continue
+        size = _size({name: value})
+        if size <= room:
+            kept[name] = value
+            room -= size
+    return kept
+
+
+def _size(headers: dict[str, str]) -> int:
+    return sum(len(name) + len(value.encode()) + len(": \r\n") for name, value in headers.items())
 
 
 def encoded(text: str) -> str:

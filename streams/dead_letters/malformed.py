@@ -6,10 +6,9 @@ it.
 
 from actors.errors import Unavailable
 from actors.machine.event import Event
-from streams.dead_letters.bury import BODY_GONE, passed_on
+from streams.dead_letters.bury import BODY_GONE, filed_under, store
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
-from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.headers import (
     DEAD_ATTEMPTS,
@@ -21,6 +20,7 @@ from streams.nats.headers import (
     MESSAGE_ID,
 )
 from streams.nats.jetstream import JetStream
+from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
 NAME = "_events"
 """In the place of the receiver's name, which does not begin with `_`."""
@@ -37,19 +37,13 @@ async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Even
         message = await message_at(js, names.events, event.position)
     except (Unavailable, ApiError) as error:
         return str(error)
-    headers = passed_on(message.headers) if message else {DEAD_BODY: BODY_GONE}
-    headers |= {
+    why = await store(js, names, receiver, message, {
         EVENT_ID: event.id,
-        MESSAGE_ID: f"{receiver}:e{event.position}",
-        EVENT_TYPE: event.type,
+        MESSAGE_ID: f"{filed_under(receiver)}:e{event.position}",
+        EVENT_TYPE: event.type[:TYPE_LOOKED_AT_MAX],
         DEAD_REASON: "malformed",
-        DEAD_ATTEMPTS: "0",
+        DEAD_ATTEMPTS: 0,
         DEAD_PROBLEM: event.malformed,
-    }
-    match await js.publish(names.dead(receiver), message.data if message else b"", headers):
-        case Stored():
-            return ""
-        case Refused(code, text):
-            return f"{text} (JetStream error {code})"
-        case Unanswered(why):
-            return why
+        DEAD_BODY: None if message else BODY_GONE,
+    })  # fmt: skip
+    return why or ""

@@ -29,7 +29,7 @@ from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.dead_letters.redrive_lock import RedriveLock
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
-from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE
+from streams.nats.codes import HEADERS_TOO_LARGE, IN_FLIGHT, MESSAGE_TOO_LARGE
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
@@ -185,7 +185,7 @@ class Redrive:
                         await self._look(letter, position, sent)
                     case Stored():
                         sent.add(letter.position)
-                    case Refused(code=code) if code == MESSAGE_TOO_LARGE:
+                    case Refused(code=code) if code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
                         self._leave(letter, TOO_LARGE)
                     case Refused(code, text):
                         self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"

@@ -6,6 +6,7 @@ STORAGE_EXCEEDED = 10047
 STORE_FAILED = 10049
 MESSAGE_TOO_LARGE = 10054
 STREAM_NOT_FOUND = 10059
+HEADERS_TOO_LARGE = 10097
 
 WRONG_LAST_SEQUENCE = 10071
 """The expectation does not hold: the only refusal that may mean that somebody else writes here."""

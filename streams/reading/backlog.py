@@ -21,7 +21,7 @@ from streams.journal.tails import NONE, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.reading.messages import receiver_problem, stored_event
+from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem, stored_event
 
 READERS_MAX = 16
 """Reads under way at a time, over all shards of a node: a cold message costs the server a whole block."""
@@ -70,7 +70,7 @@ class Backlog:
             message.subject.removeprefix(self._names.delivery(self._shard, "")),
             stored_event(message),
         )
-        problem = receiver_problem(receiver)
+        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         return receiver, replace(event, malformed=problem) if problem else event
 
     async def event(self, receiver: str, position: int) -> Event | None:

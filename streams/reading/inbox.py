@@ -12,7 +12,7 @@ from streams.journal.tails import NONE, Loss, Mark
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading.delivered import place
-from streams.reading.messages import event_of, receiver_problem
+from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, event_of, receiver_problem
 from streams.reading.reader import Reader
 
 BATCH = 64
@@ -85,7 +85,7 @@ class Inbox:
     def _on_message(self, message: Message) -> int:
         receiver, reply = message.subject[self._prefix :], message.reply
         position, stored_at = place(reply)
-        problem = receiver_problem(receiver)
+        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
         if problem:
             self._on_malformed(receiver, position, reply, problem)
         else:

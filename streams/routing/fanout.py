@@ -63,7 +63,7 @@ def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
 
 def _tenant_problem(tenant: str) -> str:
     try:
-        check_tenant(tenant)
+        check_tenant(tenant[: messages.RECEIVER_LOOKED_AT_MAX])
     except InvalidName as error:
         return str(error)
     return ""

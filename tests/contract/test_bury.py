@@ -1,17 +1,20 @@
 """Dead letters: what was published, why it was given up, and once."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import Struct
 
 from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StoredMessage
+from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import publish, shard
-from tests.contract.waiting import until
+from tests.contract.installation import install, publish, shard
+from tests.contract.waiting import until, until_true
 
 RECEIVER = "acme.billing"
 
@@ -201,3 +204,109 @@ async def test_a_full_stream_only_delays_it(
     await until(burying.done)
     burying.result()
     assert len(await letters(js, names)) == 1
+
+
+class Published(Struct):
+    """Messages that a client without manners published to the real server, as they are stored."""
+
+    js: JetStream
+    names: Names
+    raw: asyncio.StreamWriter
+
+    async def messages(self, *sent: tuple[bytes, bytes, bytes]) -> list[StoredMessage]:
+        """Publish these receivers, lines of headers and bodies."""
+        for receiver, lines, body in sent:
+            head = b"NATS/1.0\r\n" + lines + b"\r\n"
+            subject = self.names.publish_to("").encode() + receiver
+            self.raw.write(b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, len(head), len(head + body), head, body))
+        await self.raw.drain()
+        found: list[StoredMessage] = []
+
+        async def stored() -> bool:
+            found[:] = (
+                await self.js.read(self.names.deliveries, self.names.deliveries_to("*.*"), 1)
+            ).messages
+            return len(found) == len(sent)
+
+        await until_true(stored)
+        return found
+
+
+@pytest.fixture
+async def published(nats_url: str, prefix: str) -> AsyncIterator[Published]:
+    wire = await connect(ConnectOptions(servers=(nats_url,)))
+    js = JetStream(wire)
+    await js.start()
+    host, _, port = nats_url.removeprefix("nats://").partition(":")
+    _, raw = await asyncio.open_connection(host, int(port))
+    raw.write(b'CONNECT {"headers":true,"verbose":false}\r\n')
+    yield Published(js, await install(js, prefix), raw)
+    raw.close()
+    await raw.wait_closed()
+    await js.stop()
+    await wire.close()
+
+
+LONG_NAMES = (
+    b"acme." + b"x" * 4030,
+    b"acme." + b"\xff" * 1200,
+    b"y" * 4030 + b".x",
+    b"acme." + "é".encode() * 2000,
+)
+
+
+async def test_a_name_as_long_as_a_line_to_the_server_costs_nobody_the_connection(
+    published: Published,
+) -> None:
+    """The subject of a letter stands in a line with our inbox: at 4,096 bytes the server hangs up."""
+    js, names = published.js, published.names
+    found = await published.messages(*((name, b"", b"body") for name in LONG_NAMES))
+    told: list[bool] = []
+    js.wire.on_change(told.append)
+    for message in found:
+        receiver = message.subject.split(".", 3)[3]
+        burial = Burial(position=message.sequence, reason="unknown_receiver", receiver=receiver)
+        for _ in range(2):
+            await DeadLetterWriter(js, names).bury("_unknown", [burial])
+    assert told == []
+    buried = await letters(js, names, "*.*")
+    assert [letter.data for letter in buried] == [b"body"] * len(LONG_NAMES)
+    assert len({letter.subject for letter in buried}) == len(LONG_NAMES)
+    assert all(len(letter.subject) < 300 for letter in buried)
+    assert all(letter.headers["Angarium-Problem"] for letter in buried)
+
+
+HEADERS_MAX = 65_535
+"""Bytes of headers that JetStream takes with a message."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "body"),
+    [
+        (b"".join(b"X-%d: v\r\n" % number for number in range(20_000)), b"body"),
+        (b"X-Long: " + b"v" * HEADERS_MAX, b"body"),
+        (b"X-Long: " + b"\xff" * HEADERS_MAX, b"body"),
+        (b"X-Long: " + b"\xff" * HEADERS_MAX, b"b" * (256 << 10)),
+        (b"X-Long: v\r\n", b"b" * (271 << 10)),
+    ],
+)
+async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_room(
+    published: Published, lines: bytes, body: bytes
+) -> None:
+    """Also where they take more room than before, since what is no UTF-8 is replaced."""
+    js, names = published.js, published.names
+    first, last = b"Angarium-Id: order-1\r\nX-First: kept\r\n", b"\r\nContent-Type: text/plain\r\n"
+    room = min(HEADERS_MAX, (272 << 10) - len(body)) - len(first + last) - 100
+    (message,) = await published.messages((RECEIVER.encode(), first + lines[:room] + last, body))
+    burial = Burial(position=message.sequence, reason="rejected", sequence=1, attempts=5, status=422)
+    async with asyncio.timeout(10):
+        await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {message.sequence: "é" * 1000})
+    (letter,) = await letters(js, names)
+    assert letter.data == body
+    kept = {
+        "Content-Type": "text/plain",
+        "X-First": "kept",
+        "Angarium-Id": "order-1",
+        "Angarium-Status": "422",
+    }
+    assert kept.items() <= letter.headers.items()

@@ -158,6 +158,18 @@ async def test_a_name_that_no_receiver_can_have_is_malformed(
     assert owner.inbox.received == 2
 
 
+async def test_of_a_name_as_long_as_a_subject_no_more_is_looked_at_than_may_be_one(
+    js: JetStream, names: Names, owner: Owner
+) -> None:
+    """What is looked up is kept in memory."""
+    long = next(f"acme.{n}{'x' * 3000}" for n in range(100) if shard(f"acme.{n}{'x' * 3000}") == SHARD)
+    await publish(js, names, long)
+    await owner.has(1)
+    ((receiver, _, why),) = owner.malformed
+    assert receiver == long
+    assert len(why) < 400
+
+
 NASTY: list[dict[str, str]] = [
     {},
     {"Nats-Msg-Id": "räksmörgås", "Content-Type": "text/plain"},

@@ -19,7 +19,7 @@ from streams.dead_letters.letters import DeadLetters, Selection
 from streams.dead_letters.redrive import Redrive, Redriven
 from streams.dead_letters.redrive_lock import Busy, RedriveLock, RedrivePlan
 from streams.installation.topology import Names
-from streams.nats.answers import Answer, StoredMessage
+from streams.nats.answers import Answer, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from tests.contract.dying import Died, dying
@@ -299,6 +299,15 @@ async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msg_size": 2000})
+    assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
+
+
+async def test_nor_does_one_whose_headers_are(js: JetStream, names: Names) -> None:
+    """Letters of older versions may have as many as JetStream takes, and a redrive adds some."""
+    await bury(js, names, ONE, 1)
+    headers = {"Angarium-Reason": "rejected", "Angarium-Id": "e2", "traceparent": "v" * 65_400}
+    assert isinstance(await js.publish(names.dead(ONE), b"", headers), Stored)
+    await bury(js, names, ONE, 3)
     assert await redrive_all(js, names) == Redriven(redriven=2, left={"too_large": [2]})
     assert await letters(js, names) == [2]
 

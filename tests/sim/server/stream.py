@@ -36,6 +36,7 @@ Answer = dict[str, Any]
 HEARTBEAT_S = 1.0
 LOST_QUORUM_S = 10.0
 """So long a leader believes in a replica that it does not hear of."""
+HEADERS_MAX = 65_535
 
 
 class Stream:
@@ -72,8 +73,8 @@ class Stream:
         if self.config["retention"] != "limits":
             raise NotImplementedError("the server in memory keeps by limits only")
         draft = (self._transform.apply(subject) if self._transform else subject, data, headers)
-        if self._is_too_large(draft):
-            return self.refused(refusals.MESSAGE_TOO_LARGE)
+        if (too_large := self._too_large(draft)) is not None:
+            return self.refused(too_large)
         if headers and "Nats-Batch-Id" in headers:
             return self._batches.publish(draft)
         judged = self._judge_as_cluster(draft, NOTHING) if self.clustered else self._judge(draft)
@@ -127,10 +128,12 @@ class Stream:
     def _wrong_stream(self, headers: Headers) -> Refusal | None:
         return refusals.WRONG_STREAM if headers.get("Nats-Expected-Stream", self.name) != self.name else None
 
-    def _is_too_large(self, draft: Draft) -> bool:
+    def _too_large(self, draft: Draft) -> Refusal | None:
         _, data, headers = draft
         most: int = self.config["max_msg_size"]
-        return 0 <= most < len(header_block(headers)) + len(data)
+        if 0 <= most < len(header_block(headers)) + len(data):
+            return refusals.MESSAGE_TOO_LARGE
+        return refusals.HEADERS_TOO_LARGE if len(header_block(headers)) > HEADERS_MAX else None
 
     def _unmet(self, subject: str, headers: Headers, staged: Staged) -> Refusal | None:
         """The first expectation that does not hold."""
