@@ -117,6 +117,17 @@ class NatsClient(Client):
         except (OSError, RuntimeError) as error:
             log.debug("NATS: %s", error)
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        """Close also where the rest cannot be sent, at which nats-py would end without telling anybody."""
+        try:
+            await super()._close(status, do_cbs)
+        except (OSError, RuntimeError) as error:
+            log.debug("NATS: %s", error)
+            self._pending.clear()
+            self._pending_data_size = 0
+            self._status = Client.DISCONNECTED
+            await super()._close(status, do_cbs)
+
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """nats-py calls it before it sends anything, and upgrades only where the server requires it."""
         if initial_connection and self._wants_tls and not info.get("tls_required"):

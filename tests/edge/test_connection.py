@@ -177,6 +177,23 @@ async def test_a_client_that_gave_up_is_replaced(wire: NatsWire, js: JetStream) 
     assert wire.connected
 
 
+async def test_a_client_that_gave_up_with_something_unsent_is_replaced_too(wire: NatsWire) -> None:
+    """At an error of the server nats-py sends the rest before it says that it has closed."""
+    seen, told = Seen(), changes(wire)
+    await wire.subscribe("x", seen)
+    client = wire._client
+    client._pending.append(b"PING\r\n")
+    client._pending_data_size += 6
+    assert client._flusher_task is not None
+    client._flusher_task.cancel()  # It ends at the same error.
+    client.abandon()
+    await client._process_err("'maximum control line exceeded'")
+    await until(lambda: told == [False, True])
+    await wire.publish("x", b"1")
+    await seen.first(1)
+    assert client.is_closed
+
+
 async def test_a_client_that_gave_up_is_replaced_when_there_is_a_server_again(
     server: EmbeddedServer, wire: NatsWire
 ) -> None:
