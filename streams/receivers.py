@@ -172,10 +172,13 @@ class Receivers:
         parse(raw, strict=True)
         return await self._store(receiver, raw, revision)
 
-    async def delete(self, receiver: str) -> Answer:
-        """Remove the configuration. Raises InvalidName."""
+    async def delete(self, receiver: str, revision: int | None = None) -> Answer:
+        """Remove the configuration, if given only where it is that revision. Raises InvalidName."""
         split_receiver(receiver)
-        return await self._js.publish(self._prefix + receiver, b"", NEWEST_ONLY | {KV_OPERATION: "PURGE"})
+        headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"}
+        if revision is not None:
+            headers |= {EXPECTED: str(revision)}
+        return await self._js.publish(self._prefix + receiver, b"", headers)
 
     async def keys(self) -> list[str]:
         """All receivers that there are, in alphabetical order. Raises `Unavailable`."""

@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _commands() -> click.Group:
+    from angarium.cli.apply import apply
     from angarium.cli.attempts import attempts
     from angarium.cli.audit import audit
     from angarium.cli.bench import bench
@@ -56,6 +57,7 @@ def _commands() -> click.Group:
     from angarium.cli.dev import dev
     from angarium.cli.doctor import doctor
     from angarium.cli.event import event
+    from angarium.cli.export import export
     from angarium.cli.history import history
     from angarium.cli.inspection import inspect
     from angarium.cli.ledger import ledger
@@ -73,8 +75,8 @@ def _commands() -> click.Group:
         """Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash."""
 
     commands = (
-        dev, demo, bench, node, setup, publish, receiver, inspect, dead, listen, doctor, repair, ledger,
-        event, attempts, history, audit, top,
+        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, dead, listen, doctor,
+        repair, ledger, event, attempts, history, audit, top,
     )  # fmt: skip
     for command in commands:
         angarium.add_command(command)

@@ -108,3 +108,24 @@ def test_edit_offers_the_text_again_until_it_is_valid(terminal: Terminal) -> Non
     Path(done.stderr.rstrip().rpartition(" ")[2]).unlink()
     shown = terminal.json("receiver", "get", "acme.edited")
     assert (shown["order"], shown["concurrency"]) == ("relaxed", 3)
+
+
+def test_apply_shows_its_plan_and_names_what_is_wrong(terminal: Terminal) -> None:
+    file = terminal.directory / "receivers.toml"
+    good = '[receivers."plan.a"]\nurl = "https://example.com/a"\nsecrets = []\n'
+    file.write_text(good + '[receivers."plan.b"]\norder = "any"\n')
+    error = terminal.failed("apply", "-f", str(file), status=2)
+    assert f"{file}: /receivers/plan.b/url: required, but missing; /receivers/plan.b/order: invalid" in error
+    file.write_text(good)
+    plan = ["+ create plan.a"]
+    assert terminal.done("apply", "-f", str(file), "--dry-run").splitlines() == plan
+    assert terminal.done("apply", "-f", str(file)).splitlines() == [*plan, "stored 1, removed 0"]
+    exported = terminal.done("export", "plan").encode()
+    assert terminal.done("apply", "-f", "-", stdin=exported).splitlines() == [
+        "= 1 stays as it is", "stored 0, removed 0",
+    ]  # fmt: skip
+    prune = ("apply", "-f", "-", "--tenant", "plan", "--prune")
+    nothing = b'{"receivers": {}}'
+    assert "discarded; say --yes" in terminal.failed(*prune, status=2, stdin=nothing)
+    done = terminal.json(*prune, "--yes", stdin=nothing)
+    assert (done["removed"], done["failed"]) == (["plan.a"], {})

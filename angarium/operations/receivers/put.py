@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
@@ -23,7 +22,7 @@ from angarium.operations.receivers.proposal import (
     propose,
     store,
 )
-from angarium.operations.receivers.stored import members_of
+from angarium.operations.receivers.stored import readable_members
 from angarium.settings import Settings
 from streams.receivers import Configuration, Receivers
 
@@ -57,19 +56,11 @@ async def put(to: Access, name: str, new: NewConfiguration) -> PutResult:
 
 def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
     """Compares it with what is there. Raises `OperationError` and InvalidPolicy."""
-    stored = None if before is None else _readable(before.raw)
+    stored = None if before is None else readable_members(before.raw)
     members, made = _signed(new, _filled(name, new, stored), stored)
     proposal = propose(name, members, before, stored or {}, settings, made=made)
     _refuse_losses(name, new, proposal.changes)
     return proposal
-
-
-def _readable(raw: bytes) -> dict[str, Any]:
-    """The members of what is stored; none of what nobody can read, which has nothing to lose."""
-    try:
-        return members_of(raw)
-    except InvalidPolicy:
-        return {}
 
 
 def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> dict[str, Any]:

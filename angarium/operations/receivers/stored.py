@@ -21,6 +21,14 @@ def members_of(text: bytes) -> dict[str, Any]:
     return members
 
 
+def readable_members(raw: bytes) -> dict[str, Any]:
+    """The members of what is stored; none of what nobody can read, which has nothing to lose."""
+    try:
+        return members_of(raw)
+    except InvalidPolicy:
+        return {}
+
+
 def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
     """The answer to a conditional write, if it says that it is stored. Raises `OperationError`."""
     match answer:

@@ -1,0 +1,135 @@
+"""Brings receivers to what a document declares: what differs is stored, and removed if that is asked for.
+
+All of it is compared and checked before anything is stored. What a document says nothing of goes back to its
+default, but for what is no wish of its author: secrets, and the pause that somebody put in force. Each
+receiver is stored, or removed, in the place of what it was compared with; applied again, it goes on.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from actors.errors import AngariumError, BadInput, InvalidPolicy
+from actors.ids import check_tenant
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, not_done, operation
+from angarium.operations.receivers.changes import Change
+from angarium.operations.receivers.declared import pointed, told
+from angarium.operations.receivers.proposal import Proposal, PutResult, store
+from angarium.operations.receivers.put import NewConfiguration, proposed
+from angarium.operations.receivers.stored import confirmed, readable_members
+from angarium.settings import Settings
+from streams.receivers import Configuration, Receivers
+
+Action = Literal["create", "change", "keep", "remove"]
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One receiver, and the action that brings it to what is declared.
+
+    `notes` say why nodes may not post to a new URL.
+    """
+
+    action: Action
+    receiver: str
+    changes: list[Change] = []
+    notes: list[str] = []
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """The plan, what was stored of it, what was removed, and what could not be done; nothing if not agreed.
+
+    `failed` are sentences by receiver.
+    """
+
+    plan: list[Step]
+    agreed: bool
+    stored: list[PutResult]
+    removed: list[str]
+    failed: dict[str, str]
+
+
+@operation
+async def apply(
+    to: Access,
+    declared: dict[str, dict[str, Any]],
+    *,
+    tenant: str | None = None,
+    prune: bool = False,
+    agreed: Callable[[list[Step]], bool] = lambda _: True,
+) -> Applied:
+    """Store what differs, and with `prune` remove what is not declared, if `agreed`, which hears the plan.
+
+    Only receivers of `tenant` are looked at, or of the tenants that the document names. Fails as invalid,
+    with a pointer for each problem, before anything is stored.
+    """
+    tenants = _tenants(declared, tenant)
+    receivers = Receivers(to.js, to.names)
+    found: dict[str, Configuration] = {}
+    for one in sorted(tenants):
+        found |= await receivers.all(one)
+    proposals = _proposals(declared, found, to.settings)
+    gone = sorted(found.keys() - declared.keys()) if prune else []
+    plan = [_step(each) for each in proposals] + [Step(action="remove", receiver=each) for each in gone]
+    done = Applied(plan=plan, agreed=agreed(plan), stored=[], removed=[], failed={})
+    if not done.agreed:
+        return done
+    work: list[Proposal | str] = [*filter(_differs, proposals), *gone]
+    for each in work:
+        name = each if isinstance(each, str) else each.receiver
+        try:
+            if isinstance(each, str):
+                confirmed(name, await receivers.delete(name, found[name].revision))
+                done.removed.append(name)
+            else:
+                done.stored.append(await store(to, each))
+        except AngariumError as error:
+            failure = not_done(error)
+            done.failed[name] = failure.text
+            if failure.kind != "conflict":
+                break  # Else each of those that follow would fail in the same way.
+    return done
+
+
+def _tenants(declared: Collection[str], tenant: str | None) -> set[str]:
+    """The tenants that are looked at. Raises InvalidName and InvalidPolicy."""
+    named = {each.partition(".")[0] for each in declared}
+    if tenant is None:
+        return named
+    check_tenant(tenant)
+    if others := sorted(each for each in declared if each.partition(".")[0] != tenant):
+        raise InvalidPolicy(told([f"/receivers/{each}: is not of the tenant {tenant}" for each in others]))
+    return {tenant}
+
+
+def _proposals(
+    declared: dict[str, dict[str, Any]], found: dict[str, Configuration], settings: Settings
+) -> list[Proposal]:
+    """One for each that is declared, in alphabetical order. Raises InvalidPolicy with all problems."""
+    proposals: list[Proposal] = []
+    problems: list[str] = []
+    for name, members in sorted(declared.items()):
+        before = found.get(name)
+        paused = None if before is None else readable_members(before.raw).get("paused")
+        if paused is not None and "paused" not in members:
+            members = members | {"paused": paused}
+        try:
+            new = NewConfiguration(members=members, replace=True)
+            proposals.append(proposed(name, new, before, settings))
+        except BadInput as error:
+            problems += pointed(name, error)
+        except OperationError as error:
+            problems += pointed(name, BadInput(str(error)))
+    if problems:
+        raise InvalidPolicy(told(problems))
+    return proposals
+
+
+def _differs(proposal: Proposal) -> bool:
+    return proposal.before is None or bool(proposal.changes)
+
+
+def _step(proposal: Proposal) -> Step:
+    action: Action = "create" if proposal.before is None else "change" if proposal.changes else "keep"
+    return Step(action=action, receiver=proposal.receiver, changes=proposal.changes, notes=proposal.notes)

@@ -1,0 +1,92 @@
+"""Receivers as a document declares them: `{"receivers": {"acme.billing": {…}}}`, in JSON or TOML.
+
+What is wrong with it is told with a JSON pointer (RFC 6901), for all receivers at once.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from actors.errors import BadInput, InvalidPolicy
+from actors.ids import split_receiver
+
+RECEIVERS_MAX = 10_000
+DOCUMENT_MAX = 64 << 20
+"""Bytes: so many configurations at a tenth of their largest size."""
+PROBLEMS_TOLD = 16
+
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+def read_declared(text: bytes, *, toml: bool) -> dict[str, dict[str, Any]]:
+    """The configurations by receiver. Raises InvalidPolicy, with a problem for each that is none."""
+    if len(text) > DOCUMENT_MAX:
+        raise InvalidPolicy([f"is {len(text)} bytes, at most {DOCUMENT_MAX}; split it by tenant"])
+    document = _decoded(text, toml=toml)
+    if not isinstance(document, dict) or not isinstance(document.get("receivers"), dict):
+        raise InvalidPolicy([f"/receivers: missing; write {_EXAMPLE[toml]}"])
+    others = [token(each) for each in document if each != "receivers"]
+    problems = [f"/{each}: unknown member; check the spelling" for each in others]
+    receivers: dict[str, Any] = document["receivers"]
+    if len(receivers) > RECEIVERS_MAX:
+        problems.append(f"/receivers: {len(receivers)} of them, at most {RECEIVERS_MAX}; split it by tenant")
+    for name, members in receivers.items():
+        try:
+            split_receiver(name)
+        except BadInput as error:
+            problems.append(f"/receivers/{token(name)}: {error}")
+        else:
+            if not isinstance(members, dict):
+                problems.append(f"/receivers/{token(name)}: must be an object")
+    if problems:
+        raise InvalidPolicy(told(problems))
+    return receivers
+
+
+_EXAMPLE = {
+    False: '{"receivers": {"acme.billing": {"url": "https://…"}}}',
+    True: '[receivers."acme.billing"] and url = "https://…" below it',
+}
+
+
+def _decoded(text: bytes, *, toml: bool) -> Any:
+    try:
+        if toml:
+            # Instants are texts here, as in JSON.
+            return msgspec.to_builtins(msgspec.toml.decode(text))
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPolicy([f"not valid {'TOML' if toml else 'JSON'} ({error})"]) from None
+
+
+def pointed(name: str, error: BadInput) -> list[str]:
+    """The problems of one receiver's configuration, each with its pointer."""
+    problems = error.problems if isinstance(error, InvalidPolicy) else [str(error)]
+    return [f"/receivers/{token(name)}{pointer(each)}: {text_of(each)}" for each in problems]
+
+
+def pointer(problem: str) -> str:
+    """The pointer to the member that a problem of `actors.policy` begins with."""
+    path, colon, _ = problem.partition(": ")
+    if not colon or path == "configuration" or " " in path:
+        return ""
+    if path.startswith("headers."):
+        return f"/headers/{token(path.removeprefix('headers.'))}"
+    return "/" + _INDEX.sub(r"/\1", path).replace(".", "/")
+
+
+def text_of(problem: str) -> str:
+    """A problem without the member that it begins with."""
+    return problem if pointer(problem) == "" else problem.partition(": ")[2]
+
+
+def token(name: str) -> str:
+    """A name as a pointer has it."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def told(problems: list[str]) -> list[str]:
+    """The first of many, and how many there are besides."""
+    more = len(problems) - PROBLEMS_TOLD
+    return [*problems[:PROBLEMS_TOLD], f"and {more} more"] if more > 0 else problems

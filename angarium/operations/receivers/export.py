@@ -1,0 +1,35 @@
+"""Writes receivers down as a document that `apply` takes again, without what may be secret."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from actors.errors import InvalidPolicy
+from actors.ids import check_tenant
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from angarium.operations.receivers.masks import masked
+from angarium.operations.receivers.stored import members_of
+from streams.receivers import Receivers
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """The configurations by receiver, with masks, and those that nobody can read."""
+
+    receivers: dict[str, dict[str, Any]]
+    unreadable: list[str]
+
+
+@operation
+async def export(to: Access, tenant: str | None = None) -> Exported:
+    """All receivers, or a tenant's, in alphabetical order."""
+    if tenant is not None:
+        check_tenant(tenant)
+    receivers: dict[str, dict[str, Any]] = {}
+    unreadable: list[str] = []
+    for name, found in (await Receivers(to.js, to.names).all(tenant or "*")).items():
+        try:
+            receivers[name] = masked(members_of(found.raw))
+        except InvalidPolicy:
+            unreadable.append(name)
+    return Exported(receivers=receivers, unreadable=unreadable)
