@@ -24,6 +24,8 @@ from actors.errors import InvalidPolicy
 
 AGE_MAX_S = 432000.0
 """The longest that an event may wait by any configuration."""
+NESTED_MAX = 16
+"""Objects and arrays within one another; no member has so many."""
 DOCUMENT_MAX = 64 << 10
 """Bytes of a configuration as it is stored; what is larger is not even decoded."""
 SECRETS_MAX = 8
@@ -146,12 +148,7 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     if len(raw) > DOCUMENT_MAX:
         remedy = "shorten it, or make several receivers of it"
         raise InvalidPolicy([f"configuration: is {len(raw)} bytes, at most {DOCUMENT_MAX}; {remedy}"])
-    try:
-        members: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
-    if not isinstance(members, dict):
-        raise InvalidPolicy(["configuration: must be a JSON object"])
+    members = members_of(raw)
     ignored = [_unknown(path) for path in _unknown_members(members)]
     problems: list[str] = []
     policy = _convert(members, problems)
@@ -161,6 +158,27 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     if problems:
         raise InvalidPolicy(_told(problems))
     return policy, _told(ignored)
+
+
+def members_of(raw: bytes) -> dict[str, Any]:
+    """The members of a configuration in JSON. Raises InvalidPolicy.
+
+    One nested as deep as can just be decoded could be neither written nor compared after.
+    """
+    try:
+        members: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
+    if not isinstance(members, dict):
+        raise InvalidPolicy(["configuration: must be a JSON object"])
+    if raw.count(b"[") + raw.count(b"{") > NESTED_MAX and not _is_flat(members, NESTED_MAX):
+        raise InvalidPolicy([f"configuration: nested deeper than {NESTED_MAX}; check its brackets"])
+    return members
+
+
+def _is_flat(value: Any, nested_max: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is None or (nested_max > 0 and all(_is_flat(each, nested_max - 1) for each in inner))
 
 
 def _told(sentences: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from actors.errors import InvalidPolicy
-from actors.policy import Policy, parse
+from actors.policy import Policy, members_of, parse
 
 UNKNOWN_URL = "https://unknown.invalid/"
 """In the place of the URL, which is not kept."""
@@ -23,10 +23,8 @@ SHOWN = frozenset(
 def document_of(raw: bytes) -> str:
     """The configuration as the ledger keeps it."""
     try:
-        members: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        members = None
-    if not isinstance(members, dict):
+        members = members_of(raw)
+    except InvalidPolicy:
         return "{}"
     kept = {name: value if name in SHOWN else _fingerprint(value) for name, value in members.items()}
     return msgspec.json.encode(kept).decode()

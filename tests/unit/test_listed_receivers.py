@@ -1,4 +1,4 @@
-"""What `angarium receiver list` shows of a URL that somebody put wrongly."""
+"""What `angarium receiver list` shows of what somebody put wrongly."""
 
 import json
 
@@ -25,3 +25,9 @@ def test_a_password_in_a_url_is_not_listed(url: str) -> None:
 def test_a_url_that_can_be_delivered_to_is_listed() -> None:
     row = listed(Seen("acme.billing", b'{"url": "https://example.com/hook"}'))
     assert (row.url, row.problem) == ("https://example.com/hook", None)
+
+
+def test_a_rate_that_is_no_number_hides_no_other_receiver() -> None:
+    row = listed(Seen("acme.billing", b'{"rate": {"limit": ' + b"9" * 400 + b"}}"))
+    assert row.rate == "?"
+    assert row.problem

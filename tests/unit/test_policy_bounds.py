@@ -7,6 +7,7 @@ import pytest
 
 from actors.errors import InvalidPolicy
 from actors.policy import DOCUMENT_MAX, PROBLEMS_TOLD, parse
+from angarium.ledger.configurations import document_of
 
 URL = "https://example.com/hook"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -132,3 +133,13 @@ def test_warnings_are_bounded_too() -> None:
 )
 def test_hostile_json_is_one_problem(document: bytes) -> None:
     assert len(problems(document)) <= 2
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("name", ["url", "rate", "nobody_knows"])
+def test_no_depth_can_be_decoded_and_not_written(name: str, opened: str, closed: str) -> None:
+    """The interpreter goes so deep, or a little less from where more functions have been called."""
+    for depth in (*range(900, 1010), 17, 5000):
+        document = f'{{"{name}": {opened * depth}1{closed * depth}}}'.encode()
+        assert len(problems(document)) == 1
+        assert document_of(document) == "{}"

@@ -27,6 +27,8 @@ from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
 
 COUNTED_AT_ONCE = 32
+RATE_MAX = 1e100
+"""Beyond it a limit is shown as `?`: one of 400 digits is not even a float."""
 READ_IN_A_TURN_MAX = 256
 OLD_S = 15.0
 """Figures are a few seconds old at any time; from here on it is said."""
@@ -195,7 +197,7 @@ def _place(url: object) -> str:
 def _rate(rate: Any) -> str:
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
-        case {"limit": int() | float() as limit, **rest}:
+        case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:
             return f"{limit:g}/{rest.get('per', 'second')}"
         case _:
             return "?"

@@ -1,24 +1,11 @@
 """Configurations as they lie in the bucket: read, and confirmed when they were written."""
 
-from typing import Any
-
-import msgspec
-
-from actors.errors import InvalidPolicy
+from actors import policy
 from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 
-
-def members_of(text: bytes) -> dict[str, Any]:
-    """The members of a configuration given as JSON. Raises InvalidPolicy."""
-    try:
-        members = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
-    if not isinstance(members, dict):
-        raise InvalidPolicy(["configuration: must be a JSON object"])
-    return members
+members_of = policy.members_of
 
 
 def readable_members(raw: bytes) -> dict[str, Any]:
