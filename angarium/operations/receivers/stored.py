@@ -1,6 +1,9 @@
 """Configurations as they lie in the bucket: read, and confirmed when they were written."""
 
+from typing import Any
+
 from actors import policy
+from actors.errors import InvalidPolicy
 from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE
