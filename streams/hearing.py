@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from streams.nats.wire import Message, Subscription, Wire
 
-BYTES_MAX = 4 << 20
-"""Bytes of bodies and headers that are heard within `PERIOD_S`. Requests have none, as a rule."""
-PERIOD_S = 1.0
-DEAF_S = 2.0
+HEARD_BYTES_MAX = 4 << 20
+"""Bytes of bodies and headers that are heard within `HEARD_BYTES_PERIOD_S`. Requests have none, as a rule."""
+HEARD_BYTES_PERIOD_S = 1.0
+UNSUBSCRIBED_FOR_S = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +54,15 @@ class Hearing:
             if self._deaf is not None and not self._deaf.done():
                 return
             now = self._loop.time()
-            if now - self._began_at >= PERIOD_S:
+            if now - self._began_at >= HEARD_BYTES_PERIOD_S:
                 self._began_at, self._bytes = now, 0
             self._bytes += len(message.data) + message.unread
-            if self._bytes <= BYTES_MAX:
+            if self._bytes <= HEARD_BYTES_MAX:
                 handler(message)
             else:
-                log.warning("requests.unheard", extra={"subject": message.subject, "for_s": DEAF_S})
+                log.warning(
+                    "requests.unheard", extra={"subject": message.subject, "for_s": UNSUBSCRIBED_FOR_S}
+                )
                 self._deaf = self._loop.create_task(self._rest())
 
         return on_message
@@ -68,6 +70,6 @@ class Hearing:
     async def _rest(self) -> None:
         """Let the server keep for itself what comes meanwhile."""
         await self._unsubscribe()
-        await asyncio.sleep(DEAF_S)
+        await asyncio.sleep(UNSUBSCRIBED_FOR_S)
         self._bytes = 0
         await self.start()

@@ -19,7 +19,7 @@ from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
-ASKED_AT_ONCE = 32
+QUESTIONS_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
 """The journal is kept up to this part of its room, for those who want to read what was decided."""
 
@@ -228,7 +228,7 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 async def lowest(shards: int, needs: Callable[[int], Awaitable[Held]]) -> Held:
     """Finds the lowest need among the shards, asking for some at a time."""
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(shard: int) -> Held:
         async with turn:

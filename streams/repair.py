@@ -24,7 +24,7 @@ from actors.machine.state import State
 from actors.ports import Removal
 from streams.clock import Timekeeper
 from streams.fleet import members
-from streams.fleet.lease import MARGIN_S
+from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
@@ -36,7 +36,7 @@ from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import (
-    NONE,
+    NO_MARK,
     Loss,
     Mark,
     Marks,
@@ -60,11 +60,11 @@ from streams.nats.retry import stream_info, until_answered
 from streams.receivers import Receivers
 from streams.versions import read_versioned
 
-FACTS_MAX = 64
+FLUSH_FACTS_MAX = 64
 """Facts of one flush: each names 512 positions at most, so these fit into a quarter of any message."""
-SOURCES_APART = 1_000_000_000
+SOURCE_OFFSET = 1_000_000_000
 """Above whatever source somebody may have given unrecorded."""
-TTL_S = 10.0
+UNKNOWN_TTL_S = 10.0
 """How long a node is watched whose key is gone: none has a longer TTL by default."""
 _member = msgspec.json.Decoder(Member)
 _NEVER = Mark(position=1 << 62)
@@ -116,7 +116,7 @@ async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, His
         (names.events, history.latest.events, history.events),
     ):
         concerned = recorded is not None and recorded.mark != _NEVER and recorded.stream == stream
-        accused = recorded.mark if recorded is not None and concerned else NONE
+        accused = recorded.mark if recorded is not None and concerned else NO_MARK
         if stream in remade:
             kept = Mark(position=infos[stream].first - 1)
             gaps.append(LostTail(stream=stream, kept=kept, known=higher(accused, latest)))
@@ -140,7 +140,7 @@ async def _find_gap(
 
     That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
     """
-    for mark in sorted({accused, latest} - {NONE}, key=lambda each: each.position):
+    for mark in sorted({accused, latest} - {NO_MARK}, key=lambda each: each.position):
         gone = await find_loss(js, info.name, mark) is not None
         if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
             continue
@@ -315,8 +315,8 @@ class _Repair:
         """
         claimed = self._claim
         before = _After(floor=claimed.floor, marks=claimed.marks, unclean=claimed.unclean)
-        for start in range(0, max(len(facts), 1), FACTS_MAX):
-            known = after if start + FACTS_MAX >= len(facts) else before
+        for start in range(0, max(len(facts), 1), FLUSH_FACTS_MAX):
+            known = after if start + FLUSH_FACTS_MAX >= len(facts) else before
             self._flushes += 1
             data = encode_flush(
                 node=self._node,
@@ -326,7 +326,7 @@ class _Repair:
                 at=claimed.at,
                 unclean=known.unclean,
                 marks=known.marks,
-                facts=[encode_fact(each) for each in facts[start : start + FACTS_MAX]],
+                facts=[encode_fact(each) for each in facts[start : start + FLUSH_FACTS_MAX]],
             )
             done = await append(
                 self._js,
@@ -389,7 +389,7 @@ def _restarts(marks: Marks, gap: LostTail) -> tuple[Restart, ...]:
     above, before = gap.kept.position, marks.restarts
     highest = max((each.offset for each in before), default=0) + gap.known.position
     kept = tuple(each for each in before if each.above < above)
-    return (*kept, Restart(above=above, offset=highest + SOURCES_APART))
+    return (*kept, Restart(above=above, offset=highest + SOURCE_OFFSET))
 
 
 # ---- who may be in the way
@@ -410,7 +410,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
     before = {node: await _heartbeat(js, names, node) for node in holders}
     if not holders:
         return frozenset()
-    await asyncio.sleep(max(ttl_s for _, ttl_s in before.values()) + MARGIN_S)
+    await asyncio.sleep(max(ttl_s for _, ttl_s in before.values()) + LEASE_MARGIN_S)
     return frozenset([node for node in holders if (await _heartbeat(js, names, node))[0] == before[node][0]])
 
 
@@ -423,6 +423,6 @@ async def _heartbeat(js: JetStream, names: Names, node: str) -> tuple[int, float
     """The revision of a node's key, 0 where there is none, and how long a heartbeat of it is good for."""
     message = await until_answered(lambda: js.last_message(names.nodes, names.node(node)))
     if message is None or not message.data:
-        return 0, TTL_S
+        return 0, UNKNOWN_TTL_S
     member = read_versioned(_member, message.data, members.VERSION, message.subject)
-    return message.sequence, member.ttl_s or TTL_S
+    return message.sequence, member.ttl_s or UNKNOWN_TTL_S

@@ -18,7 +18,7 @@ from streams.hearing import Hearing
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
 
-ANSWERS_MAX = 16
+ANSWERS_AT_ONCE = 16
 """Answers under way at a time; more questions get none. Nodes are listed seldom, and who lists them asks
 again: 15,000 questions at once held a node up for 2 s, each with an answer of its own."""
 
@@ -79,7 +79,7 @@ class Service:
 
     def _answering(self, answer: Callable[[], dict[str, Any]]) -> Callable[[Message], None]:
         def on_message(message: Message) -> None:
-            if len(self._under_way) < ANSWERS_MAX and self._inboxes.includes(message.reply):
+            if len(self._under_way) < ANSWERS_AT_ONCE and self._inboxes.includes(message.reply):
                 data = msgspec.json.encode(answer())
                 task = asyncio.ensure_future(self._wire.publish(message.reply, data))
                 self._under_way[task] = None

@@ -14,7 +14,7 @@ from angarium.operations.dead_letters.pages import Wanted
 from angarium.terminal import output
 from streams.dead_letters import redrive as redriving
 from streams.dead_letters.letters import REASONS, Letter, Selection
-from streams.dead_letters.malformed import NAME as MALFORMED_EVENTS
+from streams.dead_letters.malformed import MALFORMED_RECEIVER as MALFORMED_EVENTS
 from streams.dead_letters.redrive import Redriven
 from streams.nats.headers import DEAD_RESPONSE
 

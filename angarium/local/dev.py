@@ -15,7 +15,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.local.directory import occupied
 from angarium.node.app import run_node
 from angarium.settings import Settings
-from streams.fleet.lease import MARGIN_S
+from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.setup import setup
 from streams.nats.errors import ConnectError
 from streams.server.embedded import EmbeddedServer
@@ -84,7 +84,7 @@ async def develop(settings: Settings, directory: Path | None, port: int | None, 
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
             await setup(js, installation(settings))
-        tell(Claiming(settings.shards, settings.ttl_s + MARGIN_S))
+        tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S))
         await _run_beside(settings, server, tell)
 
 

@@ -49,13 +49,13 @@ RESPONSE_MAX = 1024
 """Characters of the header that has the beginning of the last answer."""
 BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
-_OURS = frozenset(map(str.lower, DEAD_LETTER))
+_LETTER_HEADERS = frozenset(map(str.lower, DEAD_LETTER))
 
 HEADERS_MAX = 60 << 10
 """Bytes of all headers of a letter. JetStream takes 65,535, and a redrive adds some."""
 HEADERS_FEW = 8 << 10
 """The same where the body leaves no room for more in the stream of the letters."""
-_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
+_HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
 """Headers that mean something when it is sent again: they are kept before all others."""
 TOKEN_MAX = 256
 """Bytes of a tenant or a name in the subject of a letter; those that there may be have 64 at most."""
@@ -64,9 +64,9 @@ PAGE_BYTES_MAX = 1 << 20
 UNKNOWN_AT_ONCE = 16
 UNKNOWN_PAUSE_S = 0.005
 """So many letters of names that nobody knows go at once, with a pause after them: some 2,000 a second."""
-READ_PER_LETTER = 4
+MESSAGES_READ_PER_LETTER = 4
 """So many messages of a shard are read for each letter that is looked for among them."""
-_SERVERS = "nats-"
+_SERVER_HEADER_PREFIX = "nats-"
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
 NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
@@ -140,7 +140,7 @@ class DeadLetterWriter:
         if len(left) > 1:
             subject, count = message.subject, len(left) - 1
             if left[first].receiver:  # Others of the shard lie between them.
-                subject, count = f"{subject.removesuffix(whose[first])}*.*", READ_PER_LETTER * count
+                subject, count = f"{subject.removesuffix(whose[first])}*.*", MESSAGES_READ_PER_LETTER * count
             page = await self._js.read(stream, subject, first + 1, count, PAGE_BYTES_MAX)
             found |= {
                 each.sequence: each
@@ -219,8 +219,8 @@ def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
     client does not take cannot be published at all; and why a letter is here nobody says but us.
     """
     kept = dict[str, str]()
-    for name, value in sorted(headers.items(), key=lambda header: header[0] not in _FIRST):
-        if not _NAME.match(name) or name.lower().startswith(_SERVERS) or name.lower() in _OURS:
+    for name, value in sorted(headers.items(), key=lambda header: header[0] not in _HEADERS_KEPT_FIRST):
+        if not _NAME.match(name) or name.lower().startswith(_SERVER_HEADER_PREFIX) or name.lower() in _LETTER_HEADERS:
             continue
         size = _size({name: value})
         if size <= room:

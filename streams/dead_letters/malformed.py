@@ -22,7 +22,7 @@ from streams.nats.headers import (
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
-NAME = "_events"
+MALFORMED_RECEIVER = "_events"
 """In the place of the receiver's name, which does not begin with `_`."""
 
 

@@ -40,7 +40,7 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import PATIENCE_S, Pauses, patiently
+from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, patiently
 
 GONE = "gone"
 MALFORMED = "malformed"
@@ -197,7 +197,7 @@ class Redrive:
         subject = self._names.publish_to(letter.receiver)
         headers = headers_again(letter, self._lock.plan.nonce)
         pauses, loop = Pauses(), asyncio.get_running_loop()
-        deadline, in_doubt = loop.time() + PATIENCE_S, False
+        deadline, in_doubt = loop.time() + COMMAND_PATIENCE_S, False
         while True:
             await self._lock.ensure_held()
             match answer := await self._js.publish(subject, letter.body, headers):

@@ -7,9 +7,9 @@ there is one of the planned ones, and what was sent lies behind that position. W
 (docs/decisions/redrive-exactly-once.md)
 
 The plan is also the lock. It is only ever replaced at its known revision, so all plans stand in one order.
-Its holder sends only for `LEASE_S` from before the last plan was stored; then it stores it once more, which
-fails if anybody else came. Who finds a plan that was not ended waits, until its holder cannot send any more,
-before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
+Its holder sends only for `LOCK_LEASE_S` from before the last plan was stored; then it stores it once more,
+which fails if anybody else came. Who finds a plan that was not ended waits, until its holder cannot send any
+more, before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 
@@ -26,11 +26,11 @@ from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.fence import Appended, Overtaken, append
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import PATIENCE_S, patiently
+from streams.nats.retry import COMMAND_PATIENCE_S, patiently
 from streams.versions import read_versioned
 
 VERSION = 2
-LEASE_S = 5.0
+LOCK_LEASE_S = 5.0
 LEASES_WAITED = 1.1
 """So many leases are waited for a redrive that may be over: clocks drift, and something may be on its way."""
 
@@ -67,7 +67,7 @@ class RedriveLock:
     """The lock for the command `run`, from `acquire` on until a plan says that it is not `held` any more."""
 
     def __init__(
-        self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LEASE_S
+        self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LOCK_LEASE_S
     ) -> None:
         self.plan = RedrivePlan(run=run, step=0, at=time.wall(), held=True)
         self._js = js
@@ -107,7 +107,7 @@ class RedriveLock:
         sent_at = self._time.boottime()
         data, subject = msgspec.json.encode(plan), self._names.redrive
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(COMMAND_PATIENCE_S):
                 stored = await append(self._js, self._names.actors, subject, data, expected=self._revision)
         except TimeoutError:
             raise Unavailable(f"nobody stored the plan at {subject}; may this user publish there") from None

@@ -8,7 +8,7 @@ it since.
 
 from streams.clock import Timekeeper
 
-MARGIN_S = 0.5
+LEASE_MARGIN_S = 0.5
 """Safety margin for clock drift and latency: holders subtract it, claimers add it."""
 
 
@@ -33,7 +33,7 @@ class Lease:
         """Take a renewal as stored. False where that comes too late: the lease is over."""
         if self.over:
             return False
-        self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - MARGIN_S)
+        self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - LEASE_MARGIN_S)
         return self.valid()
 
     def valid(self) -> bool:

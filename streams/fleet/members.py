@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
-from streams.fleet.lease import MARGIN_S, Lease
+from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.rendezvous import wanted
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
@@ -33,8 +33,8 @@ VERSION = 1
 RENEWALS_PER_TTL = 3
 """In one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
-LOOK_MIN_S = 0.01
-FORGOTTEN_S = 3600.0
+LOOK_PAUSE_MIN_S = 0.01
+FORGET_DEAD_AFTER_S = 3600.0
 """A dead node whose key is gone is forgotten after so long."""
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class Members:
         return self._silent(max(seen.since, self._counted_from), self._looked_at, seen.ttl_s)
 
     def _silent(self, since: float, until: float, ttl_s: float = 0.0) -> bool:
-        return until - since >= max(self._ttl_s, ttl_s) + MARGIN_S
+        return until - since >= max(self._ttl_s, ttl_s) + LEASE_MARGIN_S
 
     # ---- showing ourselves
 
@@ -198,7 +198,7 @@ class Members:
     def _lapse(self) -> None:
         """Before anything is renewed, what was owned is stopped: a renewal must not revive it."""
         told = Complaint(self._js, log, "lease.lapsed", node=self.node)
-        told.tell(f"no heartbeat was stored for {self._ttl_s - MARGIN_S:g} s")
+        told.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
             listener()
         self.lease = Lease(self._ttl_s, self._time)
@@ -258,11 +258,11 @@ class Members:
         others = [seen for node, seen in self._seen.items() if node != self.node]
         others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
         due_in = [
-            max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + MARGIN_S - now
+            max(seen.since, self._counted_from) + max(self._ttl_s, seen.ttl_s) + LEASE_MARGIN_S - now
             for seen in others
             if not self._is_silent(seen)
         ]
-        return max(LOOK_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
+        return max(LOOK_PAUSE_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
 
     async def _look(self) -> None:
         """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""
@@ -326,7 +326,7 @@ class Members:
         return self._seen[node].revision > 0 and not self.stale(node)
 
     def _forget(self, present: dict[str, None]) -> None:
-        before = self._looked_at - FORGOTTEN_S
+        before = self._looked_at - FORGET_DEAD_AFTER_S
         gone = [node for node, seen in self._seen.items() if node not in present and seen.since < before]
         for node in gone:
             del self._seen[node]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
-from streams.fleet.status import ASKED_AT_ONCE, server_time
+from streams.fleet.status import QUESTIONS_AT_ONCE, server_time
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.newest import newest
 from streams.versions import read_versioned
 
-UNWORKED_S = 15.0
+UNWORKED_AFTER_S = 15.0
 """What was stored so long ago and is in no checkpoint, no node works on; a snapshot is due every 5 s."""
 
 _snapshot = msgspec.json.Decoder(Snapshot)
@@ -82,7 +82,7 @@ async def shard_count(js: JetStream, names: Names) -> int:
 async def worked(js: JetStream, names: Names, shards: int) -> list[Worked]:
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
     now = await server_time(js, names.deliveries)
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(shard: int) -> Worked:
         async with turn:
@@ -102,7 +102,7 @@ async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked
     if last is not None and last.sequence > floor:
         first = await js.next_message(names.deliveries, deliveries, floor + 1)
         behind_s = now - first.stored_at if first else 0.0
-        behind = behind_s > UNWORKED_S or not found
+        behind = behind_s > UNWORKED_AFTER_S or not found
         return Worked(floor, max(age_s, behind_s, 0.0), behind)
     return Worked(floor, max(age_s, 0.0), behind=False)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from actors.errors import Unusable
 from streams.fleet import members
-from streams.fleet.lease import MARGIN_S
+from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal import claim
@@ -23,7 +23,7 @@ from streams.nats.protocol import epoch_of
 from streams.nats.retry import stream_info
 from streams.versions import read_versioned
 
-ASKED_AT_ONCE = 32
+QUESTIONS_AT_ONCE = 32
 
 _member = msgspec.json.Decoder(Member)
 _owner = msgspec.json.Decoder(Owner)
@@ -59,7 +59,7 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
                     strange.append(str(error))
                 else:
                     silent_s = now - message.stored_at
-                    if silent_s > (member.ttl_s or math.inf) + MARGIN_S:
+                    if silent_s > (member.ttl_s or math.inf) + LEASE_MARGIN_S:
                         strange.append(_silent(member.node, silent_s))
                     else:
                         found[member.node] = member
@@ -77,7 +77,7 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
     Raises `NewerVersion` and `NotOurs`.
     """
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def owner(shard: int) -> Owner | None:
         async with turn:
@@ -92,7 +92,7 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
     """The shards that are refused on record. Raises `NewerVersion` and `NotOurs`."""
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def refusal(shard: int) -> RecordedLoss | None:
         async with turn:
@@ -108,7 +108,7 @@ async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
     Raises `NewerVersion`, `NotOurs`, and `ApiError` where one is missing.
     """
     now = {name: (await stream_info(js, name)).created for name in names.streams}
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def known(shard: int) -> dict[str, str]:
         async with turn:

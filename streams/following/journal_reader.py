@@ -7,15 +7,15 @@ nothing is ever stored below another message.
 
 from msgspec import Struct
 
-from streams.journal.leadership import ALL
+from streams.journal.leadership import ALL_SUBJECTS
 from streams.journal.tails import Mark, find_loss
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
-MESSAGES_MAX = 1024
-BYTES_MAX = 4 << 20
+READ_MESSAGES_MAX = 1024
+READ_BYTES_MAX = 4 << 20
 """Of one read: some twenty thousand facts at most."""
 
 
@@ -77,12 +77,12 @@ class JournalReader:
     async def read(self, after: int) -> list[StoredMessage] | Gap:
         """The messages that follow the position, without a hole; none at the end. Waits for NATS."""
         page = await until_answered(
-            lambda: self._js.read(self._stream, ALL, after + 1, MESSAGES_MAX, BYTES_MAX)
+            lambda: self._js.read(self._stream, ALL_SUBJECTS, after + 1, READ_MESSAGES_MAX, READ_BYTES_MAX)
         )
         found = _unbroken(page.messages, after)
         if found:
             return found
-        following = await until_answered(lambda: self._js.next_message(self._stream, ALL, after + 1))
+        following = await until_answered(lambda: self._js.next_message(self._stream, ALL_SUBJECTS, after + 1))
         if following is None:
             return []
         if following.sequence == after + 1:

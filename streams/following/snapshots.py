@@ -15,7 +15,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import until_answered
 from streams.versions import read_versioned
 
-AT_ONCE = 32
+READS_AT_ONCE = 32
 
 _snapshot = msgspec.json.Decoder(Snapshot)
 
@@ -37,8 +37,8 @@ async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState
     prefix = names.actor(0, "").removesuffix("0.")
     found = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*.*"))
     subjects = sorted(each for each in found if not each.removeprefix(prefix).split(".")[1].startswith("_"))
-    for start in range(0, len(subjects), AT_ONCE):
-        some = subjects[start : start + AT_ONCE]
+    for start in range(0, len(subjects), READS_AT_ONCE):
+        some = subjects[start : start + READS_AT_ONCE]
         for message in await asyncio.gather(*(_last(js, names, each) for each in some)):
             if message is not None and message.data:
                 shard = int(message.subject.removeprefix(prefix).partition(".")[0])

@@ -17,7 +17,7 @@ VERSION = 1
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
 
-GROUP = "owner"
+PRIORITY_GROUP = "owner"
 """The priority group of each consumer; the pin goes to the shard's owner."""
 
 ACK_WAIT_S = 60.0
@@ -25,11 +25,11 @@ ACK_WAIT_S = 60.0
 
 MAX_ACK_PENDING = 20_000
 PIN_TIMEOUT_S = 5.0
-"""Without a request for so long the pin is free; longer than `streams.reading.pull.EXPIRES_S`."""
+"""Without a request for so long the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
 
 DUPLICATE_WINDOW_S = 120.0
 RECEIVERS_HISTORY = 8
-MARKER_S = 60.0
+EXPIRY_MARKER_TTL_S = 60.0
 """How long it can be seen of a node's key that it expired."""
 
 KIB = 1 << 10
@@ -203,7 +203,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             installation.names.nodes,
             allow_direct=True,
             allow_msg_ttl=True,
-            subject_delete_marker_ttl=_nanoseconds(MARKER_S),
+            subject_delete_marker_ttl=_nanoseconds(EXPIRY_MARKER_TTL_S),
         ),
     ]
 
@@ -320,7 +320,7 @@ def _consumer(name: str, subjects: str) -> dict[str, Any]:
         "max_deliver": -1,
         "max_ack_pending": MAX_ACK_PENDING,
         "priority_policy": "pinned_client",
-        "priority_groups": [GROUP],
+        "priority_groups": [PRIORITY_GROUP],
         "priority_timeout": _nanoseconds(PIN_TIMEOUT_S),
     }
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from actors.machine.bucket import Unclean
 from streams.installation.topology import Names
-from streams.journal.tails import UNKNOWN, Marks
+from streams.journal.tails import UNKNOWN_MARKS, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -49,7 +49,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     @property
     def known(self) -> Marks:
         """The marks; an older Angarium wrote none."""
-        return UNKNOWN if self.marks is UNSET else self.marks
+        return UNKNOWN_MARKS if self.marks is UNSET else self.marks
 
 
 _decoder = msgspec.json.Decoder(Checkpoint)

@@ -25,7 +25,7 @@ from streams.journal.checkpoint import Checkpoint, check_created, read_checkpoin
 from streams.journal.envelope import decode_flush, encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.leadership import info_since, is_last, replicated
-from streams.journal.tails import UNKNOWN, Mark, Marks, RecordedLoss, check_record, compare
+from streams.journal.tails import UNKNOWN_MARKS, Mark, Marks, RecordedLoss, check_record, compare
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -33,7 +33,7 @@ from streams.nats.retry import stream_info, until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
-RELEASE_S = 5.0
+RELEASE_TIMEOUT_S = 5.0
 """How long a release is tried: without it the next claim is unclean, which costs time and loses nothing."""
 
 
@@ -89,7 +89,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     sequence: int
     floor: int
     predecessor: Predecessor | None
-    marks: Marks = UNKNOWN
+    marks: Marks = UNKNOWN_MARKS
     replicated: bool = False
 
 
@@ -99,7 +99,7 @@ class _Past(Struct, frozen=True, kw_only=True):
     predecessor: Predecessor | None = None
     floor: int = 0
     unclean: Unclean | None = None
-    marks: Marks = UNKNOWN
+    marks: Marks = UNKNOWN_MARKS
     blank: bool = False
 
     @property
@@ -232,11 +232,12 @@ async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: boo
 async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     """Give the shard up, once nothing is left to record or to write. False where that is not on record.
 
-    It is tried for `RELEASE_S` only, since a node that stops must end: without it the next claim is unclean.
+    It is tried for `RELEASE_TIMEOUT_S` only, since a node that stops must end: without it the next claim
+    is unclean.
     """
     data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
     try:
-        async with asyncio.timeout(RELEASE_S):
+        async with asyncio.timeout(RELEASE_TIMEOUT_S):
             put = await append(js, names.actors, names.owner(claim.shard), data, expected=claim.epoch)
     except TimeoutError:
         return False

@@ -18,7 +18,7 @@ from msgspec import Struct
 from actors.errors import NewerVersion
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AnyFact
-from streams.journal.tails import UNKNOWN, Marks
+from streams.journal.tails import UNKNOWN_MARKS, Marks
 from streams.nats.errors import NotOurs
 from streams.versions import UNREADABLE, read_versioned
 
@@ -41,7 +41,7 @@ class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: int
     at: float
     unclean: Unclean | None = None
-    marks: Marks = UNKNOWN
+    marks: Marks = UNKNOWN_MARKS
 
 
 class Flush(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,7 +82,7 @@ def encode_flush(
     floor: int,
     at: float,
     unclean: Unclean | None,
-    marks: Marks = UNKNOWN,
+    marks: Marks = UNKNOWN_MARKS,
     facts: Sequence[bytes],
 ) -> bytes:
     """The message of a flush, of facts as `encode_fact` gave them."""
@@ -95,7 +95,7 @@ def encode_flush(
             floor=floor,
             at=at,
             unclean=unclean,
-            marks=UNKNOWN if marks == UNKNOWN else marks,
+            marks=UNKNOWN_MARKS if marks == UNKNOWN_MARKS else marks,
             facts=[msgspec.Raw(fact) for fact in facts],
         )
     )

@@ -30,18 +30,18 @@ from streams.journal.fence import Appended, append
 from streams.journal.tails import Marks
 from streams.nats.jetstream import JetStream
 
-GATHER_S = 0.2
+GATHER_FACTS_S = 0.2
 FLUSH_AT_FACTS = 256
-STALLED_S = 1.0
-MARKS_S = 1.0
+STALLED_AFTER_S = 1.0
+FLUSH_MARKS_AFTER_S = 1.0
 """How soon new marks alone are worth a flush: what is routed leads to no fact of this shard."""
-PAYLOAD_SHARE = 4
+FLUSHES_PER_PAYLOAD = 4
 """A flush takes one part of so many of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768
 """Bytes that a flush needs beside its facts, at most."""
 FLUSHES_PER_RETENTION = 4
 """A quiet shard appends so many times in its journal's retention."""
-APPEND_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Statistics(Struct):
     flushes: int = 0
     facts: int = 0
     bytes: int = 0
-    append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_S))
+    append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_BOUNDS_S))
 
 
 class _Flush(Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ class Journal:
         """Return whether nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
         if self._task is None or self._ended:
             return True
-        return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_S
+        return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_AFTER_S
 
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         """Take a fact and the state after it; returns its index. An `urgent` one waits for no others."""
@@ -167,7 +167,7 @@ class Journal:
     def marks_rose(self) -> None:
         """Append the marks, which are higher, within a second, if need be in an empty flush."""
         if self._marks_due_at is None:
-            self._marks_due_at = self._loop.time() + MARKS_S
+            self._marks_due_at = self._loop.time() + FLUSH_MARKS_AFTER_S
             if not self._waiting:
                 self._wake.set()
 
@@ -263,14 +263,14 @@ class Journal:
             return due_at if self._marks_due_at is None else min(due_at, self._marks_due_at)
         since = self._waiting_since
         urgent = self._urgent_index >= self._waiting[0].index
-        after_silence = since - self._cut_at >= GATHER_S
+        after_silence = since - self._cut_at >= GATHER_FACTS_S
         if urgent or after_silence or len(self._waiting) >= FLUSH_AT_FACTS:
             return since
-        return since + GATHER_S
+        return since + GATHER_FACTS_S
 
     def _cut(self) -> _Flush:
         """The next flush: of the facts that wait, as many as one message takes."""
-        room = self._js.wire.max_payload // PAYLOAD_SHARE - ENVELOPE_BYTES_MAX
+        room = self._js.wire.max_payload // FLUSHES_PER_PAYLOAD - ENVELOPE_BYTES_MAX
         entries, facts = list[Entry](), list[bytes]()
         while self._waiting:
             fact = encode_fact(self._waiting[0].fact)

@@ -15,7 +15,7 @@ from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, stream_info
 
-ALL = ">"
+ALL_SUBJECTS = ">"
 SUBJECTS_MAX = 512
 """Subjects whose last messages are asked for at a time; nats-server refuses more than 1,024 (2.15.1)."""
 ANSWER_BYTES_MAX = 32 << 20
@@ -44,7 +44,7 @@ async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
 
 async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage | None:
     """The message at `position`, or None where it is gone. Raises `Unavailable` where that is not certain."""
-    message = await js.next_message(stream, ALL, position)
+    message = await js.next_message(stream, ALL_SUBJECTS, position)
     if message is None:
         await _ensure_beyond(js, stream, position)
         return None
@@ -116,7 +116,7 @@ async def last_messages(js: JetStream, stream: str, subject: str, reach: int) ->
     if page.messages:
         return page
     # A replica tells how far it reaches only with a message: that of any subject does.
-    oldest = await js.next_message(stream, ALL, 1)
+    oldest = await js.next_message(stream, ALL_SUBJECTS, 1)
     if oldest is None:
         await _ensure_beyond(js, stream, reach)
         return None

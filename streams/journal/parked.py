@@ -23,14 +23,14 @@ from streams.versions import read_versioned
 
 VERSION = 1
 PART_BYTES = 8 << 10
-"""About so much a part holds, and as much again for each `LARGER_AFTER` parts, up to `PART_BYTES_MAX`."""
+"""About so much a part holds, and as much again per `LARGER_PARTS_EVERY` parts (`PART_BYTES_MAX` at most)."""
 PART_BYTES_MAX = 128 << 10
-LARGER_AFTER = 512
+LARGER_PARTS_EVERY = 512
 ENTRY_BYTES = 24
 """What an entry takes beside its name."""
-HINT_S = 60.0
+WAKE_UP_TOLERANCE_S = 60.0
 """A wake-up that moves by less than this changes no part: it only says whose turn comes first."""
-PATIENCE_S = 15.0
+PART_TIMEOUT_S = 15.0
 """Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
 READ_AT_ONCE = 16
 
@@ -148,13 +148,13 @@ class ParkedList:
         return number
 
     def _bytes_max(self, number: int) -> int:
-        return min(PART_BYTES * (1 + number // LARGER_AFTER), PART_BYTES_MAX)
+        return min(PART_BYTES * (1 + number // LARGER_PARTS_EVERY), PART_BYTES_MAX)
 
 
 def _moved(said: float | None, says: float | None) -> bool:
     if said is None or says is None:
         return said is not says
-    return abs(says - said) > HINT_S
+    return abs(says - said) > WAKE_UP_TOLERANCE_S
 
 
 async def read_parked(js: JetStream, names: Names, shard: int, checkpoint: Checkpoint) -> ParkedList:
@@ -177,7 +177,7 @@ async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of
     """Read a part from the leader; one that was deposed, unknowingly, may answer with an older one."""
     subject, pauses = names.parked(shard, number), Pauses()
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE_S
+    deadline = loop.time() + PART_TIMEOUT_S
     while True:
         message = await until_answered(lambda: js.last_message(names.actors, subject))
         if message is not None and message.data:

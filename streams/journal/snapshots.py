@@ -32,9 +32,9 @@ from streams.nats.retry import Pauses
 from streams.versions import read_versioned
 
 VERSION = 1
-BATCH = 256
+BATCH_MESSAGES_MAX = 256
 """Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
-PATIENCE_S = 5.0
+BATCH_TIMEOUT_S = 5.0
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class Snapshots:
         # Each is encoded when its batch is due: thousands at once would hold everybody up.
         listed = self._parts(parked, as_of) if parked else ()
         for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget), listed):
-            if len(puts) == BATCH - 1:
+            if len(puts) == BATCH_MESSAGES_MAX - 1:
                 if not await self._store(puts):
                     return False
                 puts = []
@@ -148,7 +148,7 @@ class Snapshots:
         """One batch, with the checkpoint in force where it carries no other; False where the shard is another
         node's. Raises `Unavailable`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(BATCH_TIMEOUT_S):
                 return await self._repeat(puts, checkpoint)
         except TimeoutError:
             raise Unavailable(self._trouble) from None

@@ -27,9 +27,9 @@ from streams.nats.retry import Pauses, until_answered
 from streams.versions import read_versioned
 
 VERSION = 1
-STABLE_S = 2.0
+MISSING_FOR_S = 2.0
 """A message that is missing below the end has to be missing for this long, to count as deleted by hand."""
-LOOK_AGAIN_S = 0.25
+LOOK_AGAIN_AFTER_S = 0.25
 
 
 class Mark(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -79,8 +79,8 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return position + max((each.offset for each in self.restarts if position > each.above), default=0)
 
 
-UNKNOWN = Marks()
-NONE = UNKNOWN.deliveries
+UNKNOWN_MARKS = Marks()
+NO_MARK = UNKNOWN_MARKS.deliveries
 """No message."""
 
 
@@ -130,10 +130,10 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
         look = await until_answered(lambda: _look(js, stream, mark, began_at))
         if look.gone != before.gone or before.certain:
             since = loop.time()
-        if look.certain or (not look.gone and loop.time() - since >= STABLE_S):
+        if look.certain or (not look.gone and loop.time() - since >= MISSING_FOR_S):
             return Loss(stream, mark, look.why) if look.gone else None
         before = look
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(LOOK_AGAIN_AFTER_S)
     return None
 
 

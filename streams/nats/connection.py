@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 RECONNECT_WAIT_S = 0.25
 """Between two attempts at the same server; short, since every shard waits while there is none."""
 
-CANCEL_AGAIN_S = 0.1
+CANCEL_AGAIN_AFTER_S = 0.1
 
 _NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
@@ -50,7 +50,7 @@ class ConnectOptions(Struct, frozen=True):
     tls_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
-    inbox_prefix: str = inboxes.USUAL
+    inbox_prefix: str = inboxes.DEFAULT_INBOX_PREFIX
     timeout_s: float = 5.0
     second: bool = False
 
@@ -308,7 +308,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     """
     while not task.done():
         task.cancel()
-        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER_S)
 
 
 def _client(options: ConnectOptions) -> NatsClient:

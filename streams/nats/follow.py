@@ -24,7 +24,7 @@ MESSAGES_IN_A_ROW = 64
 BYTES_IN_A_ROW = 64 << 10
 """How much is handed on before others have a turn: about two milliseconds' work of a node."""
 
-PACE_S = 0.05
+READ_PAUSE_S = 0.05
 """A pause after each change that was read. Of a key that changes all the time the stream keeps the last
 values alone, so that most changes need not be read at all."""
 
@@ -112,7 +112,7 @@ class Follower:
             await asyncio.sleep(delay_s)
             await self._read()
             if self.applied > before:
-                await asyncio.sleep(PACE_S)
+                await asyncio.sleep(READ_PAUSE_S)
                 return
 
     async def _read(self) -> bool:

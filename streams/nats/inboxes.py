@@ -9,10 +9,10 @@ import logging
 
 log = logging.getLogger(__name__)
 
-USUAL = "_INBOX"
+DEFAULT_INBOX_PREFIX = "_INBOX"
 """What the inboxes of NATS clients begin with, unless they are told otherwise."""
 
-IMPORTED = "_R_"
+IMPORTED_REPLY_PREFIX = "_R_"
 """What the server puts in the place of a reply subject of another account; no client can name such a one."""
 
 
@@ -20,7 +20,9 @@ class Inboxes:
     """The inboxes that are answered: the usual ones, those of other accounts, and those of `prefixes`."""
 
     def __init__(self, *prefixes: str) -> None:
-        self._beginnings = tuple(f"{prefix}." for prefix in (USUAL, IMPORTED, *prefixes))
+        self._beginnings = tuple(
+            f"{prefix}." for prefix in (DEFAULT_INBOX_PREFIX, IMPORTED_REPLY_PREFIX, *prefixes)
+        )
         self._told = False
 
     def includes(self, reply: str) -> bool:

@@ -49,7 +49,7 @@ BATCH_MAX = 1000
 
 API_TIMEOUT_S = 5.0
 
-SETTLES_S = 5.0
+UNSETTLED_FOR_S = 5.0
 """How long after a new connection something may still fail because of the one that was lost."""
 
 R = TypeVar("R", bound=Reply)
@@ -125,7 +125,7 @@ class JetStream:
 
     def _on_change(self, connected: bool) -> None:
         if connected:
-            self._settled_at = asyncio.get_running_loop().time() + SETTLES_S
+            self._settled_at = asyncio.get_running_loop().time() + UNSETTLED_FOR_S
             self._back.set()
             self._back = asyncio.Event()
         else:

@@ -12,7 +12,7 @@ from streams.nats.errors import Disconnected
 from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
 
-SWEEP_S = 0.1
+SWEEP_EVERY_S = 0.1
 """How much later than its deadline a question may end."""
 
 
@@ -93,7 +93,7 @@ class Replies:
         question = _Question(subject, self._loop.create_future(), self._loop.time() + timeout_s, is_part)
         self._questions[token] = question
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+            self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
         try:
             await self._wire.publish(subject, data, self._prefix + token, headers)
         except Disconnected as error:
@@ -115,7 +115,7 @@ class Replies:
         now = self._loop.time()
         late = [token for token, question in self._questions.items() if question.deadline <= now]
         self._end_each(late, Unanswered("no answer in time"))
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._questions else None
+        self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep) if self._questions else None
 
     def end_all(self, why: str) -> None:
         """End every question that is open. The next connection may be another user's, in effect."""

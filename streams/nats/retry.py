@@ -12,7 +12,7 @@ from streams.nats.jetstream import JetStream
 
 PAUSE_MIN_S = 0.05
 PAUSE_MAX_S = 1.0
-PATIENCE_S = 30.0
+COMMAND_PATIENCE_S = 30.0
 """How long a command, at which somebody waits, holds out without NATS."""
 
 T = TypeVar("T")
@@ -81,9 +81,9 @@ async def stream_info(js: JetStream, stream: str) -> StreamInfo:
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask for a command: raises the last `Unavailable` after `PATIENCE_S`, `NotPermitted` at once."""
+    """Ask for a command: raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE_S
+    deadline = loop.time() + COMMAND_PATIENCE_S
     while True:
         try:
             return await ask(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Acks on their way: gathered for GATHER_S, or until there are SEND_AT_ACKS, and sent by one task.
+"""Acks on their way: gathered for GATHER_ACKS_S, or until there are SEND_AT_ACKS, and sent by one task.
 
 The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
 that come with every flush of the journal cost more than all else that it does for a delivery.
@@ -13,7 +13,7 @@ from streams.nats.errors import Disconnected
 from streams.nats.wire import Wire
 from streams.reading.delivered import ACK
 
-GATHER_S = 1.0
+GATHER_ACKS_S = 1.0
 SEND_AT_ACKS = 1000
 
 
@@ -38,7 +38,7 @@ class Acks:
         while True:
             await self._due.wait()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GATHER_S):
+                async with asyncio.timeout(GATHER_ACKS_S):
                     await self._enough.wait()
             self._due.clear()
             self._enough.clear()

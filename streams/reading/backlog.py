@@ -17,7 +17,7 @@ from actors.machine.event import Event
 from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
-from streams.journal.tails import NONE, Mark, higher
+from streams.journal.tails import NO_MARK, Mark, higher
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -46,7 +46,7 @@ class Backlog:
         self._shard = shard
         self._readers = readers
         self._replicated = replicated
-        self.mark = NONE
+        self.mark = NO_MARK
 
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
         """The next events above `after`: at most `count_max`, and about 1 MiB."""

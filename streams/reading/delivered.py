@@ -13,7 +13,7 @@ ACK = b"+ACK"
 """The body of an ack, which is published to the message's reply subject and has no answer."""
 
 
-SHORT = 9
+TOKENS_WITHOUT_DOMAIN = 9
 """Tokens of a reply subject without a domain; a longer one has two more before those that are read here."""
 
 
@@ -33,9 +33,9 @@ class Delivered(Struct, frozen=True, gc=False):
 def delivered(reply: str) -> Delivered:
     """Read the reply subject of a delivered message. Raises `ValueError` where it is none."""
     tokens = reply.split(".")
-    if len(tokens) < SHORT or tokens[0] != "$JS" or tokens[1] != "ACK":
+    if len(tokens) < TOKENS_WITHOUT_DOMAIN or tokens[0] != "$JS" or tokens[1] != "ACK":
         raise ValueError(f"not the reply subject of a delivered message: {reply!r}")
-    at = 4 if len(tokens) == SHORT else 6
+    at = 4 if len(tokens) == TOKENS_WITHOUT_DOMAIN else 6
     deliveries, sequence, consumer_sequence, nanoseconds, pending = map(int, tokens[at : at + 5])
     return Delivered(sequence, consumer_sequence, deliveries, nanoseconds / 1e9, pending)
 
@@ -46,11 +46,11 @@ def delivered(reply: str) -> Delivered:
 def place(reply: str) -> tuple[int, float]:
     """The message's stream sequence and storage time (seconds since the epoch)."""
     tokens = reply.split(".")
-    at = 5 if len(tokens) == SHORT else 7
+    at = 5 if len(tokens) == TOKENS_WITHOUT_DOMAIN else 7
     return int(tokens[at]), int(tokens[at + 2]) / 1e9
 
 
 def consumer_sequence(reply: str) -> int:
     """The consumer's number of the delivery."""
     tokens = reply.split(".")
-    return int(tokens[6 if len(tokens) == SHORT else 8])
+    return int(tokens[6 if len(tokens) == TOKENS_WITHOUT_DOMAIN else 8])

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from actors.machine.event import Event
 from streams.installation.topology import Names, shard_consumer
-from streams.journal.tails import NONE, Loss, Mark
+from streams.journal.tails import NO_MARK, Loss, Mark
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading.delivered import place
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, event_of, receiver_problem
 from streams.reading.reader import Reader
 
-BATCH = 64
+PULL_BATCH = 64
 
 
 class Inbox:
@@ -38,7 +38,7 @@ class Inbox:
         may_reset: Callable[[], bool],
         floor: Callable[[], int],
         on_lost: Callable[[Loss], None],
-        known: Callable[[], Mark] = lambda: NONE,
+        known: Callable[[], Mark] = lambda: NO_MARK,
         created: str = "",
     ) -> None:
         self._on_event = on_event
@@ -55,7 +55,7 @@ class Inbox:
             on_lost=on_lost,
             known=known,
             created=created,
-            batch=BATCH,
+            batch=PULL_BATCH,
         )
         self.start = self._reader.start
         self.stop = self._reader.stop

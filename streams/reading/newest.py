@@ -19,12 +19,12 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading.delivered import delivered
 
-BATCH = 512
+BATCH_MESSAGES = 512
 BATCH_BYTES = 4 << 20
 """What is asked for at a time: nats-server drops a client that lets much more than that wait."""
-PATIENCE_S = 5.0
-GONE_AFTER_S = 10.0
-AGAIN_MAX = 1000
+BATCH_TIMEOUT_S = 5.0
+CONSUMER_GONE_AFTER_S = 10.0
+REPEATED_MAX = 1000
 """What is written meanwhile comes again, and must not keep the reader forever."""
 NOTHING_MORE = ("404", "408")
 
@@ -43,12 +43,12 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
         "filter_subjects": list(subjects),
         "mem_storage": True,
         "num_replicas": 1,
-        "inactive_threshold": int(GONE_AFTER_S * 1e9),
+        "inactive_threshold": int(CONSUMER_GONE_AFTER_S * 1e9),
     }
     left = (await js.consumer_create(stream, config)).pending
     if not left:
         return
-    left = 2 * left + AGAIN_MAX
+    left = 2 * left + REPEATED_MAX
     async with _asking(js, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}") as pages:
         async for message in pages:
             told = delivered(message.reply)
@@ -64,12 +64,12 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
     """The messages that the consumer hands out, batch after batch."""
     inbox, came = js.wire.new_inbox(), asyncio.Queue[Message]()
     subscription = await js.wire.subscribe(f"{inbox}.*", came.put_nowait)
-    request = msgspec.json.encode({"batch": BATCH, "max_bytes": BATCH_BYTES, "no_wait": True})
+    request = msgspec.json.encode({"batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES, "no_wait": True})
 
     async def messages() -> AsyncIterator[Message]:
         for number in count(1):
             await js.wire.publish(subject, request, answers := f"{inbox}.{number}")
-            left = BATCH
+            left = BATCH_MESSAGES
             while left:
                 message = await _next(came)
                 if message.reply:
@@ -88,7 +88,7 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
 
 async def _next(came: asyncio.Queue[Message]) -> Message:
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BATCH_TIMEOUT_S):
             return await came.get()
     except TimeoutError:
         raise Unavailable("nats-server hands out nothing more") from None

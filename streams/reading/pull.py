@@ -31,15 +31,16 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
 from streams.reading.delivered import consumer_sequence
 
-EXPIRES_S = 3.0
+REQUEST_EXPIRES_S = 3.0
 """How long one request stays open; shorter than the pin's time-out, which counts from the last request."""
 
-HEARTBEAT_S = 1.5
-"""Half of `EXPIRES_S`, the most that the server takes: each of 128 consumers wakes an idle node as often."""
+IDLE_HEARTBEAT_S = 1.5
+"""Half of `REQUEST_EXPIRES_S`, the most that the server takes: as often each of 128 consumers wakes an idle
+node."""
 SILENT_HEARTBEATS_MAX = 2
 
-RETRY_FIRST_S = 0.05
-RETRY_MAX_S = 1.0
+RETRY_PAUSE_MIN_S = 0.05
+RETRY_PAUSE_MAX_S = 1.0
 """While nobody answers; not above the heartbeat, since the answers 503 are signs of life, too."""
 
 
@@ -129,8 +130,8 @@ class Puller:
             self._wanted.clear()
             request = {
                 "batch": self._batch - self._asked,
-                "expires": int(EXPIRES_S * 1e9),
-                "idle_heartbeat": int(HEARTBEAT_S * 1e9),
+                "expires": int(REQUEST_EXPIRES_S * 1e9),
+                "idle_heartbeat": int(IDLE_HEARTBEAT_S * 1e9),
                 "group": self._group,
             }
             if self._pin:
@@ -190,19 +191,19 @@ class Puller:
         self._want()
 
     def _back_off(self) -> None:
-        self._retry_s = min(max(self._retry_s * 2, RETRY_FIRST_S), RETRY_MAX_S)
+        self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
 
     def _look(self) -> None:
         # Who asks for nothing hears nothing.
         self._silent = 0 if self._heard or self._held else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:
-            self._gap(f"no heartbeat for {self._silent * HEARTBEAT_S:g} s")
+            self._gap(f"no heartbeat for {self._silent * IDLE_HEARTBEAT_S:g} s")
         else:
             self._look_later()
 
     def _look_later(self) -> None:
-        self._watch = self._loop.call_at(next_beat(self._loop.time(), HEARTBEAT_S), self._look)
+        self._watch = self._loop.call_at(next_beat(self._loop.time(), IDLE_HEARTBEAT_S), self._look)
 
     def _on_change(self, connected: bool) -> None:
         self._gap("a new connection" if connected else "the connection was lost")

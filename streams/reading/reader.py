@@ -12,8 +12,8 @@ from typing import Any
 
 from actors.errors import Unavailable
 from streams.defects import on_defect
-from streams.installation.topology import GROUP
-from streams.journal.tails import NONE, Loss, Mark, find_loss, higher
+from streams.installation.topology import PRIORITY_GROUP
+from streams.journal.tails import NO_MARK, Loss, Mark, find_loss, higher
 from streams.nats.codes import CONSUMER_NOT_FOUND
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -50,7 +50,7 @@ class Reader:
         after: Callable[[], int | None],
         may_reset: Callable[[], bool],
         on_lost: Callable[[Loss], None],
-        known: Callable[[], Mark] = lambda: NONE,
+        known: Callable[[], Mark] = lambda: NO_MARK,
         created: str = "",
         batch: int = 1000,
     ) -> None:
@@ -67,7 +67,7 @@ class Reader:
         self._may_reset = may_reset
         self._on_lost = on_lost
         self._known = known
-        self._seen = self._handed_on = NONE
+        self._seen = self._handed_on = NO_MARK
         self._newest = ""
         self._created = created
         self._batch = batch
@@ -133,7 +133,7 @@ class Reader:
                 self._js,
                 self._stream,
                 self._consumer,
-                group=GROUP,
+                group=PRIORITY_GROUP,
                 batch=self._batch,
                 on_message=self._take,
                 on_gap=self._on_gap,
@@ -181,7 +181,7 @@ class Reader:
                 return "the lease has lapsed"
             wanted = None if after is None else after + 1
             try:
-                return await rewind(self._js, stream, self._consumer, GROUP, wanted) - 1
+                return await rewind(self._js, stream, self._consumer, PRIORITY_GROUP, wanted) - 1
             except ApiError as error:
                 if error.code != CONSUMER_NOT_FOUND:
                     raise

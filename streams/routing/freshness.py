@@ -14,7 +14,7 @@ from streams.clock import Timekeeper
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 
-AGE_MAX_S = 0.5
+CONFIGURATIONS_AGE_MAX_S = 0.5
 """Spares the leader a question for each event; it is half of what a change may take."""
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Freshness:
 
     def covers(self, came_at: float) -> bool:
         """Return whether an event that came then may be matched by what is applied now."""
-        return came_at <= self._as_of + AGE_MAX_S
+        return came_at <= self._as_of + CONFIGURATIONS_AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:
         """Return when that is so, however long NATS is away."""

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.machine.event import Event
-from streams.dead_letters.malformed import NAME, bury_malformed
+from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.defects import on_defect
 from streams.installation.topology import Names, route_consumer
-from streams.journal.tails import UNKNOWN, Loss, Mark, Marks
+from streams.journal.tails import UNKNOWN_MARKS, Loss, Mark, Marks
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
@@ -42,7 +42,7 @@ COPIES_MAX = 256
 MATCHED_IN_A_ROW = 1000
 """Receivers of one event before somebody else has a turn; these take a millisecond."""
 
-BATCH = 64
+PULL_BATCH = 64
 """Events asked for at a time; they come whatever memory they take."""
 
 
@@ -97,7 +97,7 @@ class Router:
         may_reset: Callable[[], bool],
         on_lost: Callable[[Loss], None],
         on_event: Callable[[], None] = lambda: None,
-        known: Marks = UNKNOWN,
+        known: Marks = UNKNOWN_MARKS,
         created: str = "",
     ) -> None:
         self._js = js
@@ -125,7 +125,7 @@ class Router:
             on_lost=on_lost,
             known=lambda: known.events,
             created=created,
-            batch=BATCH,
+            batch=PULL_BATCH,
         )
 
     async def start(self) -> None:
@@ -185,7 +185,7 @@ class Router:
         totals.events += 1
         if event.malformed:
             totals.malformed += 1
-            lanes: tuple[str, ...] = (f"{opened.tenant}.{NAME}",)
+            lanes: tuple[str, ...] = (f"{opened.tenant}.{MALFORMED_RECEIVER}",)
         else:
             lanes = self._routing.match(opened.tenant, event.type)
         opened.left = len(lanes)

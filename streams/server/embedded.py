@@ -29,18 +29,18 @@ HOST = "127.0.0.1"
 USUAL_PORT = 4222
 LOG_BYTES_MAX = 10 << 20
 
-OURS = frozenset({
+OWN_FILES = frozenset({
     "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
 })  # fmt: skip
 """What lies in the directory, beside the logs; `angarium dev` keeps some of it."""
 
-READY_S = 60.0
+READY_TIMEOUT_S = 60.0
 """A store of some gigabytes takes seconds to recover."""
-STOP_S = 10.0
+KILL_AFTER_S = 10.0
 """From SIGTERM to SIGKILL."""
-HANDOVER_S = STOP_S + 5.0
+PREDECESSOR_TIMEOUT_S = KILL_AFTER_S + 5.0
 """How long a start waits for what a predecessor still holds: the store, or the port it is known by."""
-LOOK_S = 0.02
+LOOK_EVERY_S = 0.02
 
 
 class EmbeddedServer:
@@ -138,7 +138,7 @@ class EmbeddedServer:
 
     async def _start(self, program: Path, lock: int) -> None:
         """Tries until the server serves, over again where somebody else was faster at the port."""
-        deadline = time.monotonic() + (HANDOVER_S if self._bound else 0)
+        deadline = time.monotonic() + (PREDECESSOR_TIMEOUT_S if self._bound else 0)
         while True:
             port = self._choose_port()
             if port is None:
@@ -146,7 +146,7 @@ class EmbeddedServer:
                     raise ServerError(
                         f"port {self._bound or self._port} of {HOST} is in use or not allowed: choose another"
                     )
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_EVERY_S)
             elif await self._serves(program, lock, port):
                 return
             elif port == 0 or _is_free(port):
@@ -162,13 +162,15 @@ class EmbeddedServer:
     async def _serves(self, program: Path, lock: int, port: int) -> bool:
         """Runs the server; False where it ended before it was ready. Unless it serves, nothing is left."""
         command = [str(program), "-c", str(self._write_config(port))]
-        child = await Child.spawn(command, log=self.log, grace_s=STOP_S, inherit=[lock])
+        child = await Child.spawn(command, log=self.log, grace_s=KILL_AFTER_S, inherit=[lock])
         bound = None
         try:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(READY_TIMEOUT_S):
                 bound = await self._until_ready(child)
         except TimeoutError as error:
-            raise ServerError(f"nats-server was not ready within {READY_S:.0f} s (see {self.log})") from error
+            raise ServerError(
+                f"nats-server was not ready within {READY_TIMEOUT_S:.0f} s (see {self.log})"
+            ) from error
         finally:
             if bound is None:
                 await child.stop()
@@ -182,7 +184,7 @@ class EmbeddedServer:
         while not child.ended:
             if (port := self._read_port()) is not None:
                 return port
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
         return None
 
     @property
@@ -242,7 +244,7 @@ class EmbeddedServer:
         return lock
 
     async def _wait_for(self, lock: int) -> None:
-        deadline = time.monotonic() + HANDOVER_S
+        deadline = time.monotonic() + PREDECESSOR_TIMEOUT_S
         while True:
             try:
                 return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +253,7 @@ class EmbeddedServer:
                     raise ServerError(
                         f"another nats-server runs on {self.directory}: stop it, or name another directory"
                     ) from error
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _close(directory: Path) -> None:
@@ -260,7 +262,7 @@ def _close(directory: Path) -> None:
     A directory that holds other things as well stays as it is: it may be somebody's project.
     """
     found = list(directory.iterdir())
-    ours = [each for each in found if each.name in OURS or each.name.startswith("nats-server.log")]
+    ours = [each for each in found if each.name in OWN_FILES or each.name.startswith("nats-server.log")]
     for each in ours:
         _check_owner(each, each.lstat())
     if len(ours) == len(found):

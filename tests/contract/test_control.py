@@ -109,8 +109,8 @@ async def test_too_many_bytes_are_left_to_the_server_for_a_while(
     body: bytes, headers: dict[str, str] | None,
 ) -> None:  # fmt: skip
     """Else the connection is cut off that the node lives by."""
-    monkeypatch.setattr(hearing, "BYTES_MAX", 1000)
-    monkeypatch.setattr(hearing, "DEAF_S", 0.5)
+    monkeypatch.setattr(hearing, "HEARD_BYTES_MAX", 1000)
+    monkeypatch.setattr(hearing, "UNSUBSCRIBED_FOR_S", 0.5)
     subject = names.control("inspect", "acme", "billing")
     for _ in range(5):
         await wire.publish(subject, body, wire.new_inbox(), headers)

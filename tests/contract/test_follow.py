@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.follow import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, PACE_S, Follower
+from streams.nats.follow import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, READ_PAUSE_S, Follower
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.contract.conftest import MakeStream
@@ -109,7 +109,7 @@ async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
     for _ in range(300):
         await js.publish(f"{prefix}.key", b"")
     await until(lambda: followed.sequences[-1:] == [300])
-    reads = (asyncio.get_running_loop().time() - began) / PACE_S + 2
+    reads = (asyncio.get_running_loop().time() - began) / READ_PAUSE_S + 2
     assert len(followed.sequences) <= 2 * reads
     await follower.stop()
 

@@ -6,7 +6,7 @@ import pytest
 
 from actors.errors import Unavailable
 from streams.nats.jetstream import JetStream
-from streams.routing.freshness import AGE_MAX_S, Freshness
+from streams.routing.freshness import CONFIGURATIONS_AGE_MAX_S, Freshness
 from tests.contract.shards import Clocks
 from tests.contract.waiting import until
 from tests.sim.server import FakeServer
@@ -50,9 +50,9 @@ async def test_it_asks_once_for_all_that_comes_within_half_a_second(
     assert not freshness.covers(freshness.now())
     for _ in range(5):
         await freshness.cover(freshness.now())
-        clocks.turn(AGE_MAX_S / 5)
+        clocks.turn(CONFIGURATIONS_AGE_MAX_S / 5)
     assert bucket.asked == 1
-    clocks.turn(AGE_MAX_S / 5)
+    clocks.turn(CONFIGURATIONS_AGE_MAX_S / 5)
     assert not freshness.covers(freshness.now())
     await freshness.cover(freshness.now())
     assert bucket.asked == 2

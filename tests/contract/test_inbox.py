@@ -8,7 +8,7 @@ import pytest
 
 from actors.machine.event import Event
 from streams.installation.topology import Names, shard_consumer
-from streams.journal.tails import NONE, Loss, Mark
+from streams.journal.tails import NO_MARK, Loss, Mark
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import Backlog
@@ -34,7 +34,7 @@ class Owner:
         self.within_lease = True
         self.broken: list[str] = []
         self.losses: list[Loss] = []
-        self.known = NONE
+        self.known = NO_MARK
         self.refuse: Callable[[Event], bool] = lambda _: False
         self.inbox = Inbox(
             js,

@@ -151,7 +151,7 @@ class Dying(SqliteStore):
 async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_nothing(
     js: JetStream, names: Names, pen: Pen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 4)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 4)
     await tell(pen)
     await Receivers(js, names).put(RECEIVER, b'{"url": "https://example.com/"}')
     whole = tmp_path / "whole.db"
@@ -328,7 +328,7 @@ async def test_what_is_too_old_goes_and_the_state_stays_known(
     js: JetStream, names: Names, pen: Pen, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
-    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 1)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     for sequence in range(1, 6):
         await pen.flush(*([opened()] if sequence == 1 else []), delivered(sequence, NOW + sequence))
     await pen.flush(delivered(6, NOW + 3500), delivered(7, NOW + 3500))

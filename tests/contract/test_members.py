@@ -12,7 +12,7 @@ import pytest
 
 from actors.errors import Unavailable
 from streams.clock import SystemTime
-from streams.fleet.lease import MARGIN_S
+from streams.fleet.lease import LEASE_MARGIN_S
 from streams.fleet.members import Member, Members
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
@@ -24,7 +24,7 @@ from tests.contract.shards import Clocks
 from tests.contract.waiting import until
 
 TTL_S = 5.0
-DEAD_S = TTL_S + MARGIN_S
+DEAD_S = TTL_S + LEASE_MARGIN_S
 ROUND_S = 0.02
 
 Join = Callable[..., Awaitable[Members]]

@@ -47,8 +47,8 @@ class TestPuller:
         wire: Wire,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(pull, "EXPIRES_S", 0.25)
-        monkeypatch.setattr(pull, "HEARTBEAT_S", 0.1)
+        monkeypatch.setattr(pull, "REQUEST_EXPIRES_S", 0.25)
+        monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.1)
         await make_consumer()
         requests = Seen()
         await wire.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c", requests)

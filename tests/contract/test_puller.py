@@ -196,7 +196,7 @@ async def test_another_connection(script: Script, connected: bool, reason: str) 
 
 
 async def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.02)
     script = Script()
     await script.puller.start()
     await until(lambda: bool(script.gaps))
@@ -205,7 +205,7 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_heartbeats_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.02)
     script = Script()
     await script.puller.start()
     looked = 0
@@ -244,7 +244,7 @@ async def test_who_is_held_from_the_start_asks_when_he_is_let_go() -> None:
 
 
 async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "HEARTBEAT_S", 0.005)
+    monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.005)
     held, going = Script(), Script()
     held.puller.hold(True)
     for script in (held, going):

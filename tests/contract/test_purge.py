@@ -7,7 +7,7 @@ import pytest
 
 from streams import purge
 from streams.installation.partitions import partition_of
-from streams.installation.topology import GROUP, Names
+from streams.installation.topology import PRIORITY_GROUP, Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import release
 from streams.journal.journal import Journal
@@ -293,7 +293,7 @@ class TestTheEvents:
         inbox = js.wire.new_inbox()
         taken: list[str] = []
         await js.wire.subscribe(inbox, lambda message: taken.append(message.reply) if message.reply else None)
-        body = msgspec.json.encode({"batch": 10, "group": GROUP, "no_wait": True})
+        body = msgspec.json.encode({"batch": 10, "group": PRIORITY_GROUP, "no_wait": True})
         await js.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{names.events}.{consumer}", body, reply=inbox)
         info = await js.consumer_info(names.events, consumer)
         assert info is not None

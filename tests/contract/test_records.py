@@ -78,7 +78,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 3)
-    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 1)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     statuses = [200, 204, 500, 503, 404, 200, 201, 503, 200, 410]
     await pen.flush(opened())
     for sequence, status in enumerate(statuses, 1):
@@ -192,7 +192,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     """After each fact, by way of base states that lie now before it, now behind."""
     monkeypatch.setattr("angarium.ledger.fold.FACTS_MAX", 4)
     monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
-    monkeypatch.setattr(journal_reader, "MESSAGES_MAX", 2)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
     await Receivers(js, names).put(RECEIVER, CONFIGURATION)
     bucket = Bucket(1.5, NOW, 1)
     first: list[f.Fact] = [opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]

@@ -189,7 +189,7 @@ class TestTheWhole:
 
         Whoever is not parked leaves memory again.
         """
-        monkeypatch.setattr(parked, "PATIENCE_S", 0.1)
+        monkeypatch.setattr(parked, "PART_TIMEOUT_S", 0.1)
         await shard.record(Parked(receiver=RECEIVER, at=1.0), repeated(3, OTHER))
         await shard.snapshot()
         await js.publish(names.parked(SHARD, 0), b"", {"KV-Operation": "DEL"})

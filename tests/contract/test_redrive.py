@@ -324,7 +324,7 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try may be the one that filled the stream; the next command finds it."""
-    monkeypatch.setattr("streams.dead_letters.redrive.PATIENCE_S", 0.01)
+    monkeypatch.setattr("streams.dead_letters.redrive.COMMAND_PATIENCE_S", 0.01)
     await bury(js, names, ONE, 1)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])

@@ -23,7 +23,7 @@ from streams.journal.history import History, last_same, read_history
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
 from streams.journal.snapshots import Snapshots
-from streams.journal.tails import UNKNOWN as UNMARKED
+from streams.journal.tails import UNKNOWN_MARKS as UNMARKED
 from streams.journal.tails import Loss, Mark, Marks, RecordedLoss, Restart, read_recorded_loss, refuse
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError, StreamRemade
@@ -330,7 +330,7 @@ class TestTheLastThatIsTheSame:
 async def test_a_holder_without_a_sign_of_life_is_dead(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.repair.TTL_S", 0.0)
+    monkeypatch.setattr("streams.repair.UNKNOWN_TTL_S", 0.0)
     assert await dead_holders(js, names, [SHARD]) == frozenset()
     await own(js, names, "a")
     assert await dead_holders(js, names, [SHARD]) == {"a"}
@@ -369,7 +369,7 @@ async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
     assert before.unclean is not None
     await remake(js, names, names.deliveries)
     await publish(js, names, RECEIVER)
-    monkeypatch.setattr(repair, "FACTS_MAX", 1)
+    monkeypatch.setattr(repair, "FLUSH_FACTS_MAX", 1)
     await repaired(js, names)
     page = await js.read(names.journal, names.journal_of(SHARD), 1)
     *_, claim_, first, second = [decode_flush(each.data, "the journal") for each in page.messages]

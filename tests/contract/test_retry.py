@@ -90,7 +90,7 @@ async def test_what_fails_while_nats_is_away_is_told_only_if_it_stays_ill(
     away.come_back()
     complaint.tell("no answer")
     assert _told(caplog) == []
-    monkeypatch.setattr(jetstream, "SETTLES_S", 0.0)
+    monkeypatch.setattr(jetstream, "UNSETTLED_FOR_S", 0.0)
     away.lose()
     away.come_back()
     complaint.tell("no answer")

@@ -324,7 +324,7 @@ async def test_while_memory_is_full_no_more_is_asked_for(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(router_room, "OPEN_BYTES_MAX", 8 << 10)
-    monkeypatch.setattr(router_room, "BATCH", 4)
+    monkeypatch.setattr(router_room, "PULL_BATCH", 4)
     await subscribe(js, names, A)
     owner, gate = await open_owner(), asyncio.Event()
     owner.js.faults[names.publish_to(A)].append(after(gate.wait))

@@ -9,7 +9,7 @@ from actors.machine.state import Counters, State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Owner
-from streams.journal.snapshots import BATCH, Snapshot, Snapshots
+from streams.journal.snapshots import BATCH_MESSAGES_MAX, Snapshot, Snapshots
 from streams.nats.answers import Answer, Put, Refused, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotOurs
@@ -66,9 +66,9 @@ async def test_a_checkpoint_alone(js: JetStream, names: Names) -> None:
 
 async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
-    many = states(2 * BATCH + 3)
+    many = states(2 * BATCH_MESSAGES_MAX + 3)
     assert await snapshots.write(many, [], 7, Checkpoint(sequence=7))
-    for each in (many[0], many[BATCH - 2], many[BATCH - 1], many[-1]):
+    for each in (many[0], many[BATCH_MESSAGES_MAX - 2], many[BATCH_MESSAGES_MAX - 1], many[-1]):
         assert await snapshots.load(each.receiver) == each
     assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
 
@@ -99,7 +99,9 @@ class TestTheFence:
     ) -> None:
         claimed = await own(faulty, names, "a")
         batches = remember_batches(faulty)
-        await Snapshots(faulty, names, claimed).write(states(BATCH), [], 7, Checkpoint(sequence=7))
+        await Snapshots(faulty, names, claimed).write(
+            states(BATCH_MESSAGES_MAX), [], 7, Checkpoint(sequence=7)
+        )
         assert len(batches) == 2
         for batch in batches:
             headers = batch[0].headers
@@ -129,7 +131,7 @@ class TestLateBatches:
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
-        await snapshots.write(states(BATCH, delivered=1), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(BATCH_MESSAGES_MAX, delivered=1), [], 7, Checkpoint(sequence=7))
         await snapshots.write(states(3, delivered=2), [], 9, Checkpoint(sequence=9))
         assert len(batches) == 3
         for late in batches:
@@ -162,8 +164,8 @@ class TestLateBatches:
         await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
         snapshots = Snapshots(faulty, names, await own(faulty, names, "b"))
         batches = remember_batches(faulty)
-        await snapshots.write(states(2 * BATCH), [], 7, Checkpoint(sequence=7))
-        await snapshots.write(states(BATCH), [], 9, Checkpoint(sequence=9))
+        await snapshots.write(states(2 * BATCH_MESSAGES_MAX), [], 7, Checkpoint(sequence=7))
+        await snapshots.write(states(BATCH_MESSAGES_MAX), [], 9, Checkpoint(sequence=9))
         said = [msgspec.json.decode(batch[-1].data, type=Checkpoint) for batch in batches]
         assert said[:3] == [Checkpoint(sequence=5, floor=3)] * 2 + [Checkpoint(sequence=7)]
         assert [each.sequence for each in said] == [5, 5, 7, 7, 9]
@@ -201,7 +203,7 @@ class TestTrouble:
     async def test_that_does_not_pass_is_told(
         self, names: Names, faulty: FaultyJetStream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streams.journal.snapshots.PATIENCE_S", 0.1)
+        monkeypatch.setattr("streams.journal.snapshots.BATCH_TIMEOUT_S", 0.1)
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
         with pytest.raises(Unavailable, match="lost"):

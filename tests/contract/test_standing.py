@@ -44,7 +44,7 @@ async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, Stan
 async def test_all_are_seen_whatever_a_batch_holds(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch, batch: int, size: int
 ) -> None:
-    monkeypatch.setattr(reading, "BATCH", batch)
+    monkeypatch.setattr(reading, "BATCH_MESSAGES", batch)
     monkeypatch.setattr(reading, "BATCH_BYTES", size)
     assert await seen(js, names) == {}
     wanted = {f"{tenant}.r{number}" for tenant in ("acme", "other") for number in range(35)}
@@ -66,7 +66,7 @@ async def test_the_end_of_one_batch_is_not_taken_for_that_of_the_next(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server tells that a batch is complete after its last message, when the next one is asked for."""
-    monkeypatch.setattr(reading, "BATCH", 2)
+    monkeypatch.setattr(reading, "BATCH_MESSAGES", 2)
     asked = []
     publish_it = js.wire.publish
 
@@ -94,7 +94,7 @@ async def test_what_cannot_be_read_or_was_deleted_is_not_taken_for_well(js: JetS
 async def test_who_writes_all_the_time_keeps_nobody_reading(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "AGAIN_MAX", 5)
+    monkeypatch.setattr(reading, "REPEATED_MAX", 5)
     read = 0
     await write(js, names, State(receiver=RECEIVER))
     async for _ in newest(js, names.actors, [names.actor(shard(RECEIVER), RECEIVER)]):
@@ -162,7 +162,7 @@ async def test_a_shard_that_nobody_works_is_behind(
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
     await js.publish(names.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     assert not (await worked(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
-    monkeypatch.setattr("streams.fleet.standing.UNWORKED_S", -1.0)
+    monkeypatch.setattr("streams.fleet.standing.UNWORKED_AFTER_S", -1.0)
     assert (await worked(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.checkpoint(shard(RECEIVER)), checkpoint)

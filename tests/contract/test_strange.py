@@ -83,7 +83,7 @@ async def test_a_bucket_of_snapshots_that_is_deleted_delays_no_event(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for patience in ("snapshots.PATIENCE_S", "claim.RELEASE_S"):
+    for patience in ("snapshots.BATCH_TIMEOUT_S", "claim.RELEASE_TIMEOUT_S"):
         monkeypatch.setattr(f"streams.journal.{patience}", 0.05)
     async with member(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)

@@ -17,7 +17,7 @@ import nkeys  # type: ignore[import-untyped]
 import pytest
 import trustme
 
-from streams.installation.topology import GROUP, Names, shard_consumer
+from streams.installation.topology import PRIORITY_GROUP, Names, shard_consumer
 from streams.nats.answers import Stored, Unanswered
 from streams.nats.client import NatsClient
 from streams.nats.connection import ConnectOptions, NatsWire, connect
@@ -143,7 +143,9 @@ async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
     names = Names()
     await js.consumer_create("S", shard_consumer(names, 7))
     taken, gaps, followed = Seen(), list[str](), list[bytes]()
-    puller = Puller(js, "S", names.shard_consumer(7), group=GROUP, on_message=taken, on_gap=gaps.append)
+    puller = Puller(
+        js, "S", names.shard_consumer(7), group=PRIORITY_GROUP, on_message=taken, on_gap=gaps.append
+    )
     follower = Follower(js, "S", "s.key", lambda message: followed.append(message.data), every_s=NEVER_S)
     await puller.start()
     await follower.start()

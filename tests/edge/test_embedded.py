@@ -215,7 +215,7 @@ async def test_started_again_it_waits_for_its_port(tmp_path: Path, monkeypatch: 
 
 
 async def test_one_directory_has_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "HANDOVER_S", 0.1)
+    monkeypatch.setattr(embedded, "PREDECESSOR_TIMEOUT_S", 0.1)
     async with EmbeddedServer(tmp_path, port=0):
         with pytest.raises(ServerError, match=r"another nats-server runs on .*: stop it"):
             await EmbeddedServer(tmp_path, port=0).start()
@@ -288,8 +288,8 @@ async def test_a_server_that_hangs_is_not_left_behind(
     script: str,
 ) -> None:
     only_on_path(script)
-    monkeypatch.setattr(embedded, "READY_S", 1.0)
-    monkeypatch.setattr(embedded, "STOP_S", 0.1)
+    monkeypatch.setattr(embedded, "READY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(embedded, "KILL_AFTER_S", 0.1)
     with pytest.raises(ServerError, match=r"not ready within 1 s \(see .*nats-server\.log\)"):
         await EmbeddedServer(tmp_path / "store", port=0).start()
     await until(lambda: is_unlocked(tmp_path / "store"))

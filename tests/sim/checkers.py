@@ -18,7 +18,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.strangers import Strangers
 from angarium.node.node import Node
-from streams.fleet.lease import MARGIN_S
+from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -158,7 +158,7 @@ class Checkers:
                 f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did"
             )
         self._started_under[ledger.shard] = max(newest, epoch)
-        ends_at = self._beats[process.name] + self._ttl_s - MARGIN_S
+        ends_at = self._beats[process.name] + self._ttl_s - LEASE_MARGIN_S
         if now >= ends_at:
             self.world.fail(f"{process.name} posts to {receiver} {now - ends_at:.3f} s after its lease")
 

@@ -33,7 +33,7 @@ from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from angarium.node.shard import Shard
-from streams.fleet.lease import MARGIN_S, Lease
+from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal import claim, journal, recovery
@@ -173,7 +173,7 @@ def _acknowledged_now(lease: Lease, sent_at: float) -> bool:
 
 
 def _renewed(lease: Lease, sent_at: float) -> bool:
-    lease._ends_at = sent_at + lease._ttl_s - MARGIN_S
+    lease._ends_at = sent_at + lease._ttl_s - LEASE_MARGIN_S
     return True
 
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from streams.journal.parked import PART_BYTES
-from streams.journal.snapshots import BATCH
+from streams.journal.snapshots import BATCH_MESSAGES_MAX
 from tests.sim.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world import World
 
@@ -29,7 +29,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     room: int = 0
     pause_at: int = 64
     saturated: float = 0.0
-    batch: int = BATCH
+    batch: int = BATCH_MESSAGES_MAX
     part_bytes: int = PART_BYTES
 
 
@@ -53,6 +53,6 @@ def drawn(world: World) -> Plan:
         room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
         pause_at=chance.choice((2, 8, 64)),
         saturated=chance.choice((0.0, 0.5, 1.0)),
-        batch=chance.choice((2, 3, BATCH)),
+        batch=chance.choice((2, 3, BATCH_MESSAGES_MAX)),
         part_bytes=chance.choice((1, 60, PART_BYTES)),
     )

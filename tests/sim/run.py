@@ -284,7 +284,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (maintenance, "JOURNAL_LAG_MAX", 2),
             (maintenance, "LEADER_SETTLED_S", max(plan.upkeep_every_s, plan.faults.deposed_s)),
             (purge, "JOURNAL_SHARE", 0.0),
-            (snapshots, "BATCH", plan.batch),
+            (snapshots, "BATCH_MESSAGES_MAX", plan.batch),
             (parked, "PART_BYTES", plan.part_bytes),
         ):
             stack.enter_context(patch.object(owner, name, value))

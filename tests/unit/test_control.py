@@ -10,7 +10,7 @@ from actors.runtime.discarding import forget
 from streams.control import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.wire import Message
-from streams.service import ANSWERS_MAX, Identity, Service
+from streams.service import ANSWERS_AT_ONCE, Identity, Service
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 
@@ -95,10 +95,10 @@ async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_
     before = len(asyncio.all_tasks())
     for _ in range(1000):
         wire.hear(Message("$SRV.STATS", b"", "_INBOX.x"))
-    assert encoded == len(asyncio.all_tasks()) - before == ANSWERS_MAX
+    assert encoded == len(asyncio.all_tasks()) - before == ANSWERS_AT_ONCE
     wire.free.set()
     await service.stop()
-    assert len(wire.answers) == ANSWERS_MAX
+    assert len(wire.answers) == ANSWERS_AT_ONCE
 
 
 async def test_beyond_those_that_are_denied_nothing_is_even_answered() -> None:

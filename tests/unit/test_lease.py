@@ -1,9 +1,9 @@
 """The lease: counted from before the sending, and over for good once it has lapsed."""
 
-from streams.fleet.lease import MARGIN_S, Lease
+from streams.fleet.lease import LEASE_MARGIN_S, Lease
 
 TTL_S = 5.0
-SAFE_S = TTL_S - MARGIN_S
+SAFE_S = TTL_S - LEASE_MARGIN_S
 
 
 class Clock:

@@ -5,7 +5,7 @@ import pytest
 
 from actors.machine.state import State
 from streams.journal import parked
-from streams.journal.parked import HINT_S, PART_BYTES_MAX, ParkedList, Part
+from streams.journal.parked import PART_BYTES_MAX, WAKE_UP_TOLERANCE_S, ParkedList, Part
 
 
 def state(receiver: str, at: float = 0.0, *, is_parked: bool = True) -> State:
@@ -41,9 +41,9 @@ def test_a_wake_up_that_hardly_moves_changes_nothing() -> None:
     listed = ParkedList()
     listed.add("acme.a", 1000.0)
     listed.written(1)
-    listed.add("acme.a", 1000.0 + HINT_S)
+    listed.add("acme.a", 1000.0 + WAKE_UP_TOLERANCE_S)
     assert not listed.changed
-    listed.add("acme.a", 1001.0 + HINT_S)
+    listed.add("acme.a", 1001.0 + WAKE_UP_TOLERANCE_S)
     assert listed.changed
     listed.written(2)
     listed.add("acme.a", None)

@@ -4,9 +4,9 @@ import pytest
 
 from actors.policy import DOCUMENT_MAX
 from streams.installation.topology import (
-    GROUP,
     JOURNAL_AGE_S,
     PIN_TIMEOUT_S,
+    PRIORITY_GROUP,
     Installation,
     Names,
     consumers,
@@ -102,9 +102,9 @@ def test_a_consumer_for_each_shard_and_partition(shards: int) -> None:
     assert made[0][1] == shard_consumer(names, 0)
     assert made[0][1]["filter_subject"] == "angarium.deliver.0.*.*"
     assert made[shards][1]["filter_subject"] == "angarium.events.0.>"
-    assert {tuple(config["priority_groups"]) for _, config in made} == {(GROUP,)}
+    assert {tuple(config["priority_groups"]) for _, config in made} == {(PRIORITY_GROUP,)}
 
 
 def test_who_waits_for_messages_keeps_the_pin() -> None:
     """It counts from the last request, and a request is made again when the one before has expired."""
-    assert pull.EXPIRES_S + pull.HEARTBEAT_S < PIN_TIMEOUT_S
+    assert pull.REQUEST_EXPIRES_S + pull.IDLE_HEARTBEAT_S < PIN_TIMEOUT_S

@@ -15,7 +15,7 @@ def acked_beyond_the_floor() -> None:
         stage.publish("one")
         stage.wait(3.0)
         stage.publish(*old(MAILBOX_MAX + 1))
-        stage.wait(acks.GATHER_S + 1.0)
+        stage.wait(acks.GATHER_ACKS_S + 1.0)
         first.kill()
         stage.node()
         stage.owner()

@@ -45,7 +45,7 @@ def one_of_two_copies_is_stored() -> None:
         stage.gate(judge)
         stage.announce("one")
         stage.until(lambda: stage.checkers.starts == 1)
-        stage.wait(acks.GATHER_S + 1.0)
+        stage.wait(acks.GATHER_ACKS_S + 1.0)
         first.kill()
         stage.node()
         stage.settle()
