@@ -51,13 +51,13 @@ BODY_GONE = "gone"
 """The message had left the stream before it could be buried; there is nothing to redrive."""
 _LETTER_HEADERS = frozenset(map(str.lower, DEAD_LETTER))
 
-HEADERS_MAX = 60 << 10
+LETTER_HEADERS_BYTES_MAX = 60 << 10
 """Bytes of all headers of a letter. JetStream takes 65,535, and a redrive adds some."""
-HEADERS_FEW = 8 << 10
+FEW_HEADERS_BYTES_MAX = 8 << 10
 """The same where the body leaves no room for more in the stream of the letters."""
 _HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
 """Headers that mean something when it is sent again: they are kept before all others."""
-TOKEN_MAX = 256
+TOKEN_BYTES_MAX = 256
 """Bytes of a tenant or a name in the subject of a letter; those that there may be have 64 at most."""
 
 PAGE_BYTES_MAX = 1 << 20
@@ -166,7 +166,7 @@ async def store(
     """
     said = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")
-    for limit in (HEADERS_MAX, HEADERS_FEW):
+    for limit in (LETTER_HEADERS_BYTES_MAX, FEW_HEADERS_BYTES_MAX):
         kept = passed_on(message.headers, limit - _size(said)) if message else {}
         body = message.data if message else b""
         answer = await js.publish(names.dead(filed_under(receiver)), body, kept | said)
@@ -187,7 +187,7 @@ def filed_under(receiver: str) -> str:
     Subject and inbox of a publish stand in one line, and beyond 4,096 bytes nats-server ends the connection.
     """
     return ".".join(
-        token if len(token.encode()) <= TOKEN_MAX else f"_{stable_hash(token)}"
+        token if len(token.encode()) <= TOKEN_BYTES_MAX else f"_{stable_hash(token)}"
         for token in receiver.split(".")
     )
 
@@ -220,7 +220,11 @@ def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
     """
     kept = dict[str, str]()
     for name, value in sorted(headers.items(), key=lambda header: header[0] not in _HEADERS_KEPT_FIRST):
-        if not _NAME.match(name) or name.lower().startswith(_SERVER_HEADER_PREFIX) or name.lower() in _LETTER_HEADERS:
+        if (
+            not _NAME.match(name)
+            or name.lower().startswith(_SERVER_HEADER_PREFIX)
+            or name.lower() in _LETTER_HEADERS
+        ):
             continue
         size = _size({name: value})
         if size <= room:
