@@ -1,40 +1,55 @@
-"""The last answers to attempts that failed, for the dead letters that their events may become.
+"""The answers to attempts that failed: the text that goes on record, and into the dead letter.
 
-It is kept beside the state and is on no record: an answer may repeat an event's body, and not
-everybody who may read the journal may see that. So it is lost with the memory of its owner.
+The facts of failed attempts carry it, but the state does not: it would make every snapshot larger. So the
+last ones are kept beside the state for the dead letters, and are lost with the memory of their owner.
 """
 
 from collections.abc import Collection
 
+from actors.credentials import credentials_of
 from actors.machine.outcome import Answered, Failed
+from actors.policy import Policy
 
-BODY_MAX = 1024
-"""Bytes of an answer's body that a dead letter shows."""
+TEXT_MAX = 1024
+"""Characters of an answer's body that are recorded; fewer where it has characters of several bytes."""
 ANSWERS_MAX = 16
 """Answers that are kept of one receiver, the newest; strict order needs one, and those owed a burial."""
 
+_UNPRINTABLE = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\ufffd")
+
+
+def failure_text(outcome: Answered | Failed, policy: Policy) -> str:
+    """The beginning of the answer's body where it is no 2xx, without the credentials in `policy`.
+
+    Control characters are replaced: a terminal must not obey them, and some databases do not store them.
+    """
+    if isinstance(outcome, Failed) or not outcome.body or 200 <= outcome.status < 300:
+        return ""
+    text = outcome.body[:TEXT_MAX].decode("utf-8", "replace").translate(_UNPRINTABLE)
+    return credentials_of(policy).hide(text)[:TEXT_MAX]
+
 
 class Answers:
-    """The beginnings of the bodies, by the positions of their events, the newest last."""
+    """The texts of the last failures, by the positions of their events, the newest last."""
 
-    __slots__ = ("bodies",)
+    __slots__ = ("texts",)
 
     def __init__(self) -> None:
-        self.bodies: dict[int, bytes] = {}
+        self.texts: dict[int, str] = {}
 
-    def note(self, position: int, outcome: Answered | Failed) -> None:
-        """Keep the beginning of the answer to an event's last attempt, where it failed."""
-        self.bodies.pop(position, None)
-        if isinstance(outcome, Answered) and outcome.body and not 200 <= outcome.status < 300:
-            self.bodies[position] = outcome.body[:BODY_MAX]
-            if len(self.bodies) > ANSWERS_MAX:
-                del self.bodies[next(iter(self.bodies))]
+    def note(self, position: int, text: str) -> None:
+        """Keep the answer to an event's last attempt, where it has a text."""
+        self.texts.pop(position, None)
+        if text:
+            self.texts[position] = text
+            if len(self.texts) > ANSWERS_MAX:
+                del self.texts[next(iter(self.texts))]
 
-    def of(self, positions: Collection[int]) -> dict[int, bytes]:
-        """The bodies for these events, as far as they are kept."""
-        return {position: self.bodies[position] for position in positions if position in self.bodies}
+    def of(self, positions: Collection[int]) -> dict[int, str]:
+        """The texts for these events, as far as they are kept."""
+        return {position: self.texts[position] for position in positions if position in self.texts}
 
     def forget(self, positions: Collection[int]) -> None:
-        """Drop the bodies for events that are buried."""
+        """Drop the texts for events that are buried."""
         for position in positions:
-            self.bodies.pop(position, None)
+            self.texts.pop(position, None)

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from actors.credentials import REDACTED, Credentials, credentials_of
 from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, OutcomeFact
@@ -24,11 +25,6 @@ from actors.machine.owed.steps import Rest, WaitUntil
 from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import SECONDS, Policy
-
-REDACTED = "[redacted]"
-
-CREDENTIAL_MIN = 8
-"""The shortest word that is looked for in an answer, in characters: others would be found by chance."""
 
 Phase = Literal[
     "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
@@ -300,60 +296,13 @@ def _attempt(fact: OutcomeFact) -> dict[str, object]:
 
 def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
     """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
-    hidden = _Hidden(_credentials(policy) if policy else ())
+    hidden = credentials_of(policy) if policy else Credentials(())
     headers: dict[str, str] = {}
     for name, value in answer.headers:
-        shown = REDACTED if name.lower() == "set-cookie" else hidden.in_text(value)
+        shown = REDACTED if name.lower() == "set-cookie" else hidden.hide(value)
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
-    body = hidden.in_text(answer.body.decode("utf-8", "replace"))
+    body = hidden.hide(answer.body.decode("utf-8", "replace"))
     return {"status": answer.status, "headers": headers, "body": body}
-
-
-def answer_texts(bodies: Mapping[int, bytes], policy: Policy | None) -> dict[int, str]:
-    """The bodies of answers as texts, with what is hidden elsewhere; all of it where that is not known."""
-    if policy is None or not bodies:
-        return {}
-    hidden = _Hidden(_credentials(policy))
-    return {position: hidden.in_text(body.decode("utf-8", "replace")) for position, body in bodies.items()}
-
-
-def _credentials(policy: Policy) -> set[str]:
-    """The words that the receiver's own headers consist of: what is repeated need not be the whole value. And
-    its URL's path and the values of its query, since a hook's URL is a secret by itself.
-    """
-    words = {word for value in policy.headers.values() for word in value.split()}
-    address, _, query = policy.url.partition("?")
-    words |= {address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")}
-    return {word for word in words if len(word) >= CREDENTIAL_MIN}
-
-
-class _Hidden:
-    """Words that no text may show, nor a beginning of one: a body may be cut within a credential.
-
-    Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
-    have characters, whatever they are: somebody who writes both must not be able to hold up the node.
-    """
-
-    def __init__(self, words: Collection[str]) -> None:
-        self._first = {word[:CREDENTIAL_MIN] for word in words}
-        self._any = set[str]().union(*map(_pieces, words))
-
-    def in_text(self, text: str) -> str:
-        """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
-        parts = []
-        inside, end = False, 0
-        for at, piece in enumerate(_pieces(text)):
-            inside = piece in self._first or (inside and piece in self._any)
-            if inside:
-                if at >= end:
-                    parts += [text[end:at], REDACTED]
-                end = at + CREDENTIAL_MIN
-        return "".join([*parts, text[end:]])
-
-
-def _pieces(text: str) -> list[str]:
-    """All pieces of the text that have CREDENTIAL_MIN characters, each one character after the one before."""
-    return [text[at : at + CREDENTIAL_MIN] for at in range(len(text) - CREDENTIAL_MIN + 1)]
 
 
 def _instant(at: float | None) -> str | None:

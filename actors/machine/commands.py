@@ -13,10 +13,14 @@ from actors.machine.outcome import Answered, Failed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
-    """The outcome of an attempt. `event` is None for a ping."""
+    """The outcome of an attempt. `event` is None for a ping.
+
+    `answer` is what of the answer's body may be on record where the attempt failed.
+    """
 
     event: Event | None
     outcome: Answered | Failed
+    answer: str = ""
 
 
 class Adopt(Struct, frozen=True):

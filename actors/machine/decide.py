@@ -145,7 +145,8 @@ def _outcome(
     facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
         until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
-        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, **common,
+        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, answer=command.answer,
+        **common,
     )]  # fmt: skip
     if event is None or ours:
         return facts

@@ -109,7 +109,9 @@ def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     for each in fact.events:
         frontier = number(frontier, each)
         opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
-    state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact)
+    # The state is kept for every receiver: of what was answered, the journal alone has the text.
+    last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
+    state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last)
     match fact:
         case f.Throttled():
             until = max(state.throttled_until, fact.until)

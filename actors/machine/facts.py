@@ -37,7 +37,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
     the event, which waits. `ours`: this node had no connection to spare, so nothing counts against the event,
     nor is the receiver failing. `until`: after so many failures in a row, ours included, the receiver as a
-    whole is left alone.
+    whole is left alone. `answer`: the beginning of the answer's body, without credentials.
     """
 
     error: str = ""
@@ -46,6 +46,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     rejected: bool = False
     gone: bool = False
     ours: bool = False
+    answer: str = ""
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):

@@ -13,7 +13,10 @@ from actors.machine.event import Event
 
 
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """An event with its number, as outcome facts carry it."""
+    """An event with its number, as outcome facts carry it.
+
+    `type` is empty where the fact was decided without the event in memory; an earlier fact has it then.
+    """
 
     sequence: int
     position: int
@@ -21,13 +24,14 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     stored_at: float
     again: str = ""
     source: int = 0
+    type: str = ""
 
 
 def with_number(event: Event, sequence: int) -> Numbered:
     """The event under that number."""
     return Numbered(
         sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
-        again=event.again, source=event.source,
+        again=event.again, source=event.source, type=event.type,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import assert_never
 
+from actors.answers import failure_text
 from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
@@ -295,7 +296,7 @@ class Actor:
                 outcome = self.broken(attempt, error)
             if host.stopped:
                 return
-            self._ended(post.event, outcome)
+            self._ended(post.event, outcome, policy)
             post, policy = self._advance(), self.live.policy
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more than its successor.
@@ -305,7 +306,7 @@ class Actor:
         log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
-    def _ended(self, event: Event, outcome: Outcome) -> None:
+    def _ended(self, event: Event, outcome: Outcome, policy: Policy) -> None:
         host, live, pending, position = self.host, self.live, self.pending, event.position
         now = self.touched_at = host.clock.now()
         del pending.in_flight[position]
@@ -322,9 +323,10 @@ class Actor:
             return
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
-        live.record(c.RecordOutcome(event, outcome), now)
+        answer = failure_text(outcome, policy)
+        live.record(c.RecordOutcome(event, outcome, answer), now)
         entry = open_entry(live.state, position)
-        self.burials.answers.note(position, outcome)
+        self.burials.answers.note(position, answer)
         if entry is None:
             pending.settle(position)
         elif entry.next_at - now <= PARK_AFTER_S:

@@ -4,7 +4,6 @@ from actors.answers import Answers
 from actors.machine import commands as c
 from actors.machine.facts import Burial
 from actors.runtime.live_state import LiveState
-from actors.status import answer_texts
 
 
 class Burials:
@@ -19,7 +18,7 @@ class Burials:
     async def bury(self, live: LiveState, burials: tuple[Burial, ...]) -> None:
         """Publish these dead letters, and record it."""
         positions = [each.position for each in burials]
-        answers = answer_texts(self.answers.of(positions), live.policy)
+        answers = self.answers.of(positions)
         await live.host.dead_letters.bury(live.receiver, burials, answers)
         self.under_way = False
         self.answers.forget(positions)

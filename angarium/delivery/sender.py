@@ -142,7 +142,7 @@ def _own_headers(headers: dict[str, str]) -> list[Header]:
 
 def _outcome(outcome: Response | Failure) -> Outcome:
     """Translates what the transport says into the words of `actors`."""
-    latency_ms = outcome.latency_s * 1000
+    latency_ms = round(outcome.latency_s * 1000, 3)
     if isinstance(outcome, Response):
         return Answered(
             status=outcome.status, latency_ms=latency_ms, headers=outcome.headers, body=outcome.body

@@ -1,13 +1,14 @@
-"""What the last attempt was answered goes into the dead letter: as far as memory has it, and nowhere else."""
+"""The answer to a failed attempt is in its fact, and that to the last one in the dead letter, from memory."""
 
+import msgspec
 import pytest
 
-from actors.answers import ANSWERS_MAX, BODY_MAX
+from actors.answers import ANSWERS_MAX, TEXT_MAX, failure_text
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.policy import Policy, Retry
+from actors.ports import Attempt
 from actors.runtime.skipping import skip
-from actors.status import answer_texts
 from streams.journal.envelope import encode_fact
 from tests.unit.machine import policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed, strict
@@ -36,13 +37,22 @@ async def test_a_letter_has_the_answer_to_its_last_attempt(order: str) -> None:
 
 
 @in_virtual_time
-async def test_no_fact_bears_it() -> None:
-    """Whoever may read the journal need not be one who may see bodies."""
+async def test_the_fact_of_each_failed_attempt_bears_it_and_no_snapshot_does() -> None:
     world = strict(retry=TWICE)
-    world.sender.reply = lambda _: says(422, b"whose number is 7")
+    world.sender.reply = lambda attempt: says(422, b"answer %d" % attempt.ordinal)
     world.publish()
     await buried(world, 1)
-    assert not [fact for fact in world.journal.facts if b"whose" in encode_fact(fact)]
+    assert [fact.answer for fact in world.journal.of(f.AttemptFailed)] == ["answer 1", "answer 2"]
+    assert b"answer" not in msgspec.json.encode(world.state)
+
+
+@in_virtual_time
+async def test_no_fact_bears_what_the_receiver_says_of_events_that_it_takes() -> None:
+    world = strict()
+    world.sender.answers(says(200, b"taken"))
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.Delivered)))
+    assert not [fact for fact in world.journal.facts if b"taken" in encode_fact(fact)]
 
 
 @in_virtual_time
@@ -81,9 +91,9 @@ async def test_of_very_many_the_newest_are_kept_and_no_more_than_their_beginning
     world.sender.reply = lambda _: says(429, bytes(65_536))
     world.publish(64)
     await world.until(lambda: len(world.state.open) == 64 and not world.actor.pending.in_flight)
-    kept = list(world.actor.burials.answers.bodies.values())
+    kept = list(world.actor.burials.answers.texts.values())
     assert len(kept) == ANSWERS_MAX
-    assert {len(each) for each in kept} == {BODY_MAX}
+    assert {len(each) for each in kept} == {TEXT_MAX}
 
 
 @in_virtual_time
@@ -93,11 +103,34 @@ async def test_what_is_delivered_or_buried_is_forgotten() -> None:
     world.publish(2)
     await buried(world, 1)
     await world.until(lambda: not world.state.burials)
-    assert not world.actor.burials.answers.bodies
+    assert not world.actor.burials.answers.texts
 
 
-def test_what_it_repeats_of_our_credentials_is_hidden_and_without_a_policy_all_of_it() -> None:
+def test_what_it_repeats_of_our_credentials_is_hidden() -> None:
     hooked = Policy(url="https://a.example/hooks/T0/xyz", headers={"authorization": "Bearer hush-hush"})
-    bodies = {7: b"no such token: hush-hush, at /hooks/T0/xyz", 9: b"\xff"}
-    assert answer_texts(bodies, hooked) == {7: "no such token: [redacted], at /[redacted]", 9: "\ufffd"}
-    assert answer_texts(bodies, None) == {}
+    answer = says(401, b"no such token: hush-hush, at /hooks/T0/xyz")
+    assert failure_text(answer, hooked) == "no such token: [redacted], at /[redacted]"
+
+
+@in_virtual_time
+async def test_the_credentials_are_those_of_the_attempt_whatever_the_configuration_says_by_then() -> None:
+    world = strict(headers={"authorization": "Bearer hush-hush"}, retry=TWICE)
+
+    def reply(_: Attempt) -> Answered:
+        world.put(policy())
+        return says(422, b"no such token: hush-hush")
+
+    world.sender.reply = reply
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
+    assert world.journal.of(f.AttemptFailed)[0].answer == "no such token: [redacted]"
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff" * 5000, b"\x00" * 5000, b"\x1b[2J" * 1000, b'"\\' * 3000, b"a" * 5000]
+)
+def test_whatever_the_body_a_fact_grows_by_three_kilobytes_at_most(body: bytes) -> None:
+    text = failure_text(says(500, body), policy())
+    assert len(text) <= TEXT_MAX
+    assert len(msgspec.json.encode(text)) <= 3 * TEXT_MAX + 2
+    assert text.isprintable()

@@ -1,0 +1,52 @@
+"""The credentials of a receiver, and texts without them: an answer may repeat what the request said."""
+
+from collections.abc import Collection
+
+from actors.policy import Policy
+
+REDACTED = "[redacted]"
+CREDENTIAL_MIN = 8
+"""The shortest word that is looked for in a text, in characters: others would be found by chance."""
+
+
+class Credentials:
+    """Words that no text may show, nor a beginning of one: a body may be cut within a credential.
+
+    Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
+    have characters, whatever they are: a tenant that writes both must not be able to hold up the node.
+    """
+
+    def __init__(self, words: Collection[str]) -> None:
+        self._words = words
+        self._first = {word[:CREDENTIAL_MIN] for word in words}
+
+    def hide(self, text: str) -> str:
+        """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
+        if not any(map(text.__contains__, self._first)):
+            return text
+        pieces_of_words = set[str]().union(*map(_pieces, self._words))
+        parts = []
+        inside, end = False, 0
+        for at, piece in enumerate(_pieces(text)):
+            inside = piece in self._first or (inside and piece in pieces_of_words)
+            if inside:
+                if at >= end:
+                    parts += [text[end:at], REDACTED]
+                end = at + CREDENTIAL_MIN
+        return "".join([*parts, text[end:]])
+
+
+def credentials_of(policy: Policy) -> Credentials:
+    """The words that the receiver's own headers consist of: what is repeated need not be the whole value.
+
+    Its URL's path and the values of its query are among them, since a hook's URL is a secret by itself.
+    """
+    words = {word for value in policy.headers.values() for word in value.split()}
+    address, _, query = policy.url.partition("?")
+    words |= {address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")}
+    return Credentials({word for word in words if len(word) >= CREDENTIAL_MIN})
+
+
+def _pieces(text: str) -> list[str]:
+    """All pieces of the text that have CREDENTIAL_MIN characters, each one character after the one before."""
+    return [text[at : at + CREDENTIAL_MIN] for at in range(len(text) - CREDENTIAL_MIN + 1)]
