@@ -34,7 +34,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "errors",
         "ids policy",
         "machine",
-        "memory answers ports counters news retention status subscriptions",
+        "memory credentials answers ports counters news retention status subscriptions",
         "runtime",
     ),
     "streams": (

@@ -13,10 +13,7 @@ from actors.machine.event import Event
 
 
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """An event with its number, as outcome facts carry it.
-
-    `type` is empty where the fact was decided without the event in memory; an earlier fact has it then.
-    """
+    """An event with its number, as outcome facts carry it. `type` is empty where it was not yet recorded."""
 
     sequence: int
     position: int

@@ -35,6 +35,7 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     rejections: int = 0
     next_at: float = 0.0
     status: int | None = None
+    type: str = ""
 
 
 class Counters(Struct, frozen=True, gc=False, kw_only=True):
@@ -139,7 +140,7 @@ def as_numbered(entry: Open) -> Numbered:
     """The open event as facts name it."""
     return Numbered(
         sequence=entry.sequence, position=entry.position, id=entry.id, stored_at=entry.stored_at,
-        again=entry.again, source=entry.source,
+        again=entry.again, source=entry.source, type=entry.type,
     )  # fmt: skip
 
 
@@ -147,7 +148,7 @@ def fresh_entry(event: Numbered) -> Open:
     """An open event that was not tried yet."""
     return Open(
         sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
-        again=event.again, source=event.source,
+        again=event.again, source=event.source, type=event.type,
     )  # fmt: skip
 
 

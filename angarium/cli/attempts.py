@@ -14,6 +14,7 @@ LIST_MAX = 50
 @names.receiver("receiver")
 @click.option("--failed", is_flag=True, help="Only attempts that did not deliver.")
 @click.option("--status", metavar="STATUS", help="Only this status, such as 503, or a class, such as 5xx.")
+@click.option("--type", "event_type", metavar="TYPE", help="Only events of this type, such as order.created.")
 @click.option("--since", metavar="TIME", help="Only since then: 2h, 3d, 2026-01-31T12:00:00Z.")
 @click.option("--until", metavar="TIME", help="Only from before then.")
 @click.option(
@@ -23,7 +24,14 @@ LIST_MAX = 50
 @click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
 @options.takes("ledger", "prefix")
 def attempts(
-    receiver: str, failed: bool, status: str | None, limit: int, wide: bool, as_json: bool, **given: Any
+    receiver: str,
+    failed: bool,
+    status: str | None,
+    event_type: str | None,
+    limit: int,
+    wide: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
     from angarium.cli import record_words as words
@@ -33,8 +41,8 @@ def attempts(
     settings = options.settings_of(given)
     since, until = words.span(given)
     wanted = Filter(
-        failed=failed, status=None if status is None else words.status(status), since=since,
-        until=until, limit=limit,
+        failed=failed, status=None if status is None else words.status(status), type=event_type,
+        since=since, until=until, limit=limit,
     )  # fmt: skip
     listed = words.consult(settings, lambda of: operation.attempts(of, receiver, wanted))
     if as_json:

@@ -7,6 +7,9 @@ import click
 from angarium.cli import options
 from angarium.terminal import output
 
+ANSWER_MAX = 200
+"""Characters of an answer that are shown; `--json` has all that is kept."""
+
 
 @click.command("event", short_help="One event's journey, from the ledger.")
 @click.argument("event_id", metavar="ID")
@@ -36,14 +39,17 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
                 f"  {words.moment(each['at'])}  attempt {each['attempt']}: "
                 f"{output.visible(words.outcome(each))}, {took}"
             )
+            if each["answer"]:
+                output.say(f"    answered: {output.first_of(each['answer'], ANSWER_MAX)}")
     words.notes(found.ledger)
 
 
 def headline(delivery: dict[str, Any]) -> str:
-    """A delivery in a line: `acme.billing #17: delivered 2026-… (stored …)`."""
+    """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`."""
     from angarium.cli import record_words as words
 
-    name = f"{delivery['receiver']} #{delivery['sequence']}"
+    kind = f" ({delivery['type']})" if delivery["type"] else ""
+    name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
     again = ", sent again" if delivery["again"] else ""
     stored = f"stored {words.moment(delivery['stored_at'])}{again}"
     ended = words.moment(delivery["ended_at"])

@@ -19,7 +19,10 @@ class Progress(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One attempt; `sequence` is 0 for a ping, and for an event that was given up while it was on its way."""
+    """One attempt; `sequence` is 0 for a ping, and for an event that was given up while it was on its way.
+
+    `answer` is the beginning of the body that came back where it failed. `type` is the event's.
+    """
 
     at: int
     sequence: int
@@ -29,6 +32,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     error: str | None
     latency_us: int
     next_at: int | None
+    answer: str | None = None
+    type: str | None = None
     event: str | None = None
 
     @property
@@ -52,14 +57,16 @@ class Delivery(Struct, frozen=True, kw_only=True):
     ending: int | None
     reason: str | None
     count: int
+    type: str | None
     attempts: tuple[Attempt, ...]
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Attempts that are wanted: failed ones, with a status in a range, begun between two instants."""
+    """Attempts that are wanted: failed ones, with a status in a range, of events of a type, by their start."""
 
     failed: bool = False
     status: tuple[int, int] | None = None
+    type: str | None = None
     since: int = 0
     until: int = ALWAYS
     limit: int = 100

@@ -169,7 +169,7 @@ class Batch(Struct):
     def _attempt(self, receiver: Receiver, fact: f.OutcomeFact, position: int, ordinal: int) -> None:
         ended_at, latency_us = milliseconds(fact.at), round(fact.latency_ms * 1000)
         began_at = round(fact.at * 1000 - fact.latency_ms)
-        verdict, error, next_at = schema.DELIVERED, None, None
+        verdict, error, next_at, answer = schema.DELIVERED, None, None, None
         minute = self._minute(receiver, began_at)
         match fact:
             case f.Delivered():
@@ -181,6 +181,7 @@ class Batch(Struct):
             case f.AttemptFailed():
                 verdict, next_at = _verdict(fact), milliseconds(max(fact.next_at, fact.until))
                 error = redact(fact.error) if fact.status is None else None
+                answer = fact.answer or None
                 minute[2] += 1
                 _failed(receiver, fact)
         receiver.last_at, receiver.last_status, receiver.last_error = ended_at, fact.status, error
@@ -191,9 +192,11 @@ class Batch(Struct):
         key = (self.block, receiver.id, began_at, position, ordinal)
         shared = (fact.attempt, latency_us, verdict, fact.status, error, next_at)
         if not fact.events:
-            self.attempts.append((*key, 0, 0, *shared))
+            self.attempts.append((*key, 0, 0, *shared, None, answer))
         for event in fact.events:
-            self.attempts.append((*key, event.sequence, event.position, *shared))
+            self.attempts.append(
+                (*key, event.sequence, event.position, *shared, event.type or None, answer)
+            )
             if verdict == schema.DELIVERED:
                 self._delivery(receiver, event, fact.attempt, ended_at, schema.SETTLED, first_at=began_at)
                 late_ms = max(0, ended_at - milliseconds(event.stored_at))
@@ -211,7 +214,7 @@ class Batch(Struct):
             self.begun[key] = [
                 self.block, event.position, *key, event.id, event.again or None,
                 milliseconds(event.stored_at),
-                first_at, ended_at, ending, reason, attempts,
+                first_at, ended_at, ending, reason, attempts, event.type or None,
             ]  # fmt: skip
             if ended_at is None:
                 receiver.open[event.sequence] = (self.block, event.position)

@@ -26,7 +26,8 @@ from angarium.ledger.sqlite import BUSY_MS, told
 from angarium.ledger.store import LedgerError
 
 _ATTEMPTS = """
-SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.delivery, a.block
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
+    a.delivery, a.block
 FROM blocks b CROSS JOIN attempts a {index}
 WHERE b.block BETWEEN ? AND ? AND b.until >= ? AND b.since < ?
     AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ? {only}
@@ -39,12 +40,12 @@ WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ?
 """
 _JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
-    d.attempts, d.receiver
+    d.attempts, d.type, d.receiver
 FROM blocks b CROSS JOIN deliveries d JOIN receivers r ON r.id = d.receiver
 WHERE d.block = b.block AND d.event = ? ORDER BY r.name, d.sequence
 """
 _TRIES = """
-SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at
+SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
 FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
     AND a.sequence = ?4
@@ -114,21 +115,21 @@ class Questions:
                 since = found[-1][0]
             last, count = start - 1, 2 * count
         found.sort(key=lambda row: -row[0])
-        return [_attempt(row, await self._event(receiver, row[8], row[9], row[1])) for row in found]
+        return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
 
     async def journey(self, event: str) -> list[Delivery]:
         """All deliveries of an event, by receiver, each with its attempts."""
         found = []
         for *members, receiver in await self.rows(_JOURNEY, event):
-            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, attempts = members
+            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = members
             tries: Iterable[Any] = ()
             if first_at is not None:
                 end = schema.ALWAYS if ended_at is None else ended_at
                 tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
             found.append(Delivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
-                ended_at=ended_at, ending=ending, reason=reason, count=attempts,
-                attempts=tuple(_attempt(row, event_id) for row in tries),
+                ended_at=ended_at, ending=ending, reason=reason, count=count,
+                type=kind, attempts=tuple(_attempt(row, event_id) for row in tries),
             ))  # fmt: skip
         return found
 
@@ -203,11 +204,18 @@ class Questions:
             return list(await self._db.execute_fetchall(query, values))
 
 
-def _filtered(wanted: Filter) -> tuple[str, str, tuple[int, ...]]:
+def _filtered(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
     """The index that has the attempts which are wanted, the conditions, and their values.
 
     No index: the table itself, which lies in this order.
     """
+    index, only, values = _by_status(wanted)
+    if wanted.type is None:
+        return index, only, values
+    return index, f"{only} AND a.type = ?", (*values, wanted.type)
+
+
+def _by_status(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
     match wanted.status:
         case None if wanted.failed:
             return "attempts_failed", "AND a.verdict <> 0", ()
@@ -223,10 +231,10 @@ def _filtered(wanted: Filter) -> tuple[str, str, tuple[int, ...]]:
 
 
 def _attempt(row: Any, event: str | None) -> Attempt:
-    at, sequence, attempt, verdict, status, error, latency_us, next_at, *_ = row
+    at, sequence, attempt, verdict, status, error, latency_us, next_at, answer, kind, *_ = row
     return Attempt(
         at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
-        latency_us=latency_us, next_at=next_at, event=event,
+        latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
     )  # fmt: skip
 
 

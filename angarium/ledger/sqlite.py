@@ -22,9 +22,9 @@ CACHE_KIB = 64 << 10
 CHECKPOINT_PAGES = 4000
 NAMES_MAX = 500
 
-_ATTEMPT = "INSERT INTO attempts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,NULL)"
+_ATTEMPT = "INSERT INTO attempts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _BEGUN = """
-INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,NULL) ON CONFLICT DO UPDATE SET
+INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
     attempts = max(attempts, excluded.attempts), first_at = coalesce(first_at, excluded.first_at),
     ended_at = excluded.ended_at, ending = excluded.ending, reason = excluded.reason
 """

@@ -3,6 +3,7 @@
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from angarium.ledger.answers import Attempt, Filter
 from angarium.ledger.schema import VERDICTS
@@ -29,13 +30,7 @@ async def attempts(of: Records, receiver: str, wanted: Filter) -> AttemptList:
 
 def one_more(wanted: Filter) -> Filter:
     """The query with one more row, which tells that there are older ones."""
-    return Filter(
-        failed=wanted.failed,
-        status=wanted.status,
-        since=wanted.since,
-        until=wanted.until,
-        limit=wanted.limit + 1,
-    )
+    return replace(wanted, limit=wanted.limit + 1)
 
 
 def shown(attempt: Attempt) -> dict[str, Any]:
@@ -44,10 +39,12 @@ def shown(attempt: Attempt) -> dict[str, Any]:
         "at": text(attempt.at),
         "sequence": attempt.sequence or None,
         "event_id": attempt.event,
+        "type": attempt.type,
         "attempt": attempt.attempt,
         "verdict": VERDICTS[attempt.verdict],
         "status": attempt.status,
         "error": attempt.error,
+        "answer": attempt.answer,
         "latency_ms": attempt.latency_us / 1000,
         "next_at": text(attempt.next_at),
     }

@@ -42,6 +42,7 @@ def _shown(delivery: Delivery) -> dict[str, Any]:
     return {
         "receiver": delivery.receiver,
         "sequence": delivery.sequence,
+        "type": delivery.type,
         "again": delivery.again,
         "state": _state(delivery),
         "reason": delivery.reason,
