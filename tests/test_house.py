@@ -33,8 +33,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "actors": (
         "errors",
         "ids policy",
-        "machine",
-        "memory credentials answers ports counters news retention status subscriptions",
+        "machine credentials",
+        "memory answers ports counters news retention status subscriptions",
         "runtime",
     ),
     "streams": (

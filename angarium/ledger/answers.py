@@ -62,7 +62,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Attempts that are wanted: failed ones, with a status in a range, of events of a type, by their start."""
+    """Attempts that are wanted: failed ones, with a status in a range, of one type, begun in a time."""
 
     failed: bool = False
     status: tuple[int, int] | None = None

@@ -194,9 +194,7 @@ class Batch(Struct):
         if not fact.events:
             self.attempts.append((*key, 0, 0, *shared, None, answer))
         for event in fact.events:
-            self.attempts.append(
-                (*key, event.sequence, event.position, *shared, event.type or None, answer)
-            )
+            self.attempts.append((*key, event.sequence, event.position, *shared, event.type or None, answer))
             if verdict == schema.DELIVERED:
                 self._delivery(receiver, event, fact.attempt, ended_at, schema.SETTLED, first_at=began_at)
                 late_ms = max(0, ended_at - milliseconds(event.stored_at))

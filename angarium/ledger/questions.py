@@ -121,7 +121,9 @@ class Questions:
         """All deliveries of an event, by receiver, each with its attempts."""
         found = []
         for *members, receiver in await self.rows(_JOURNEY, event):
-            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = members
+            name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
+                members
+            )
             tries: Iterable[Any] = ()
             if first_at is not None:
                 end = schema.ALWAYS if ended_at is None else ended_at

@@ -105,6 +105,38 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert (await refused(settings, lambda of: attempts(of, "acme.nobody", Filter()))).kind == "not_found"
 
 
+async def test_attempts_are_listed_by_the_type_of_their_event(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    for sequence, kind in enumerate(["order.created", "order.paid", "order.created", ""], 1):
+        outcome = failed if sequence == 3 else delivered
+        await pen.flush(outcome(sequence, NOW + sequence, events=(numbered(sequence, type=kind),)))
+    await catch_up(js, names, path)
+
+    async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
+        found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter(**wanted)))
+        return [(each["sequence"], each["type"]) for each in found.attempts]
+
+    assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
+    assert await listed(type="order.created", failed=True) == [(3, "order.created")]
+    assert await listed(type="order") == []
+    assert (await listed())[0] == (4, None)
+
+
+async def test_what_the_receiver_answered_is_kept_of_what_failed(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    events = (numbered(7, type="order.paid"),)
+    await pen.flush(
+        opened(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
+    )
+    await catch_up(js, names, path)
+    (found,) = (await ask(settings, lambda of: journey(of, "e7"))).deliveries
+    assert found["type"] == "order.paid"
+    assert [each["answer"] for each in found["attempts"]] == ["no such order", None]
+
+
 async def test_an_event_is_followed_over_all_receivers(
     js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
 ) -> None:
@@ -292,7 +324,7 @@ async def test_no_question_reads_a_whole_table(path: Path) -> None:
     queries.remove(questions._ATTEMPTS)
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = questions._filtered(Filter(failed=failed_only, status=status))
+            index, only, _ = questions._filtered(Filter(failed=failed_only, status=status, type="a"))
             queries.append(
                 questions._ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
             )

@@ -39,6 +39,7 @@ FORGED = {
 
 STEERING = ("$JS.API.STREAM.PURGE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.DELETE.ANGARIUM_JOURNAL")
 HIDDEN = (
+    "$JS.API.STREAM.MSG.GET.ANGARIUM_JOURNAL", "$JS.API.DIRECT.GET.ANGARIUM_JOURNAL",
     "$JS.API.STREAM.MSG.GET.KV_angarium_receivers", "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES",
     "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", "$JS.API.STREAM.MSG.GET.ANGARIUM_DEAD",
     "$JS.API.DIRECT.GET.KV_angarium_receivers", "$JS.API.DIRECT.GET.ANGARIUM_DELIVERIES",
@@ -144,12 +145,24 @@ async def test_an_inspector_sees_what_happened(server: Server) -> None:
         for stream in STREAMS:
             assert b'"state"' in await inspector.ask(f"$JS.API.STREAM.INFO.{stream}")
         owner = {"last_by_subj": "$KV.angarium_actors.0._owner"}
-        for subject, body in (
-            ("STREAM.MSG.GET.ANGARIUM_JOURNAL", {"seq": 1}),
-            ("STREAM.MSG.GET.KV_angarium_actors", owner),
-        ):
-            assert b'"message"' in await inspector.ask(f"$JS.API.{subject}", body)
-        assert b'"facts"' in await inspector.ask("$JS.API.DIRECT.GET.ANGARIUM_JOURNAL.angarium.journal.0")
+        assert b'"message"' in await inspector.ask("$JS.API.STREAM.MSG.GET.KV_angarium_actors", owner)
+
+
+async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(
+    server: Server, tmp_path: Path
+) -> None:
+    kept = f"sqlite:///{tmp_path}/ledger.db"
+    operator = Terminal(tmp_path, server.url("operator"))
+    await asyncio.to_thread(operator.done, "receiver", "put", "acme.kept", "--url", "https://192.0.2.1/")
+    await asyncio.to_thread(operator.done, "publish", "acme.kept", "{}")
+    with Terminal(tmp_path, server.url("ledger")).start("ledger", "--to", kept) as ledger:
+
+        async def known() -> bool:
+            asked = await asyncio.to_thread(operator.run, "history", "acme.kept", "--ledger", kept)
+            return "configuration put" in asked.stdout and "began to take events" in asked.stdout
+
+        await until_true(known)
+        stop(ledger)
 
 
 # ---- what they try in vain
@@ -164,6 +177,18 @@ async def test_an_inspector_changes_nothing_and_sees_no_body(server: Server) -> 
                 await inspector.ask(operation, {"seq": 1})
         for subject in ("angarium.>", "$KV.>", "$JS.>", "_R_.>", ">"):
             assert await inspector.may_not_hear(subject), subject
+    await untouched(server)
+
+
+async def test_a_ledger_changes_nothing(server: Server) -> None:
+    async with server.user("ledger") as ledger:
+        for subject in (*FORGED, *(f"angarium.ctl.{verb}.{RECEIVER}" for verb in VERBS), "_INBOX.x", "any"):
+            assert await ledger.is_refused(subject), subject
+        for operation in (*STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES"):
+            with pytest.raises(NoRespondersError):
+                await ledger.ask(operation, {"seq": 1})
+        for subject in ("angarium.>", "$KV.>", "$JS.>", "_R_.>", ">"):
+            assert await ledger.may_not_hear(subject), subject
     await untouched(server)
 
 
@@ -215,12 +240,26 @@ async def test_an_operator_owns_nothing(server: Server) -> None:
             assert await operator.is_refused(subject), subject
 
 
-@pytest.mark.parametrize("asked", ["angarium.ctl.status.acme.nobody", "$SRV.PING", "$SRV.STATS.angarium",
-                                   "$JS.API.INFO", "$JS.API.STREAM.INFO.ANGARIUM_JOURNAL",
-                                   "$JS.API.DIRECT.GET.ANGARIUM_JOURNAL.angarium.journal.0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "angarium.ctl.status.acme.nobody",
+        "$SRV.PING",
+        "$SRV.STATS.angarium",
+        "$JS.API.INFO",
+        "$JS.API.STREAM.INFO.ANGARIUM_JOURNAL",
+    ],
+)
 async def test_no_answer_to_an_inspector_goes_where_it_should_not(server: Server, asked: str) -> None:
     async with server.user("inspector") as inspector:
         await ask_with_forged_replies(inspector, asked)
+    await untouched(server)
+
+
+@pytest.mark.parametrize("asked", ["$JS.API.DIRECT.GET.ANGARIUM_JOURNAL.angarium.journal.0", "$JS.API.INFO"])
+async def test_no_answer_to_a_ledger_goes_where_it_should_not(server: Server, asked: str) -> None:
+    async with server.user("ledger") as ledger:
+        await ask_with_forged_replies(ledger, asked)
     await untouched(server)
 
 
