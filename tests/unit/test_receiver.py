@@ -35,7 +35,7 @@ def only(facts: list[f.Fact]) -> Any:
 def test_2xx_is_delivered(status: int) -> None:
     actor, bucket = Actor(), Bucket(3.0, NOW, 1)
     fact = only(actor.ends(event(5), answer(status), bucket=bucket))
-    number = Numbered(sequence=1, position=5, id="e5", stored_at=NOW)
+    number = Numbered(sequence=1, position=5, id="e5", stored_at=NOW, type="message")
     assert fact == f.Delivered(
         receiver="acme.billing", events=(number,), at=NOW, attempt=1, status=status, latency_ms=5.0,
         bucket=bucket,
