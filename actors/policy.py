@@ -272,12 +272,17 @@ def _further_problems(policy: Policy) -> list[str]:
     for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
         problems += [f"old_secrets[{i}].secret: {why}" for why in _secret_problems(old.secret)]
     for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
-        if len(pattern) > PATTERN_LENGTH_MAX or not _WILDCARD.match(pattern):
+        if not is_pattern(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
         elif (count := pattern.count("*")) > WILDCARDS_MAX:
             remedy = "name more tokens, or end it with > (order.>)"
             problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
     return problems
+
+
+def is_pattern(text: str) -> bool:
+    """True for a NATS wildcard over event types."""
+    return len(text) <= PATTERN_LENGTH_MAX and _WILDCARD.match(text) is not None
 
 
 def _url_problems(url: str) -> list[str]:

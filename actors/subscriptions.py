@@ -89,6 +89,18 @@ class Subscriptions:
         self._answers[key] = found
 
 
+def matches(pattern: str, event_type: str) -> bool:
+    """True where a type is one of those that the pattern means."""
+    wanted, tokens = pattern.split("."), event_type.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(tokens) <= len(wanted):
+            return False
+    elif len(tokens) != len(wanted):
+        return False
+    return all(each in ("*", token) for each, token in zip(wanted, tokens, strict=False))
+
+
 def _add(node: _Node, tokens: list[str], receiver: str) -> None:
     for token in tokens:
         if token == ">":

@@ -70,7 +70,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures",
-        "control publish",
+        "control publish tail",
         "receivers dead_letters records",
         "health",
         "repair setup",

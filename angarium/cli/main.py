@@ -67,6 +67,7 @@ def _commands() -> click.Group:
     from angarium.cli.receiver import receiver
     from angarium.cli.repair import repair
     from angarium.cli.setup import setup
+    from angarium.cli.tail import tail
     from angarium.cli.top import top
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -75,7 +76,7 @@ def _commands() -> click.Group:
         """Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash."""
 
     commands = (
-        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, dead, listen, doctor,
+        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, listen, doctor,
         repair, ledger, event, attempts, history, audit, top,
     )  # fmt: skip
     for command in commands:

@@ -107,6 +107,9 @@ async def test_each_does_its_work(server: Server, sink: Sink, tmp_path: Path) ->
     assert "delivered 2" in seen
     assert "last_response         200" in seen
     assert ECHO not in seen
+    ledger = Terminal(tmp_path, server.url("ledger"))
+    followed = await asyncio.to_thread(ledger.done, "tail", RECEIVER, "--since", "1h", "--count", "2")
+    assert [line.split("\t")[1:3] for line in followed.splitlines()] == [[RECEIVER, "1"], [RECEIVER, "2"]]
 
 
 @pytest.mark.parametrize("name", ["inspector", "operator"])

@@ -1,0 +1,105 @@
+"""`angarium tail`: attempts as they happen, from the journal."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from angarium.cli import completion, options
+from angarium.settings import Settings
+from angarium.terminal import output
+from angarium.terminal.run import end_on_sigterm, run_long
+
+if TYPE_CHECKING:
+    from angarium.operations.tail import Attempt, Wanted
+
+COLUMNS = (25, 24, 8, 4, 28, 10, 0)
+"""The least width of each column: at, receiver, number, attempt, outcome, took, event."""
+
+
+@click.command("tail", short_help="Show attempts as they happen.")
+@click.argument("of", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
+@click.option("--failed", is_flag=True, help="Only attempts that did not deliver, and dead letters.")
+@click.option(
+    "--type", "types", multiple=True, metavar="PATTERN", help="Only of these types: order.>, … (repeatable)."
+)
+@click.option("--since", metavar="TIME", help="Begin then: 5m, 2h, 2026-01-31T12:00:00Z; else now.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N attempts.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@options.takes(*options.CONNECTION)
+def tail(
+    of: str | None,
+    failed: bool,
+    types: tuple[str, ...],
+    since: str | None,
+    count: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Show attempts, of all receivers or of a tenant or of one, as nodes record them, until Ctrl-C.
+
+    Read from the journal: no ledger is needed, and nodes do not notice. It waits while NATS is away, and goes
+    on where it was.
+    """
+    import time
+
+    from angarium import quantities
+    from angarium.operations.tail import Wanted
+
+    wanted = Wanted(of=of, failed=failed, types=types)
+    wanted.check()
+    since_at = None if since is None else quantities.instant(since, time.time())
+    run_long(_follow(options.settings_of(given), wanted, since_at, count, as_json=as_json))
+
+
+async def _follow(
+    settings: Settings, wanted: "Wanted", since: float | None, count: int | None, *, as_json: bool
+) -> None:
+    """Follow until so many were shown, or Ctrl-C or SIGTERM, which are the usual end of it."""
+    import asyncio
+    from contextlib import aclosing, suppress
+
+    from angarium.connecting import Access, open_jetstream
+    from angarium.operations.tail import Missed, Tail
+
+    end_on_sigterm()
+    with suppress(asyncio.CancelledError):
+        async with open_jetstream(settings) as js:
+            shown = 0
+            async with aclosing(Tail(Access(js, settings), wanted, since=since).follow()) as found:
+                async for each in found:
+                    if isinstance(each, Missed):
+                        output.note(f"note: {output.visible(each.why)}")
+                        continue
+                    _show(each, as_json=as_json)
+                    shown += 1
+                    if shown == count:
+                        return
+
+
+def _show(attempt: "Attempt", *, as_json: bool) -> None:
+    if as_json:
+        output.say_json_line(attempt)
+        return
+    from angarium.cli import record_words as words
+
+    took = "" if attempt.latency_ms is None else f"{attempt.latency_ms:.0f} ms"
+    cells = (
+        words.moment(attempt.at), attempt.receiver, str(attempt.sequence or "ping"), str(attempt.attempt),
+        _outcome(attempt), took, " ".join(filter(None, (attempt.type, attempt.event_id))),
+    )  # fmt: skip
+    texts = [output.visible(cell) for cell in cells]
+    if output.on_terminal():
+        output.say("  ".join(map(str.ljust, texts, COLUMNS)).rstrip())
+    else:
+        output.say("\t".join(texts))
+
+
+def _outcome(attempt: "Attempt") -> str:
+    """The status that came back, and what it meant where that is not plain; else the error."""
+    match attempt.verdict:
+        case "dead_lettered":
+            return f"dead letter: {attempt.error}"
+        case "delivered" | "failed" if attempt.status is not None:
+            return str(attempt.status)
+        case verdict:
+            return f"{attempt.status} {verdict}" if attempt.status else attempt.error or verdict

@@ -1,0 +1,206 @@
+"""Following attempts in the journal: each once and in order, whatever becomes of the connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from actors.errors import BadInput, Unavailable
+from actors.machine import facts as f
+from angarium.connecting import Access
+from angarium.operations import tail as tailing
+from angarium.operations.tail import Attempt, Missed, Tail, Wanted
+from angarium.settings import Settings
+from streams.following import journal_reader
+from streams.installation.topology import Names
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from tests.contract.ledgers import NOW, RECEIVER, Pen, delivered, failed, numbered
+from tests.contract.waiting import until_true
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "LOOK_S", 0.01)
+
+
+def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:
+    to = Access(js, Settings(prefix=names.prefix))
+    return Tail(to, Wanted(of=of, failed=said.pop("failed", False), types=said.pop("types", ())), **said)
+
+
+async def first(found: Tail, count: int) -> list[Attempt | Missed]:
+    """The first that it tells."""
+    taken: list[Attempt | Missed] = []
+    async with asyncio.timeout(PATIENCE_S), aclosing(found.follow()) as each_of:
+        async for each in each_of:
+            taken.append(each)
+            if len(taken) == count:
+                break
+    return taken
+
+
+def named(found: list[Attempt | Missed]) -> list[tuple[str, int | None, str]]:
+    return [
+        (each.receiver, each.sequence, each.verdict) if isinstance(each, Attempt) else ("", None, each.why)
+        for each in found
+    ]
+
+
+async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, pen: Pen) -> None:
+    await pen.flush(delivered(1))
+    seen: list[Attempt | Missed] = []
+
+    async def follow() -> None:
+        async with aclosing(tail(js, names).follow()) as found:
+            async for each in found:
+                seen.append(each)
+
+    following = asyncio.create_task(follow())
+    async with asyncio.timeout(PATIENCE_S):
+        number = 2
+        while not seen:  # What was recorded before it has begun is not shown.
+            await pen.flush(failed(number))
+            number += 1
+            await asyncio.sleep(0.01)
+        known = len(seen)
+        await pen.flush(delivered(number, attempt=2), f.Throttled(
+            receiver=RECEIVER, events=(), at=NOW, attempt=1, status=429, kind="ping", until=NOW + 60
+        ), f.DeadLettered(receiver=RECEIVER, events=(numbered(9),), at=NOW, reason="expired"))  # fmt: skip
+
+        async def all_seen() -> bool:
+            return any(isinstance(each, Attempt) and each.verdict == "dead_lettered" for each in seen)
+
+        await until_true(all_seen)
+    following.cancel()
+    await asyncio.wait({following})
+    assert 1 not in [sequence for _, sequence, _ in named(seen)]
+    assert named(seen)[known:][-3:] == [
+        (RECEIVER, number, "delivered"), (RECEIVER, None, "throttled"), (RECEIVER, 9, "dead_lettered"),
+    ]  # fmt: skip
+    fine = seen[-3]
+    assert isinstance(fine, Attempt)
+    assert (fine.attempt, fine.status, fine.error, fine.latency_ms, fine.event_id) == (
+        2, 200, None, 12.0, f"e{number}",
+    )  # fmt: skip
+
+
+async def test_only_what_is_wanted_is_told(js: JetStream, names: Names, pen: Pen) -> None:
+    await pen.flush(delivered(1), failed(2), failed(1, receiver="acme.mail"), failed(1, receiver="other.x"))
+    one = await first(tail(js, names, RECEIVER, since=0.0), 2)
+    assert named(one) == [(RECEIVER, 1, "delivered"), (RECEIVER, 2, "failed")]
+    tenant = await first(tail(js, names, "acme", since=0.0, failed=True), 2)
+    assert named(tenant) == [(RECEIVER, 2, "failed"), ("acme.mail", 1, "failed")]
+    assert len(await first(tail(js, names, since=0.0), 4)) == 4
+    typed = [numbered(number, type=type_) for number, type_ in enumerate(("order.paid", "user.new", "order"))]
+    refund = f.AttemptFailed(
+        receiver=RECEIVER,
+        events=(numbered(9, type="order.refund"),),
+        at=NOW,
+        attempt=1,
+        status=400,
+        answer="no",
+    )
+    await pen.flush(*(delivered(0, events=(each,)) for each in typed), refund)
+    *_, last = found = await first(tail(js, names, since=0.0, types=("order.*",)), 2)
+    assert named(found) == [(RECEIVER, 0, "delivered"), (RECEIVER, 9, "failed")]
+    assert isinstance(last, Attempt)
+    assert (last.type, last.answer) == ("order.refund", "no")
+
+
+async def test_each_attempt_names_where_to_go_on(js: JetStream, names: Names, pen: Pen) -> None:
+    for number in range(1, 7, 2):
+        await pen.flush(delivered(number), delivered(number + 1))
+    every = await first(tail(js, names, since=0.0), 6)
+    for count, each in enumerate(every[:-1], 1):
+        assert isinstance(each, Attempt)
+        assert await first(tail(js, names, after=each.id), 6 - count) == every[count:]
+
+
+async def test_what_is_purged_is_told_as_missed(js: JetStream, names: Names, pen: Pen) -> None:
+    begin = await pen.flush(delivered(1))
+    await pen.flush(delivered(2))
+    last = await pen.flush(delivered(3))
+    await js.purge(names.journal, last)
+    assert named(await first(tail(js, names, after=f"{begin}-0"), 2)) == [
+        ("", None, f"messages {begin} to {last - 1} of the journal are purged already"),
+        (RECEIVER, 3, "delivered"),
+    ]
+
+
+async def test_it_goes_on_when_nats_is_back(
+    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 4):
+        await pen.flush(delivered(number))
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
+    read, asked = JetStream.read, iter(range(1000))
+
+    async def failing_every_other_time(self: JetStream, *which: Any) -> Page:
+        if next(asked) % 2:
+            raise Unavailable("NATS is away")
+        return await read(self, *which)
+
+    monkeypatch.setattr(JetStream, "read", failing_every_other_time)
+    assert named(await first(tail(js, names, since=0.0), 3)) == [
+        (RECEIVER, number, "delivered") for number in (1, 2, 3)
+    ]
+
+
+async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
+    js: JetStream, names: Names, pen: Pen
+) -> None:
+    await pen.flush(delivered(1))
+    info = await js.stream_info(names.journal)
+    assert info is not None
+    found: AsyncIterator[Attempt | Missed]
+    async with asyncio.timeout(PATIENCE_S), aclosing(tail(js, names, since=0.0).follow()) as found:
+        assert named([await anext(found)]) == [(RECEIVER, 1, "delivered")]
+        await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
+        await js.stream_create(info.config)
+        await pen.flush(delivered(7))
+        for listener in list(js._listeners):  # As where the connection came back with it.
+            listener(True)
+        lost = await anext(found)
+        assert isinstance(lost, Missed)
+        assert "was recreated" in lost.why
+        assert named([await anext(found)]) == [(RECEIVER, 7, "delivered")]
+
+
+async def test_no_more_is_read_than_is_taken(
+    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 6):
+        await pen.flush(delivered(number))
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
+    read, asked = JetStream.read, []
+
+    async def counted(self: JetStream, *which: Any) -> Page:
+        asked.append(which)
+        return await read(self, *which)
+
+    monkeypatch.setattr(JetStream, "read", counted)
+    async with asyncio.timeout(PATIENCE_S), aclosing(tail(js, names, since=0.0).follow()) as found:
+        await anext(found)
+        await anext(found)
+        assert len(asked) == 1
+        await anext(found)
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"of": "a.b.c"}, {"of": "*"}, {"after": "7"}, {"after": "x-1"}, {"types": ("a..b",)}],
+)
+async def test_what_cannot_be_followed_is_refused(js: JetStream, names: Names, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        tail(js, names, **wrong)
