@@ -25,6 +25,8 @@ HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status"
 NARROW = ("letter", "receiver", "reason", "at", "status", "id")
 """What 80 columns have room for."""
 CUT = ("id", "receiver")
+NAME_WIDTH_MAX = 40
+"""Columns for the names of headers; a longer name, which may have 60,000, is shown whole all the same."""
 
 LEFT = {
     redriving.GONE: "cannot be redriven, since only the headers could be kept",
@@ -118,8 +120,9 @@ def document(letter: Letter) -> dict[str, Any]:
 def lines(letter: Letter) -> Iterator[str]:
     """The letter for people, line by line."""
     number = f" #{letter.sequence}" if letter.sequence is not None else ""
-    yield f"letter {letter.position}: {letter.receiver}{number}, {letter.reason}, {instant(letter.at)}"
-    width = max(map(len, letter.headers), default=0)
+    receiver = output.visible(letter.receiver)  # Anybody may publish to a name that nobody can have.
+    yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant(letter.at)}"
+    width = min(NAME_WIDTH_MAX, max(map(len, letter.headers), default=0))
     for name, value in letter.headers.items():
         text = letter.response if name == DEAD_RESPONSE else value
         yield f"  {output.visible(name):{width}}  {output.visible(text)}"

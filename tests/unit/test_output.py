@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from angarium import logs
-from angarium.cli import main, receiver
+from angarium.cli import dead_words, main, receiver
 from angarium.cli.inspection import lines
 from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
+from streams.dead_letters.letters import Letter
 from streams.receivers import Configuration
 
 STATE: dict[str, Any] = {
@@ -149,3 +150,18 @@ def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
 def test_a_configuration_with_warnings_is_in_force(members: bytes, invalid: bool, ignored: bool) -> None:
     found = shown(Configuration(members, 1))
     assert (bool(found.problems), bool(found.warnings)) == (invalid, ignored)
+
+
+def test_nothing_in_a_letter_is_obeyed() -> None:
+    """Anybody may publish to a name that no receiver can have, and with whatever headers."""
+    headers = {
+        "Angarium-Reason": "malformed",
+        "X-\x1b": "\x1b[2J",
+        "n" * 60_000: "",
+        "Angarium-Response": "%1B",
+    }
+    letter = Letter(1, "ac\x1b[2Jme.\u202e", 0.0, headers, b"\x1b[2J\nbody")
+    shown = list(dead_words.lines(letter))
+    assert shown[0].startswith("letter 1: ac\\x1b[2Jme.\\u202e, malformed, ")
+    assert all(line.isprintable() for line in shown)
+    assert sum(map(len, shown)) < 61_000
