@@ -117,7 +117,9 @@ class Members:
         """Become a member; returns when the first heartbeat is stored and the others are known."""
         self._started_at, self._started_boottime = self._time.wall(), self._time.boottime()
         self._js.add_listener(self._on_connection)
-        self._subscription = await self._js.wire.subscribe(self._names.node("*"), self._on_heartbeat)
+        self._subscription = await self._js.wire.subscribe(
+            self._names.node("*"), self._on_heartbeat, headers=False
+        )
         pauses = Pauses(self._js)
         while not await self._renew():
             await pauses.wait()

@@ -57,7 +57,7 @@ class Follower:
 
     async def start(self) -> None:
         """Return when everything that there is has been handed on; retries while it cannot be read."""
-        self._subscription = await self._js.wire.subscribe(self._subject, self._on_hint)
+        self._subscription = await self._js.wire.subscribe(self._subject, self._on_hint, headers=False)
         self._js.add_listener(self._on_change)
         while not await self._read():  # noqa: ASYNC110  # A retry, with nothing to wait for.
             await asyncio.sleep(self._every_s)

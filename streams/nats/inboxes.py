@@ -15,6 +15,10 @@ DEFAULT_INBOX_PREFIX = "_INBOX"
 IMPORTED_REPLY_PREFIX = "_R_"
 """What the server puts in the place of a reply subject of another account; no client can name such a one."""
 
+LENGTH_MAX = 512
+"""Characters of a reply subject. A byte that is no UTF-8 makes four of them, and a node that publishes a line
+of more than 4,096 is cut off."""
+
 
 class Inboxes:
     """The inboxes that are answered: the usual ones, those of other accounts, and those of `prefixes`."""
@@ -29,9 +33,9 @@ class Inboxes:
         """Return whether a request with this reply subject is answered; logs the first one that is not."""
         if not reply:
             return False
-        if reply.startswith(self._beginnings):
+        if reply.startswith(self._beginnings) and len(reply) <= LENGTH_MAX:
             return True
         if not self._told:
             self._told = True
-            log.warning("reply.refused", extra={"reply": reply})
+            log.warning("reply.refused", extra={"reply": reply[:LENGTH_MAX]})
         return False

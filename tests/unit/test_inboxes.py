@@ -20,6 +20,7 @@ def test_inboxes_and_what_an_import_puts_in_their_place_are_answered(reply: str)
         "", "_INBOX", "_INBOXES.x", "_INBOX_ops.x", "_R.x", "_own.x", "angarium.journal.0",
         "_GR_.a.b._INBOX.x",
         "$KV.angarium_receivers.acme.x", "$JS.API.STREAM.PURGE.ANGARIUM_EVENTS", "x._INBOX.y",
+        "_INBOX." + "\\xff" * 1000,
     ],
 )  # fmt: skip
 def test_nothing_else_is(reply: str) -> None:
