@@ -15,7 +15,8 @@ demo: .venv/ready
 wheel: .venv/ready
 	.venv/bin/python -m hatchling build -t wheel
 
-test: lint
+test: .venv/ready
+	@$(MAKE) --no-print-directory -j 2 lint .venv/collected
 	.venv/bin/pytest -m 'not soak' -n 6 --dist worksteal
 
 # A report, not a test, and tracing makes these tests take twice as long. Of the tests that look closely: simulated
@@ -60,6 +61,11 @@ soak: .venv/ready
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
 	@touch $@
+
+# pytest rewrites and compiles each test module when it first meets it, and all its workers would meet all of them
+# at once. So one process does it beforehand, beside the linters.
+.venv/collected: .venv/ready $(shell find tests -name '*.py')
+	@.venv/bin/pytest --collect-only --quiet --quiet >$@ || { cat $@; rm $@; exit 1; }
 
 .PRECIOUS: .venv-%/ready
 .venv-%/ready: pyproject.toml
