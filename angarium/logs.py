@@ -32,6 +32,7 @@ _SECRET_FIELDS = frozenset({
 _SCHEME = r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://"
 _SECRETS = (
     (re.compile(r"\b(whsec_|whsk_|whs512_|sealed:)[A-Za-z0-9+/=_-]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(ang_[a-z0-9]{1,32}_)[A-Za-z0-9_-]+"), rf"\1{HIDDEN}"),
     (re.compile(_SCHEME + r")[^\s/\"'\\]+@"), rf"\1{HIDDEN}@"),
     (re.compile(_SCHEME + r"[^\s\"'?#\\]*[?#])[^\s\"'\\]+"), rf"\1{HIDDEN}"),
     (

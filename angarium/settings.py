@@ -34,6 +34,7 @@ REPLICATED_TTL_S = 10.0
 FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _SINGULAR = {
     "allow_networks": "allow-network", "deny_networks": "deny-network", "answer_inboxes": "answer-inbox",
+    "cors_origins": "cors-origin",
 }  # fmt: skip
 _SIZES = frozenset({"max_body", "max_bytes"})
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
@@ -121,6 +122,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: Annotated[
         str | None, Meta(description="address of /healthz, /readyz and /metrics, such as 127.0.0.1:9464")
     ] = None
+
+    api: Annotated[str, Meta(description="address of the HTTP API, such as 0.0.0.0:8080")] = "127.0.0.1:8080"
+    cors_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="let pages of this origin use the HTTP API, such as https://ops.example.com"),
+    ] = ()
 
     ledger: Annotated[str, Meta(description="where the ledger is, sqlite:///path/of/a/file")] = (
         "sqlite:///.angarium/ledger.db"
@@ -268,7 +275,7 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
         value = quantities.size(value)
     if name == "default_rate":
         quantities.rate(value if isinstance(value, str) else repr(value))
-    if name == "monitor" and isinstance(value, str):
+    if name in ("monitor", "api") and isinstance(value, str):
         quantities.address(value)
     if is_list(kind) and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]

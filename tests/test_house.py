@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.floors import FLOORS
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("actors", "streams", "angarium", "tests")
 OURS = frozenset(PACKAGES[:3])
@@ -28,56 +30,6 @@ LINE_MAX = 110
 FILES_MAX = 14
 """In a folder, `__init__.py` aside; the commands are one a file, however many there are."""
 UNBOUNDED = frozenset({"angarium/cli"})
-
-FLOORS: dict[str, tuple[str, ...]] = {
-    "actors": (
-        "errors",
-        "ids policy",
-        "machine credentials",
-        "memory answers ports counters news retention status subscriptions",
-        "runtime",
-    ),
-    "streams": (
-        "nats",
-        "clock defects hearing versions",
-        "installation",
-        "journal",
-        "reading",
-        "dead_letters",
-        "routing fleet",
-        "control producer purge receivers server",
-        "following repair service",
-    ),
-    "angarium": (
-        "escaping quantities rate_limited_log http_server package_check",
-        "logs settings",
-        "connecting terminal",
-        "delivery ledger",
-        "node",
-        "operations local",
-        "demo bench",
-        "cli",
-        "__main__",
-    ),
-    "actors.machine": (
-        "backoff bucket event outcome",
-        "numbering",
-        "facts",
-        "commands state",
-        "decide evolve repairing",
-        "invariants",
-        "owed",
-    ),
-    "angarium.operations": (
-        "failures",
-        "control publish tail",
-        "receivers dead_letters records",
-        "health",
-        "repair setup",
-    ),
-    "angarium.delivery": ("exchange signing", "connections", "http1_transport httpx_transport sender"),
-}
-"""The rooms of a folder, from the ground up: a room knows those on the floors below its own."""
 
 AWAITING = frozenset({
     "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skipping",

@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _commands() -> click.Group:
+    from angarium.cli.api import api
     from angarium.cli.apply import apply
     from angarium.cli.attempts import attempts
     from angarium.cli.audit import audit
@@ -68,6 +69,7 @@ def _commands() -> click.Group:
     from angarium.cli.repair import repair
     from angarium.cli.setup import setup
     from angarium.cli.tail import tail
+    from angarium.cli.tokens import token
     from angarium.cli.top import top
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -77,7 +79,7 @@ def _commands() -> click.Group:
 
     commands = (
         dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, listen, doctor,
-        repair, ledger, event, attempts, history, audit, top,
+        repair, ledger, event, attempts, history, audit, top, api, token,
     )  # fmt: skip
     for command in commands:
         angarium.add_command(command)

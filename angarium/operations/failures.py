@@ -18,14 +18,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Kind = Literal[
-    "invalid", "not_found", "conflict", "refused", "not_allowed", "unanswered", "unavailable", "unusable"
-]
+    "invalid", "not_found", "conflict", "refused", "too_large", "full", "not_allowed", "unanswered",
+    "unavailable", "unusable",
+]  # fmt: skip
 """Kinds of failure, as a caller may have to tell them apart:
 
 - `invalid`: what was asked contradicts itself or what is stored; asked in another way, it can be done.
 - `not_found`: what it is about is not there.
 - `conflict`: somebody else changed at the same moment what was to be changed; nothing was done.
 - `refused`: the owner of the receiver, NATS, or what there is says no.
+- `too_large`: it is larger than may be stored.
+- `full`: there is no room for it now; ask again later.
 - `not_allowed`: NATS does not permit our user to do that.
 - `unanswered`: nobody said whether it was done, or nobody is there to do it.
 - `unavailable`: NATS did not answer; nothing is known.

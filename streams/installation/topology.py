@@ -98,6 +98,10 @@ class Names(Struct, frozen=True):
         return f"KV_{self.prefix}_nodes"
 
     @property
+    def tokens(self) -> str:
+        return f"KV_{self.prefix}_tokens"
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """The streams that must not be recreated unnoticed.
 
@@ -176,12 +180,19 @@ class Names(Struct, frozen=True):
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"
 
+    def token(self, token: str) -> str:
+        return f"$KV.{self.prefix}_tokens.{token}"
+
+    def token_use(self, token: str) -> str:
+        """The key that says when a token was last used: beside the token, so that nobody need write that."""
+        return f"$KV.{self.prefix}_tokens.{token}.used"
+
     def control(self, verb: str, tenant: str, name: str) -> str:
         return f"{self.prefix}.ctl.{verb}.{tenant}.{name}"
 
 
 def streams(installation: Installation) -> list[dict[str, Any]]:
-    """The four streams and three buckets."""
+    """The four streams and four buckets."""
     return [
         _events(installation),
         _deliveries(installation),
@@ -205,6 +216,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             allow_msg_ttl=True,
             subject_delete_marker_ttl=_nanoseconds(EXPIRY_MARKER_TTL_S),
         ),
+        _bucket(installation, installation.names.tokens, allow_direct=True),
     ]
 
 

@@ -45,6 +45,7 @@ class Follower:
         every_s: float = 1.0,
     ) -> None:
         self.applied = 0
+        self.read_at = float("-inf")  # By the loop's clock: all that there was by then is handed on.
         self._js = js
         self._stream = stream
         self._subject = subject
@@ -118,6 +119,7 @@ class Follower:
     async def _read(self) -> bool:
         """Hand on what is new; False where it could not be read."""
         async with self._reading:
+            asked_at = asyncio.get_running_loop().time()
             while True:
                 try:
                     page = await self._js.read(self._stream, self._subject, self.applied + 1)
@@ -126,6 +128,7 @@ class Follower:
                     return False
                 await self._hand_on(page.messages)
                 if not page.pending:
+                    self.read_at = asked_at
                     return True
 
     async def _hand_on(self, messages: list[StoredMessage]) -> None:

@@ -100,6 +100,18 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
     )
 
 
+def is_content_type(text: str) -> bool:
+    """Return whether an event's `Content-Type` can be passed on."""
+    return _CONTENT_TYPE.match(text) is not None
+
+
+def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
+    """The two as they are passed on: empty where they are not what W3C Trace Context says."""
+    if not _TRACEPARENT.match(traceparent):
+        return "", ""
+    return traceparent, tracestate if _TRACESTATE.match(tracestate) else ""
+
+
 @lru_cache(maxsize=1 << 12)
 def type_problem(event_type: str) -> str:
     """Why no producer may publish an event of that type, or nothing. There are few types, hence the cache."""

@@ -41,6 +41,7 @@ async def test_everything_is_made_once(js: JetStream, installation: Installation
         f"stream KV_{prefix}_receivers of $KV.{prefix}_receivers.>",
         f"stream KV_{prefix}_actors of $KV.{prefix}_actors.>",
         f"stream KV_{prefix}_nodes of $KV.{prefix}_nodes.>",
+        f"stream KV_{prefix}_tokens of $KV.{prefix}_tokens.>",
         f"4 consumers of {upper}_DELIVERIES (shard-0 to shard-3)",
         f"4 consumers of {upper}_EVENTS (route-0 to route-3)",
     ]

@@ -17,7 +17,7 @@ from streams.server import binary
 from tests.e2e.commands import PATIENCE_S
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-USERS = ("node", "operator", "inspector", "ledger", "acme")
+USERS = ("node", "operator", "inspector", "ledger", "acme", "api")
 STEP_S = 60.0
 
 

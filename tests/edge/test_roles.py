@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from nats.errors import NoRespondersError
 
@@ -34,6 +35,7 @@ FORGED = {
     "$KV.angarium_receivers.acme.forged": ("KV_angarium_receivers", "$KV.angarium_receivers.acme.forged"),
     "$KV.angarium_actors.0.acme.forged": ("KV_angarium_actors", "$KV.angarium_actors.0.acme.forged"),
     "$KV.angarium_nodes.forged": ("KV_angarium_nodes", "$KV.angarium_nodes.forged"),
+    "$KV.angarium_tokens.forged": ("KV_angarium_tokens", "$KV.angarium_tokens.forged"),
 }
 """A subject of each kind that is stored and used by nobody: the stream and the subject of its storage."""
 
@@ -43,7 +45,8 @@ HIDDEN = (
     "$JS.API.STREAM.MSG.GET.KV_angarium_receivers", "$JS.API.STREAM.MSG.GET.ANGARIUM_DELIVERIES",
     "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", "$JS.API.STREAM.MSG.GET.ANGARIUM_DEAD",
     "$JS.API.DIRECT.GET.KV_angarium_receivers", "$JS.API.DIRECT.GET.ANGARIUM_DELIVERIES",
-    "$JS.API.DIRECT.GET.ANGARIUM_DEAD",
+    "$JS.API.DIRECT.GET.ANGARIUM_DEAD", "$JS.API.DIRECT.GET.KV_angarium_tokens",
+    "$JS.API.STREAM.MSG.GET.KV_angarium_tokens",
     "$JS.API.CONSUMER.CREATE.KV_angarium_receivers.spy", "$JS.API.STREAM.SNAPSHOT.KV_angarium_receivers",
 )  # fmt: skip
 """Ways to what only operators and nodes may read."""
@@ -232,6 +235,33 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
             assert await node.is_refused(subject), subject
         for subject in ("angarium.deliver.>", "angarium.events.>", ">"):
             assert await node.may_not_hear(subject), subject
+
+
+async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Path) -> None:
+    operator = Terminal(tmp_path, server.url("operator"))
+    token = (await asyncio.to_thread(operator.done, "token", "create", "acme", "--scope", "publish")).strip()
+    with Terminal(tmp_path, server.url("api")).start("api", "--port", "0") as api:
+        url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
+        async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+            for path in ("events/order.created", "receivers/billing/events"):
+                answer = await client.post(f"/v1/tenants/acme/{path}", json={})
+                assert answer.status_code == 202, answer.text
+            missing = await client.post("/v1/tenants/acme/receivers/nobody/events", json={})
+            assert missing.status_code == 404
+        api.terminate()
+        assert api.wait(PATIENCE_S) == 0
+
+    async def noted() -> bool:
+        (listed,) = await asyncio.to_thread(operator.json, "token", "list")
+        return listed["used_at"] is not None
+
+    await until_true(noted)
+    async with server.user("api") as user:
+        for subject in (
+            "$KV.angarium_tokens.forged", "$KV.angarium_receivers.acme.forged", "angarium.journal.0",
+            *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", f"angarium.ctl.forget.{RECEIVER}",
+        ):  # fmt: skip
+            assert await user.is_refused(subject), subject
 
 
 async def test_an_operator_owns_nothing(server: Server) -> None:

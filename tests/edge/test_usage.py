@@ -88,6 +88,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["listen", "--port", "x"], "angarium listen: invalid value for '--port'"),
         (["listen", "--secret", "hush-hush"], "--secret: must begin with whsec_"),
         (["node", "--ttl-s", "1"], "ttl_s (--ttl-s): must be a number from 2 to 60, not '1'"),
+        (["token", "create", "acme"], "missing option '--scope'"),
+        (["token", "create", "acme", "--scope", "all"], "invalid value for '--scope'"),
+        (["token", "create", "acme", "--scope", "read", "--expires", "soon"], "'soon' is not an age"),
+        (["api", "--port", "x"], "angarium api: invalid value for '--port'"),
+        (["api", "--api", "x"], "'x' is not an address; write it as 127.0.0.1"),
         (["setup", "--shards", "many"], "shards (--shards): must be a whole number"),
     ],
 )

@@ -29,6 +29,7 @@ def test_the_names_of_the_contract() -> None:
     assert names.receivers == "KV_angarium_receivers"
     assert names.actors == "KV_angarium_actors"
     assert names.nodes == "KV_angarium_nodes"
+    assert names.tokens == "KV_angarium_tokens"
     assert names.publish_event("acme", "order.created") == "angarium.events.acme.order.created"
     assert names.publish_to("acme.billing") == "angarium.deliver.acme.billing"
     assert names.event(3, "acme", "order.created") == "angarium.events.3.acme.order.created"
@@ -40,6 +41,8 @@ def test_the_names_of_the_contract() -> None:
     assert names.owner(54) == "$KV.angarium_actors.54._owner"
     assert names.checkpoint(54) == "$KV.angarium_actors.54._checkpoint"
     assert names.node("n1") == "$KV.angarium_nodes.n1"
+    assert names.token("k3f") == "$KV.angarium_tokens.k3f"
+    assert names.token_use("k3f") == "$KV.angarium_tokens.k3f.used"
     assert names.control("inspect", "acme", "billing") == "angarium.ctl.inspect.acme.billing"
     assert (names.shard_consumer(7), names.route_consumer(7)) == ("shard-7", "route-7")
 

@@ -1,0 +1,58 @@
+"""The application: every route below its gate, every error as a problem, and the description of it all."""
+
+from litestar import Litestar, MediaType, Router
+from litestar.config.cors import CORSConfig
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme, Server
+
+from angarium import __version__
+from angarium.api import problems
+from angarium.api.gate import guard
+from angarium.api.live import Live
+from angarium.api.routes import publishing, readiness
+from angarium.connecting import Access
+
+GATED = (publishing.fan_out, publishing.direct, publishing.direct_untyped)
+"""The routes that need a token; each says by `needs` which scope."""
+OPEN = (readiness.healthz, readiness.readyz)
+
+
+def application(live: Live) -> Litestar:
+    """The application over the live state of this process."""
+
+    def the_live() -> Live:
+        return live
+
+    def the_access() -> Access:
+        return live.access
+
+    origins = list(live.access.settings.cors_origins)
+    return Litestar(
+        [Router("/", route_handlers=GATED, guards=[guard(live)]), *OPEN],
+        dependencies={
+            "live": Provide(the_live, sync_to_thread=False),
+            "access": Provide(the_access, sync_to_thread=False),
+        },
+        exception_handlers=problems.HANDLERS,
+        openapi_config=description(),
+        cors_config=CORSConfig(allow_origins=origins) if origins else None,
+        request_max_body_size=None,
+        logging_config=None,
+        debug=False,
+    )
+
+
+def description() -> OpenAPIConfig:
+    """The words of `/openapi.json` beside the operations; it is served alone, with no pages around it."""
+    return OpenAPIConfig(
+        title="Angarium",
+        version=__version__,
+        summary="Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash.",
+        path="/openapi.json",
+        render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
+        components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
+        security=[{"token": []}],
+        servers=[Server(url="/")],
+    )

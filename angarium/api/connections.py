@@ -1,0 +1,146 @@
+"""Connections: uvicorn's protocol, with the bounds that it does not have.
+
+uvicorn waits for a head as long as a client likes, takes any number of headers of any length, and closes on
+clients that still send, who then see a reset in the place of the answer.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from angarium.api.problems import MEDIA_TYPE, Refusal
+
+HEAD_S = 10.0
+"""Time for the head of a request, from its first byte."""
+HEAD_MAX = 64 << 10
+HEADERS_MAX = 128
+PIPELINED_MAX = 64
+CONNECTIONS_MAX = 4096
+LINGER_S = 2.0
+LINGER_MAX = 4 << 20
+"""What is read and dropped of a body that nobody wanted, so that its sender gets to see the answer."""
+
+
+class _HeadTooLarge(Exception):
+    """A head beyond its bounds."""
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of a client."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_head = True
+        self._head = 0
+        self._too_large = False
+        self._lingering = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._timer = self.loop.call_later(HEAD_S, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            self._lingering += len(data)
+            if self._lingering > LINGER_MAX:
+                self.transport.abort()
+            return
+        if self._in_head:
+            self._head += len(data)
+        super().data_received(data)
+        if not self._in_head or self.transport.is_closing():
+            return
+        # The parser holds back what is not whole yet, so what came is counted beside what it told of.
+        if self._head > HEAD_MAX + len(data):
+            self._too_large = True
+            self.send_400_response("")
+        elif self._timer is None and self.parser is not None:
+            self._timer = self.loop.call_later(HEAD_S, self._late)
+
+    # ---- the parser's callbacks
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head_told = True, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._take(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._take(len(name) + len(value))
+        if len(self.headers) >= HEADERS_MAX:
+            self._too_large = True
+            raise _HeadTooLarge
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head = False, 0
+        self._stop_timer()
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise _HeadTooLarge
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline and self.cycle.more_body and not self.transport.is_closing():
+            self._linger()
+        else:
+            super().on_response_complete()
+
+    # ---- bounds
+
+    def _take(self, size: int) -> None:
+        self._head_told += size
+        if self._head_told > HEAD_MAX:
+            self._too_large = True
+            raise _HeadTooLarge
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        """Close on a client whose head does not come."""
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """End our side, and drop for a while what still comes: a reset would take the answer away."""
+        self._lingering = 1
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._stop_timer()
+        self._timer = self.loop.call_later(LINGER_S, self._late)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be read as a request, and close."""
+        if self._too_large:
+            refused = Refusal(431, "headers", f"at most {HEADERS_MAX} headers, and {HEAD_MAX} bytes of them")
+        else:
+            refused = Refusal(400, "not-http", "this is no HTTP/1.1 request")
+        content = msgspec.json.encode(refused.problem)
+        head = [
+            STATUS_LINE[refused.problem.status],
+            *(b"%s: %s\r\n" % each for each in self.server_state.default_headers),
+            b"content-type: %s\r\ncontent-length: %d\r\n" % (MEDIA_TYPE.encode(), len(content)),
+            b"connection: close\r\n\r\n",
+        ]
+        self.transport.write(b"".join(head) + content)
+        self._linger()

@@ -1,0 +1,124 @@
+"""The gate: who asks, and may they see what they ask for.
+
+No valid token is 401. A token that is for another tenant, or lacks the scope, gets the same 404 as for what
+is not there, so that it learns nothing of it.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Guard
+from msgspec import Struct
+
+from actors.errors import InvalidName
+from actors.ids import check_tenant
+from angarium.api.bodies import header
+from angarium.api.live import Live
+from angarium.api.problems import Refusal, hidden, unavailable
+from angarium.operations.tokens.secret import presented, proves
+from streams.tokens import Scope, Token
+
+NOTED_EVERY_S = 600.0
+"""How often it is told that a token is used."""
+_NEEDS = "angarium_scope"
+_CALLER = "angarium_caller"
+_NOTING_MAX = 64
+
+
+class Caller(Struct, frozen=True):
+    """The token that asks."""
+
+    id: str
+    token: Token
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that it is for, or `*`."""
+        return self.token.tenant
+
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+def needs(scope: Scope) -> dict[str, Any]:
+    """The `opt` of a route: which scope a token must have for it."""
+    return {_NEEDS: scope}
+
+
+def caller(connection: Connection) -> Caller:
+    """The caller of a request that has passed the gate."""
+    found: Caller = connection.scope["state"][_CALLER]
+    return found
+
+
+def guard(live: Live) -> Guard:
+    """The gate as Litestar takes it, which would copy an object, for all routes below it."""
+    gate = Gate(live)
+
+    async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
+        gate.check(connection, handler)
+
+    return guarded
+
+
+class Gate:
+    """Made by `guard`. Each route states its scope by `needs`."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._noted: dict[str, float] = {}
+        self._noting: set[asyncio.Task[Any]] = set()
+
+    def check(self, connection: Connection, handler: BaseRouteHandler) -> None:
+        """Let it in, or raise `Refusal`."""
+        if not self._live.ready:
+            raise unavailable("NATS is away; send it again")
+        found = self._identify(connection)
+        if found is None:
+            raise Refusal(
+                401, "unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)",
+                www_authenticate='Bearer realm="angarium"',
+            )  # fmt: skip
+        needed: Scope = handler.opt[_NEEDS]
+        if needed not in found.token.scopes or not _sees(found.token, connection.path_params.get("tenant")):
+            raise hidden()
+        connection.scope["state"][_CALLER] = found
+        self._note(found.id)
+
+    def _identify(self, connection: Connection) -> Caller | None:
+        scheme, _, text = header(connection.scope["headers"], b"authorization").partition(" ")
+        given = presented(text.strip()) if scheme.lower() == "bearer" else None
+        if given is None:
+            return None
+        token = self._live.tokens.get(given.id)
+        if not proves(given, token) or token is None or _expired(token):
+            return None
+        return Caller(given.id, token)
+
+    def _note(self, token: str) -> None:
+        """Tell seldom that it is used, and beside the request: nothing rests on it."""
+        now = asyncio.get_running_loop().time()
+        if now - self._noted.get(token, float("-inf")) < NOTED_EVERY_S or len(self._noting) >= _NOTING_MAX:
+            return
+        self._noted[token] = now
+        task = asyncio.ensure_future(self._live.tokens.note_use(token))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+
+def _sees(token: Token, tenant: str | None) -> bool:
+    """Return whether a path is the token's: one without a tenant shows to each its own, or is the fleet's."""
+    if tenant is None:
+        return True
+    try:
+        check_tenant(tenant)
+    except InvalidName:
+        return False
+    return token.sees(tenant)
+
+
+def _expired(token: Token) -> bool:
+    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)

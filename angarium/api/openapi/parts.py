@@ -1,0 +1,65 @@
+"""Parts of the description that all operations share: problems, parameters, examples."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, Parameter, RequestBody, Schema
+
+from angarium.api.problems import HIDDEN, MEDIA_TYPE, TITLES, TYPES, Problem
+
+_STATUSES = {
+    400: ("not-http", "the header idempotency-key comes several times; send one"),
+    401: ("unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)"),
+    404: ("not-found", HIDDEN),
+    408: ("timeout", "the body came too slowly"),
+    409: ("conflict", "acme.billing was changed at the same moment by somebody else"),
+    412: ("precondition-failed", "acme.billing is at revision 8, not 7"),
+    413: ("too-large", "the body may have 262144 bytes; send less, or a link to it"),
+    415: ("unsupported", "a content-encoding is not undone and not passed on; send it plain"),
+    422: ("invalid", "types that begin with angarium. are Angarium's own; choose another"),
+    429: ("rate", "the token may publish 100 events a second"),
+    503: ("unavailable", "NATS is away; send it again"),
+}
+
+
+def problems(*statuses: int) -> dict[int, ResponseSpec]:
+    """The problems that an operation may answer, each with an example; 401, 404 and 503 always."""
+    return {status: _problem(status) for status in sorted({401, 404, 503, *statuses})}
+
+
+def _problem(status: int) -> ResponseSpec:
+    name, detail = _STATUSES[status]
+    value = {"type": TYPES + name, "title": TITLES[name], "status": status, "detail": detail}
+    return ResponseSpec(
+        Problem, generate_examples=False, description=TITLES[name], media_type=MEDIA_TYPE,
+        examples=[Example(summary=TITLES[name], value=value)],
+    )  # fmt: skip
+
+
+def result(data: Any, description: str, example: object) -> ResponseSpec:
+    """The answer of an operation that was done."""
+    return ResponseSpec(
+        data, generate_examples=False, description=description,
+        examples=[Example(summary=description, value=example)],
+    )  # fmt: skip
+
+
+def header_parameter(name: str, description: str, example: str) -> Parameter:
+    """A header that a request may have."""
+    return Parameter(
+        name=name, param_in="header", required=False, description=description,
+        schema=Schema(type=OpenAPIType.STRING), example=example,
+    )  # fmt: skip
+
+
+def body(description: str, content: Mapping[str, object]) -> RequestBody:
+    """The body of a request that is read by the route itself, with an example for each media type."""
+    return RequestBody(
+        description=description,
+        required=True,
+        content={
+            media: OpenAPIMediaType(schema=Schema(), examples={"example": Example(value=example)})
+            for media, example in content.items()
+        },
+    )

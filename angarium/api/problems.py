@@ -1,0 +1,203 @@
+"""Problems: every error of the API, as RFC 9457 has them, in one place.
+
+A route raises `Refusal`, or lets `answered` raise it for an operation that was not done. What a token may not
+see and what is not there look the same.
+"""
+
+import logging
+from http import HTTPStatus
+from typing import Any, TypeVar, assert_never
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.types import ExceptionHandlersMap
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from angarium.operations.failures import Kind, NotDone, not_done
+
+MEDIA_TYPE = "application/problem+json"
+TYPES = "urn:angarium:problem:"
+RETRY_AFTER_S = 1
+"""Soon: what is away mostly comes back at once, and clients add their own backoff."""
+HIDDEN = "there is nothing here that this token may see"
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that is wrong: a member of the body (`pointer`, RFC 6901), or a header."""
+
+    detail: str
+    pointer: str | None = None
+    header: str | None = None
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of every error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: tuple[Fault, ...] = ()
+
+
+class Refusal(AngariumError):
+    """An answer that is an error."""
+
+    def __init__(
+        self, status: int, name: str, detail: str, *, errors: tuple[Fault, ...] = (), **headers: str
+    ) -> None:
+        super().__init__(detail)
+        self.problem = Problem(
+            type=TYPES + name, title=TITLES[name], status=status, detail=_sentence(detail), errors=errors
+        )
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+TITLES = {
+    "not-http": "Not HTTP as we understand it",
+    "unauthorized": "No valid token",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
+    "timeout": "The request took too long",
+    "conflict": "Changed at the same moment",
+    "precondition-failed": "The precondition does not hold",
+    "too-large": "Too large",
+    "unsupported": "Unsupported media type",
+    "invalid": "Invalid",
+    "rate": "Over the token's rate",
+    "headers": "Too many headers",
+    "internal": "Internal error",
+    "unavailable": "Unavailable",
+    "full": "No room",
+}
+"""The kinds of problems: the last part of `type`, and the title."""
+
+
+def hidden() -> Refusal:
+    """The answer for what is not there, and for what the token may not see."""
+    return Refusal(404, "not-found", HIDDEN)
+
+
+def not_found(detail: str) -> Refusal:
+    """The answer for what is not there, where the token may know that."""
+    return Refusal(404, "not-found", detail)
+
+
+def invalid(*errors: Fault) -> Refusal:
+    """The answer to what cannot be used, with each thing that is wrong."""
+    return Refusal(422, "invalid", "; ".join(each.detail for each in errors), errors=errors)
+
+
+def unavailable(detail: str) -> Refusal:
+    """The answer while something is away."""
+    return Refusal(503, "unavailable", detail, retry_after=str(RETRY_AFTER_S))
+
+
+def answered(outcome: T | NotDone) -> T:
+    """The result of an operation. Raises `Refusal` where it was not done."""
+    if isinstance(outcome, NotDone):
+        raise refusal(outcome)
+    return outcome
+
+
+def refusal(failure: NotDone) -> Refusal:
+    """The answer that a failure of an operation means."""
+    status, name = _meaning(failure.kind)
+    errors = tuple(_fault(each) for each in failure.problems) if status == 422 else ()
+    if failure.code == "unknown_receiver":
+        status, name = 404, "not-found"
+    retry = {"retry_after": str(RETRY_AFTER_S)} if status == 503 else {}
+    return Refusal(status, name, failure.text, errors=errors, **retry)
+
+
+def _meaning(kind: Kind) -> tuple[int, str]:
+    match kind:
+        case "invalid":
+            return 422, "invalid"
+        case "not_found":
+            return 404, "not-found"
+        case "conflict" | "refused":
+            return 409, "conflict"
+        case "too_large":
+            return 413, "too-large"
+        case "full":
+            return 503, "full"
+        case "not_allowed" | "unanswered" | "unavailable" | "unusable":
+            return 503, "unavailable"
+        case _:
+            assert_never(kind)
+
+
+def _fault(problem: str) -> Fault:
+    """A sentence of `actors.policy`, `rate.limit: must be …`, as the member that it names."""
+    member, colon, detail = problem.partition(": ")
+    if not colon or " " in member:
+        return Fault(detail=problem)
+    return Fault(pointer="/" + member.replace(".", "/"), detail=detail)
+
+
+def _sentence(text: str) -> str:
+    """One line, with nothing in it that a terminal would obey."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+# ---- what Litestar does with whatever is raised
+
+
+def respond(refused: Refusal) -> Response[bytes]:
+    """The answer to a request that is refused."""
+    return Response(
+        content=msgspec.json.encode(refused.problem),
+        status_code=refused.problem.status,
+        media_type=MEDIA_TYPE,
+        headers=refused.headers,
+    )
+
+
+def _on_refusal(_: Request[Any, Any, Any], error: Refusal) -> Response[bytes]:
+    return respond(error)
+
+
+def _on_angarium_error(_: Request[Any, Any, Any], error: AngariumError) -> Response[bytes]:
+    return respond(refusal(not_done(error)))
+
+
+def _on_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Errors of Litestar's own: no such route, no such method, a body that does not fit its type."""
+    match error.status_code:
+        case 404:
+            return respond(hidden())
+        case 405:
+            allowed = (error.headers or {}).get("Allow", "")
+            return respond(Refusal(405, "method-not-allowed", "use another method", allow=allowed))
+        case 413:
+            return respond(Refusal(413, "too-large", "the body is too large"))
+        case 415:
+            return respond(Refusal(415, "unsupported", error.detail))
+        case 400:
+            return respond(Refusal(400, "not-http", error.detail))
+        case status if status < 500:
+            return respond(Refusal(422, "invalid", error.detail))
+        case _:
+            return _on_anything(_, error)
+
+
+def _on_anything(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """A defect of ours. What it says may quote anything, so that the log has it and the client does not."""
+    log.error("api.broken", exc_info=error, extra={"method": request.method, "path": request.url.path})
+    return respond(Refusal(500, "internal", "this is a defect of Angarium; the log of the API says more"))
+
+
+HANDLERS: ExceptionHandlersMap = {
+    Refusal: _on_refusal,
+    AngariumError: _on_angarium_error,
+    HTTPException: _on_http,
+    HTTPStatus.INTERNAL_SERVER_ERROR: _on_anything,
+    Exception: _on_anything,
+}

@@ -1,0 +1,65 @@
+"""The rates of tokens: events a second, counted by each process of the API for itself.
+
+A batch of any size is let in while there is something left, and what it takes beyond that is paid back before
+the next one: a bucket that had to hold a whole batch would let in as much at once from everybody.
+"""
+
+import math
+from collections import OrderedDict
+
+from msgspec import Struct
+
+KEPT_MAX = 10_000
+"""Tokens whose buckets are kept; of those that were used longest ago the bucket is full anyhow."""
+
+
+class _Bucket(Struct):
+    level: float
+    at: float
+
+
+class Standing(Struct, frozen=True):
+    """The rest of a rate, and how long it takes until it is whole again."""
+
+    admitted: bool
+    limit: int
+    remaining: int
+    reset_s: int
+    wait_s: int
+
+    def headers(self) -> dict[str, str]:
+        """The headers of draft-ietf-httpapi-ratelimit-headers."""
+        return {
+            "ratelimit-policy": f'"token";q={self.limit};w=1',
+            "ratelimit": f'"token";r={self.remaining};t={self.reset_s}',
+        }
+
+
+class Rates:
+    """The buckets of the tokens that have a rate. `now` is the event loop's clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def take(self, token: str, rate: float, events: int, now: float) -> Standing:
+        """Take so many events, if as many are left, or all that the bucket holds."""
+        limit = max(1, math.ceil(rate))
+        bucket = self._buckets.get(token)
+        if bucket is None:
+            bucket = self._buckets[token] = _Bucket(limit, now)
+            if len(self._buckets) > KEPT_MAX:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(token)
+        bucket.level = min(limit, bucket.level + max(0.0, now - bucket.at) * rate)
+        bucket.at = now
+        needed = min(events, limit)
+        admitted = bucket.level >= needed
+        if admitted:
+            bucket.level -= events
+        return Standing(
+            admitted=admitted,
+            limit=limit,
+            remaining=max(0, math.floor(bucket.level)),
+            reset_s=math.ceil((limit - bucket.level) / rate),
+            wait_s=0 if admitted else max(1, math.ceil((needed - bucket.level) / rate)),
+        )

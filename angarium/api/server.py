@@ -1,0 +1,101 @@
+"""The server: a socket of ours, uvicorn on it, and an end in order."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+
+from actors.errors import AngariumError
+from angarium.api.app import application
+from angarium.api.connections import Connection
+from angarium.api.live import living
+from angarium.quantities import address
+from angarium.settings import Settings
+
+STOP_S = 5
+"""Time for requests in flight when the process is told to stop."""
+BACKLOG = 1024
+KEEP_ALIVE_S = 75
+"""Longer than load balancers keep a connection without using it, so that they close it and not we."""
+
+log = logging.getLogger(__name__)
+
+
+class ServeError(AngariumError):
+    """The address cannot be had; the message says why and what to do."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket on that address; port 0 is any free one. Raises `ServeError`."""
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(kind)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(place)
+        except OSError:
+            found.close()
+            raise
+    except OSError as error:
+        why = f"cannot listen on {host} port {port} ({error.strerror})"
+        raise ServeError(f"{why}: choose another --host or --port") from None
+    return found
+
+
+def url(of: socket.socket) -> str:
+    """The URL of what is served there."""
+    host, port = of.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(
+    settings: Settings, on: socket.socket | None = None, ready: Callable[[str], None] | None = None,
+    *, beside_a_node: bool = False,
+) -> None:  # fmt: skip
+    """Serve until cancelled; requests in flight end first. `ready` hears the URL.
+
+    Raises `ServeError`, `ConnectError` and `ApiError`.
+    """
+    with on or bound(*address(settings.api)) as here:
+        async with living(settings, second=beside_a_node) as live:
+            config = uvicorn.Config(
+                application(live), http=Connection, ws="none", lifespan="off", log_config=None,
+                access_log=False, server_header=False, proxy_headers=False, backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S,
+            )  # fmt: skip
+            async with _running(_Server(config), here):
+                log.info("api.ready", extra={"url": url(here)})
+                if ready is not None:
+                    ready(url(here))
+                await asyncio.get_running_loop().create_future()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which leaves signals to us, and says when it serves."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serving = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serving.set()
+
+
+@asynccontextmanager
+async def _running(server: _Server, here: socket.socket) -> AsyncIterator[None]:
+    """Serve while the block runs."""
+    task = asyncio.ensure_future(server.serve([here]))
+    try:
+        await server.serving.wait()
+        yield
+    finally:
+        server.should_exit = True
+        await task

@@ -1,0 +1,89 @@
+"""`angarium token …`: who may use the HTTP API."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from angarium.cli import options
+from angarium.cli.perform import perform
+from angarium.terminal import output
+
+SCOPES = ("publish", "read", "manage", "operate")
+
+
+@click.group(short_help="Make, list and revoke tokens of the HTTP API.")
+def token() -> None:
+    """Make, list and revoke tokens of the HTTP API."""
+
+
+@token.command(short_help="Make a token.")
+@click.argument("tenant")
+@click.option(
+    "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES),
+    help="What it may do (repeatable).",
+)  # fmt: skip
+@click.option("--expires", metavar="AGE", help="How long it holds: 12h, 30d (default: until it is revoked).")
+@click.option("--rate", type=float, metavar="N", help="Events a second that it may publish.")
+@click.option("--note", default="", help="What it is for.")
+@click.option("--json", "as_json", is_flag=True, help="The token and its id, in JSON.")
+@options.takes(*options.CONNECTION)
+def create(
+    tenant: str, scopes: tuple[Any, ...], expires: str | None, rate: float | None, note: str, as_json: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Make a token for a TENANT, or for '*', which is all of them. It is shown once; only its hash is kept.
+
+    publish: publish events. read: see receivers and what happened. manage: change receivers. operate: the
+    fleet and the tokens, for '*' only.
+    """
+    from angarium import quantities
+    from angarium.operations.tokens.create import NewToken, create
+
+    settings = options.settings_of(given)
+    lasts_s = None if expires is None else quantities.age(expires)
+    new = NewToken(tenant=tenant, scopes=scopes, lasts_s=lasts_s, rate=rate, note=note)
+    made = perform(settings, lambda to: create(to, new))
+    if as_json:
+        output.say_json({"id": made.id, "token": made.text})
+    else:
+        output.say(made.text)
+        output.note(f"note: it is not shown again; angarium token revoke {made.id} ends it")
+
+
+@token.command("list", short_help="List the tokens.")
+@click.option("--json", "as_json", is_flag=True, help="In JSON.")
+@options.takes(*options.CONNECTION)
+def list_(as_json: bool, **given: Any) -> None:
+    """List all tokens: for whom they are, what they may do, and when they were last used (to ten minutes)."""
+    from msgspec import to_builtins
+
+    from angarium.operations.tokens.listing import list_tokens
+
+    tokens = perform(options.settings_of(given), list_tokens)
+    if as_json:
+        output.say_json(to_builtins(tokens))
+        return
+    rows = [
+        (
+            each.id, each.tenant, ",".join(each.scopes), None if each.rate is None else f"{each.rate:g}/s",
+            _day(each.created_at), _day(each.expires_at), _day(each.used_at), each.note,
+        )
+        for each in tokens
+    ]  # fmt: skip
+    output.say_table(("id", "tenant", "scopes", "rate", "created", "expires", "last used", "note"), rows)
+
+
+@token.command(short_help="Revoke a token.")
+@click.argument("token_id", metavar="ID")
+@options.takes(*options.CONNECTION)
+def revoke(token_id: str, **given: Any) -> None:
+    """Revoke a token by its ID: within a second it opens nothing more."""
+    from angarium.operations.tokens.revoke import revoke
+
+    perform(options.settings_of(given), lambda to: revoke(to, token_id))
+    output.say(f"revoked {token_id}")
+
+
+def _day(at: datetime | None) -> str | None:
+    return None if at is None else at.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,101 @@
+"""Accepts one event for a client that waits for the answer: it is stored, or it is said at once why not.
+
+`publish` repeats what nobody answered, since a command has time. Here the client repeats, under the same id.
+"""
+
+import asyncio
+import uuid
+
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
+from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
+from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
+from streams.reading.messages import CONTENT_TYPE_DEFAULT
+
+ANSWER_S = 2.0
+"""Time for JetStream's answer."""
+SENT_S = 3.0
+"""Time for all of it: a connection that takes nothing more holds up the sending, too."""
+
+
+class NewEvent(Struct, frozen=True, kw_only=True):
+    """An event to be accepted, checked already. `name` is empty where it goes to all that subscribe.
+
+    Without an `id` it gets a new one. `key` is what tells a repeat; without one it is the id.
+    """
+
+    tenant: str
+    type: str
+    body: bytes
+    name: str = ""
+    id: str = ""
+    key: str = ""
+    content_type: str = CONTENT_TYPE_DEFAULT
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+class Accepted(Struct, kw_only=True, omit_defaults=True):
+    """The place of an event that is stored; of a `duplicate` that of the first one.
+
+    `matched` counts the receivers that subscribe to it, where that is known.
+    """
+
+    id: str
+    stream: str
+    seq: int
+    duplicate: bool
+    matched: int | None = None
+
+
+@operation
+async def accept(to: Access, event: NewEvent) -> Accepted:
+    """Store the event. Fails as too_large, full, refused, not_allowed and unanswered."""
+    names = to.names
+    event_id = event.id or str(uuid.uuid4())
+    target = event.tenant
+    headers = {EVENT_ID: event_id}
+    if event.name:
+        target = f"{event.tenant}.{event.name}"
+        subject, stream = names.publish_to(target), names.deliveries
+        headers[EVENT_TYPE] = event.type
+    else:
+        subject, stream = names.publish_event(target, event.type), names.events
+    headers[MESSAGE_ID] = f"{target}:{event.key or event_id}"
+    if event.content_type != CONTENT_TYPE_DEFAULT:
+        headers[CONTENT_TYPE] = event.content_type
+    if event.traceparent:
+        headers[TRACEPARENT] = event.traceparent
+    if event.tracestate:
+        headers[TRACESTATE] = event.tracestate
+    try:
+        async with asyncio.timeout(SENT_S):
+            answer = await to.js.publish(subject, event.body, headers, ANSWER_S)
+    except TimeoutError:
+        answer = Unanswered("it takes nothing more")
+    match answer:
+        case Stored(sequence=sequence, duplicate=duplicate):
+            return Accepted(id=event_id, stream=stream, seq=sequence, duplicate=duplicate)
+        case Refused(code, text):
+            raise _refused(code, text)
+        case Forbidden(why):
+            raise OperationError("not_allowed", why)
+        case Unanswered(why):
+            raise OperationError(
+                "unanswered",
+                f"NATS did not confirm the event ({why}); it may be stored: send it again with "
+                f"the same Angarium-Id, {event_id}, or the same Idempotency-Key",
+            )
+
+
+def _refused(code: int, text: str) -> OperationError:
+    if code == MESSAGE_TOO_LARGE:
+        return OperationError("too_large", "the event is larger than max_body; send less, or a link to it")
+    if code in NO_ROOM:
+        return OperationError("full", f"the stream has no room ({text}); send it again later", str(code))
+    if code in IN_FLIGHT:
+        return OperationError("conflict", "the same event is being stored just now; send it again", str(code))
+    return OperationError("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))

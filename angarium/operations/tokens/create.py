@@ -1,0 +1,90 @@
+"""Makes a token."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from actors.ids import check_tenant
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.tokens.secret import Secret, new_secret
+from streams.nats import answers
+from streams.nats.codes import STREAM_NOT_FOUND
+from streams.nats.errors import ApiError
+from streams.tokens import ALL_TENANTS, Scope, Token, Tokens
+
+RATE_MAX = 1_000_000.0
+NOTE_MAX = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class NewToken(Struct, frozen=True, kw_only=True):
+    """A token that is to be made; `tenant` is `*` for all of them, `lasts_s` how long it holds."""
+
+    tenant: str
+    scopes: tuple[Scope, ...]
+    lasts_s: float | None = None
+    rate: float | None = None
+    note: str = ""
+
+
+class CreatedToken(Struct, frozen=True):
+    """A token that is stored, and its text, which nobody can find out later."""
+
+    id: str
+    text: str
+    token: Token
+
+    def __repr__(self) -> str:
+        return f"CreatedToken({self.id!r}, …)"
+
+
+@operation
+async def create(to: Access, new: NewToken) -> CreatedToken:
+    """Make and store one. Fails as invalid."""
+    if new.tenant != ALL_TENANTS:
+        check_tenant(new.tenant)
+    _check(new)
+    made, now = new_secret(), datetime.now(UTC)
+    token = Token(
+        tenant=new.tenant,
+        scopes=tuple(dict.fromkeys(new.scopes)),
+        hash=made.hash,
+        created_at=now,
+        expires_at=None if new.lasts_s is None else now + timedelta(seconds=new.lasts_s),
+        rate=new.rate,
+        note=new.note,
+    )
+    return await _stored(to, made, token)
+
+
+def _check(new: NewToken) -> None:
+    """Raises `OperationError`."""
+    if not new.scopes:
+        raise OperationError("invalid", "a token needs a scope: publish, read, manage or operate")
+    if "operate" in new.scopes and new.tenant != ALL_TENANTS:
+        raise OperationError("invalid", "the scope operate is for the whole fleet: give it to the tenant *")
+    if new.rate is not None and not 0 < new.rate <= RATE_MAX:
+        raise OperationError("invalid", f"a token's rate is above 0 and at most {RATE_MAX:g} events a second")
+    if new.lasts_s is not None and not 0 < new.lasts_s < timedelta.max.total_seconds() / 1e4:
+        raise OperationError("invalid", "a token's life is above 0 and at most some centuries")
+    if len(new.note) > NOTE_MAX or _CONTROL.search(new.note):
+        raise OperationError("invalid", f"a note is one line of at most {NOTE_MAX} characters")
+
+
+async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
+    match await Tokens(to.js, to.names).create(made.id, token):
+        case answers.Stored():
+            return CreatedToken(made.id, made.text, token)
+        case answers.Refused(code, text):
+            raise ApiError(code, text)
+        case answers.Unanswered(why):
+            await _need_bucket(to)
+            raise OperationError("unanswered", f"NATS did not confirm the token ({why}); make another one")
+
+
+async def _need_bucket(to: Access) -> None:
+    """Say what is missing where nobody listens on the bucket's subject."""
+    if await to.js.stream_info(to.names.tokens) is None:
+        raise ApiError(STREAM_NOT_FOUND, f"there is no {to.names.tokens}: run angarium setup")

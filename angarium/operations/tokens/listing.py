@@ -1,0 +1,43 @@
+"""Lists tokens, without what proves them."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from streams.tokens import Scope, Tokens
+
+
+class ListedToken(Struct, frozen=True, kw_only=True):
+    """A token as it is shown. `used_at` is told seldom: it may be ten minutes old."""
+
+    id: str
+    tenant: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    used_at: datetime | None
+    rate: float | None
+    note: str
+
+
+@operation
+async def list_tokens(to: Access) -> list[ListedToken]:
+    """All tokens, the oldest first."""
+    tokens = Tokens(to.js, to.names)
+    uses = await tokens.last_uses()
+    found = [
+        ListedToken(
+            id=name,
+            tenant=token.tenant,
+            scopes=token.scopes,
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            used_at=uses.get(name),
+            rate=token.rate,
+            note=token.note,
+        )
+        for name, token in (await tokens.all()).items()
+    ]
+    return sorted(found, key=lambda each: (each.created_at, each.id))

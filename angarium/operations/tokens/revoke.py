@@ -1,0 +1,26 @@
+"""Revokes a token: within a second no process of the API takes it any more."""
+
+import re
+
+from angarium.connecting import Access
+from angarium.operations.failures import OperationError, operation
+from streams.nats import answers
+from streams.nats.errors import ApiError
+from streams.tokens import Tokens
+
+_ID = re.compile(r"[a-z0-9]{12}\Z")
+
+
+@operation
+async def revoke(to: Access, token: str) -> None:
+    """Revoke the token of that id. Fails as not_found."""
+    tokens = Tokens(to.js, to.names)
+    if not _ID.match(token) or await tokens.find(token) is None:
+        raise OperationError("not_found", f"there is no token {token}; angarium token list shows all")
+    match await tokens.revoke(token):
+        case answers.Stored():
+            return
+        case answers.Refused(code, text):
+            raise ApiError(code, text)
+        case answers.Unanswered(why):
+            raise OperationError("unanswered", f"NATS did not confirm it ({why}); revoke {token} again")

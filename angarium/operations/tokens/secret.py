@@ -1,0 +1,56 @@
+"""The text of a token, `ang_<id>_<secret>`: the id finds it, and the secret proves it.
+
+The secret is 256 random bits, so that its bare hash tells nothing; it is shown once and stored nowhere.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+
+from msgspec import Struct
+
+from streams.tokens import Token
+
+_TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
+_ID_BYTES = 7
+_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+"""Compared with where there is no such token, so that the time tells nothing."""
+
+
+class Secret(Struct, frozen=True):
+    """A token that was just made. Its repr shows nothing."""
+
+    id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    @property
+    def text(self) -> str:
+        """The text that its holder sends."""
+        return f"ang_{self.id}_{self.secret}"
+
+    @property
+    def hash(self) -> str:
+        """The hash that is stored of it."""
+        return hashlib.sha256(self.secret.encode()).hexdigest()
+
+
+def new_secret() -> Secret:
+    """Make one."""
+    token = base64.b32encode(secrets.token_bytes(_ID_BYTES)).decode().lower().rstrip("=")
+    return Secret(token, secrets.token_urlsafe(32))
+
+
+def presented(text: str) -> Secret | None:
+    """The token in a text that somebody sent; None where it is none."""
+    match = _TEXT.match(text)
+    return None if match is None else Secret(match[1], match[2])
+
+
+def proves(given: Secret, token: Token | None) -> bool:
+    """Return whether the secret is the token's."""
+    return hmac.compare_digest(given.hash, _NOBODY if token is None else token.hash) and token is not None

@@ -1,0 +1,151 @@
+"""The tokens of the HTTP API: a KV bucket, followed, so that a revocation holds within a second everywhere.
+
+Only the hash of a token's secret is stored. When a token was last used lies under a key of its own: who tells
+that needs no permission to change the token, and can bring no revoked one back.
+"""
+
+import logging
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, StoredMessage
+from streams.nats.follow import Follower
+from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, ROLLUP
+from streams.nats.jetstream import JetStream
+
+Scope = Literal["publish", "read", "manage", "operate"]
+
+ALL_TENANTS = "*"
+READ_EVERY_S = 0.4
+"""A revocation is read so often even where nothing is heard of it, and holds within a second."""
+
+log = logging.getLogger(__name__)
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """A token as it is stored. `hash` is the SHA-256 of its secret; `rate` the events a second that it may
+    publish. Its repr shows nothing of it, for a log may show one."""
+
+    tenant: str
+    scopes: tuple[Scope, ...]
+    hash: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    rate: float | None = None
+    note: str = ""
+
+    def __repr__(self) -> str:
+        return f"Token(tenant={self.tenant!r}, …)"
+
+    def sees(self, tenant: str) -> bool:
+        """Return whether it is for that tenant."""
+        return self.tenant in (tenant, ALL_TENANTS)
+
+
+class Use(Struct, frozen=True):
+    """A moment of use."""
+
+    at: datetime
+
+
+class Tokens:
+    """The tokens of an installation. Without `start` nothing is followed; all with an await works anyhow."""
+
+    def __init__(self, js: JetStream, names: Names) -> None:
+        self._js = js
+        self._names = names
+        self._known: dict[str, Token] = {}
+        self._follower = Follower(js, names.tokens, names.token("*"), self._follow, every_s=READ_EVERY_S)
+
+    async def start(self) -> None:
+        """Return when all tokens that there are have been read."""
+        await self._follower.start()
+
+    async def stop(self) -> None:
+        await self._follower.stop()
+
+    @property
+    def read_at(self) -> float:
+        """The moment, by the event loop's clock, up to which every revocation is known."""
+        return self._follower.read_at
+
+    def get(self, token: str) -> Token | None:
+        """The token of that id, if it is not revoked; it may have expired."""
+        return self._known.get(token)
+
+    async def create(self, token: str, new: Token) -> Answer:
+        """Store a token under an id that nobody has."""
+        return await self._js.publish(self._names.token(token), msgspec.json.encode(new), {EXPECTED: "0"})
+
+    async def revoke(self, token: str) -> Answer:
+        """Remove a token, and what is known of its use."""
+        gone = {ROLLUP: "sub", KV_OPERATION: "PURGE"}
+        answer = await self._js.publish(self._names.token(token), b"", gone)
+        await self._js.publish(self._names.token_use(token), b"", gone)
+        return answer
+
+    async def find(self, token: str) -> Token | None:
+        """Asks the bucket's leader. Raises `Unavailable` and `ApiError`."""
+        message = await self._js.last_message(self._names.tokens, self._names.token(token))
+        return None if message is None else _token(message)
+
+    async def all(self) -> dict[str, Token]:
+        """All tokens by their ids. Raises `Unavailable`."""
+        return {
+            message.subject.removeprefix(self._names.token("")): token
+            for message in await self._read(self._names.token("*"))
+            if (token := _token(message)) is not None
+        }
+
+    async def note_use(self, token: str) -> Answer:
+        """Store that a token is used now."""
+        use = msgspec.json.encode(Use(datetime.now(UTC)))
+        return await self._js.publish(self._names.token_use(token), use, {ROLLUP: "sub"})
+
+    async def last_uses(self) -> dict[str, datetime]:
+        """When each token was last used, as far as that was told. Raises `Unavailable`."""
+        uses: dict[str, datetime] = {}
+        for message in await self._read(self._names.token_use("*")):
+            token = message.subject.removeprefix(self._names.token("")).removesuffix(".used")
+            if not _is_gone(message):
+                try:
+                    uses[token] = msgspec.json.decode(message.data, type=Use).at
+                except msgspec.DecodeError:
+                    log.warning("token.use_unreadable", extra={"id": token})
+        return uses
+
+    async def _read(self, subject: str) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        after, pending = 0, 1
+        while pending:
+            page = await self._js.read(self._names.tokens, subject, after + 1)
+            found += page.messages
+            after, pending = page.messages[-1].sequence if page.messages else after, page.pending
+        return found
+
+    def _follow(self, message: StoredMessage) -> None:
+        name = message.subject.removeprefix(self._names.token(""))
+        token = _token(message)
+        if token is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = token
+
+
+def _token(message: StoredMessage) -> Token | None:
+    """The token in a message; what cannot be read opens nothing."""
+    if _is_gone(message):
+        return None
+    try:
+        return msgspec.json.decode(message.data, type=Token)
+    except msgspec.DecodeError as error:
+        log.warning("token.unreadable", extra={"key": message.subject[:160], "why": str(error)})
+        return None
+
+
+def _is_gone(message: StoredMessage) -> bool:
+    return message.headers.get(KV_OPERATION) in ("DEL", "PURGE") or MARKER_REASON in message.headers

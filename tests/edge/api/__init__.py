@@ -1,0 +1,1 @@
+"""The HTTP API as its clients meet it: real NATS, real sockets."""

@@ -1,0 +1,117 @@
+"""One nats-server a module, and for each test an installation and an API of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from angarium.api import server
+from angarium.api.live import Live, living
+from angarium.connecting import Access, open_jetstream
+from angarium.operations.tokens.create import CreatedToken, NewToken, create
+from angarium.settings import Settings
+from streams.installation.setup import setup
+from streams.nats.answers import Stored, StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.receivers import Receivers
+from streams.server.embedded import EmbeddedServer
+from streams.tokens import Scope
+from tests.contract.waiting import until
+
+_tests = count(1)
+SHARDS = 2
+MAX_BODY = 16 << 10
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
+    directory: Path = tmp_path_factory.mktemp("nats")
+    async with EmbeddedServer(directory, port=0) as server:
+        yield server
+
+
+class Api:
+    """A process of the API, in this one, and a client of it. `js` is a connection of the test's own."""
+
+    def __init__(self, js: JetStream, settings: Settings, url: str, live: Live) -> None:
+        self.to = Access(js, settings)
+        self.js = js
+        self.names = self.to.names
+        self.url = url
+        self.live = live
+
+    async def token(
+        self, tenant: str = "acme", scopes: Sequence[Scope] = ("publish",), **members: Any
+    ) -> CreatedToken:
+        """A token that the API knows already."""
+        made = await create(self.to, NewToken(tenant=tenant, scopes=tuple(scopes), **members))
+        assert isinstance(made, CreatedToken)
+        await until(lambda: self.live.tokens.get(made.id) is not None)
+        return made
+
+    async def client(self, tenant: str = "acme", scopes: Sequence[Scope] = ("publish",)) -> httpx.AsyncClient:
+        """A client with a new token."""
+        return self.client_with((await self.token(tenant, scopes)).text)
+
+    def client_with(self, token: str) -> httpx.AsyncClient:
+        """A client with that token."""
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+
+    async def receiver(self, receiver: str, **members: Any) -> None:
+        """Put a receiver."""
+        raw = msgspec.json.encode({"url": "https://example.com/"} | members)
+        assert isinstance(await Receivers(self.js, self.names).put(receiver, raw), Stored)
+
+    async def stored(self, stream: str) -> list[StoredMessage]:
+        """All messages of a stream."""
+        return (await self.js.read(stream, ">", 1)).messages
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[tuple[str, Live]]:
+    """Serve, on a free port, until the block ends."""
+    lives: list[Live] = []
+
+    @asynccontextmanager
+    async def kept(of: Settings, second: bool = False) -> AsyncIterator[Live]:
+        async with living(of, second) as live:
+            lives.append(live)
+            yield live
+
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    before, server.living = server.living, kept
+    task = asyncio.ensure_future(server.serve(replace(settings, api="127.0.0.1:0"), None, url.set_result))
+    try:
+        await asyncio.wait({task, url}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield url.result(), lives[0]
+    finally:
+        server.living = before
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@pytest.fixture
+def settings(nats: EmbeddedServer) -> Settings:
+    """Those of an installation that nobody else has."""
+    return Settings(
+        nats=(nats.url,), prefix=f"a{next(_tests)}", shards=SHARDS, max_body=MAX_BODY, max_bytes=4 << 20
+    )
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with open_jetstream(settings) as js:
+        await setup(js, Access(js, settings).of)
+        async with serving(settings) as (url, live):
+            yield Api(js, settings, url, live)

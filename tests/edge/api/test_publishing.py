@@ -1,0 +1,174 @@
+"""Publishing over HTTP: what is stored, what is answered, and what is refused before it is read."""
+
+import httpx
+import pytest
+
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_ID,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
+from tests.contract.waiting import until_true
+from tests.edge.api.conftest import MAX_BODY, Api
+
+EVENTS = "/v1/tenants/acme/events/order.created"
+BILLING = "/v1/tenants/acme/receivers/billing/events"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def problem(answer: httpx.Response, status: int, name: str) -> str:
+    """Check that it is that problem; returns its detail."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["status"], body["type"]) == (status, f"urn:angarium:problem:{name}")
+    assert body["title"]
+    return str(body["detail"])
+
+
+async def test_an_event_for_all_is_stored_byte_for_byte_before_the_answer(api: Api) -> None:
+    await api.receiver("acme.billing", events=["order.>"])
+    async with await api.client() as client:
+        body = b'{ "order" :7,\xff\x00'
+        answer = await client.post(
+            EVENTS, content=body,
+            headers={"content-type": "text/x; a=b", "traceparent": PARENT, "tracestate": "a=b", "x-own": "1"},
+        )  # fmt: skip
+        told = answer.json()
+    assert answer.status_code == 202
+    assert told == {"id": told["id"], "stream": api.names.events, "seq": 1, "duplicate": False, "matched": 1}
+    (message,) = await api.stored(api.names.events)
+    assert message.subject.endswith(".acme.order.created")
+    assert message.data == body
+    assert message.headers.items() >= {
+        EVENT_ID: told["id"], MESSAGE_ID: f"acme:{told['id']}", CONTENT_TYPE: "text/x; a=b",
+        TRACEPARENT: PARENT, TRACESTATE: "a=b",
+    }.items()  # fmt: skip
+    assert "x-own" not in message.headers
+
+
+async def test_an_event_for_one_goes_to_it_alone(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await api.client() as client:
+        typed = await client.post(f"{BILLING}/order.created", json={"order": 7})
+        untyped = await client.post(BILLING, json={"order": 8})
+    assert [each.status_code for each in (typed, untyped)] == [202, 202]
+    assert typed.json().keys() == {"id", "stream", "seq", "duplicate"}
+    first, second = await api.stored(api.names.deliveries)
+    assert first.subject.endswith(".acme.billing")
+    assert (first.headers[EVENT_TYPE], second.headers[EVENT_TYPE]) == ("order.created", "message")
+    assert CONTENT_TYPE not in first.headers
+
+
+async def test_nothing_is_published_for_a_receiver_that_is_not_there(api: Api) -> None:
+    async with await api.client() as client:
+        missing = await client.post(BILLING, json={})
+        misnamed = await client.post("/v1/tenants/acme/receivers/_events/events", json={})
+    assert "there is no receiver acme.billing" in problem(missing, 404, "not-found")
+    problem(misnamed, 404, "not-found")
+    assert await api.stored(api.names.deliveries) == []
+
+
+async def test_a_fan_out_that_matches_nobody_says_so(api: Api) -> None:
+    await api.receiver("acme.billing", events=["invoice.>"])
+    async with await api.client() as client:
+        answer = await client.post(EVENTS, json={})
+    assert (answer.status_code, answer.json()["matched"]) == (202, 0)
+
+
+async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await api.client() as client:
+        keyed = {"idempotency-key": '"order 7"'}
+        first = (await client.post(BILLING, json={"order": 7}, headers=keyed)).json()
+        again = (await client.post(BILLING, json={"order": 7}, headers=keyed)).json()
+        by_id = (await client.post(BILLING, json={}, headers={"angarium-id": "order-8"})).json()
+    assert again == first | {"duplicate": True}
+    assert by_id["id"] == "order-8"
+    first_message, second_message = await api.stored(api.names.deliveries)
+    assert first_message.headers[MESSAGE_ID] == "acme.billing:order 7"
+    assert first_message.headers[EVENT_ID] == first["id"] != "order 7"
+    assert second_message.headers[MESSAGE_ID] == "acme.billing:order-8"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "words"),
+    [
+        ("/v1/tenants/acme/events/order..created", {}, 422, "1 to 16 tokens"),
+        ("/v1/tenants/acme/events/angarium.ping", {}, 422, "are Angarium's own"),
+        ("/v1/tenants/acme/events/%ff%fe", {}, 422, "1 to 16 tokens"),
+        (EVENTS, {"angarium-id": "a b"}, 422, "1 to 128 of"),
+        (EVENTS, {"idempotency-key": "a\tb"}, 422, "1 to 255 printable"),
+        (EVENTS, {"idempotency-key": '""'}, 422, "1 to 255 printable"),
+        (EVENTS, {"content-type": "x" * 300}, 422, "at most 256 printable"),
+        (EVENTS, {"content-encoding": "gzip"}, 415, "send it plain"),
+    ],
+)
+async def test_what_cannot_be_published_is_refused(
+    api: Api, path: str, headers: dict[str, str], status: int, words: str
+) -> None:
+    async with await api.client() as client:
+        answer = await client.post(path, content=b"{}", headers=headers)
+    assert words in problem(answer, status, {422: "invalid", 415: "unsupported"}[status])
+    assert await api.stored(api.names.events) == []
+
+
+async def test_a_body_has_a_limit_however_it_comes(api: Api) -> None:
+    async def pieces() -> object:
+        for _ in range(5):
+            yield b"x" * (MAX_BODY // 4)
+
+    async with await api.client() as client:
+        whole = await client.post(EVENTS, content=b"x" * MAX_BODY)
+        larger = await client.post(EVENTS, content=b"x" * (MAX_BODY + 1))
+        chunked = await client.post(EVENTS, content=pieces())
+    assert whole.status_code == 202
+    problem(larger, 413, "too-large")
+    problem(chunked, 413, "too-large")
+    assert api.live.room.held == api.live.room.requests == 0
+
+
+async def test_a_token_opens_its_tenant_and_its_scope_alone(api: Api) -> None:
+    async with (
+        await api.client("acme", ["read"]) as reader,
+        await api.client("other") as stranger,
+        await api.client("*") as everybody,
+        api.client_with("ang_aaaaaaaaaaaa_" + "x" * 43) as nobody,
+        httpx.AsyncClient(base_url=api.url) as bare,
+    ):
+        problem(await reader.post(EVENTS, json={}), 404, "not-found")
+        problem(await stranger.post(EVENTS, json={}), 404, "not-found")
+        assert (await everybody.post(EVENTS, json={})).status_code == 202
+        for unknown in (nobody, bare):
+            answer = await unknown.post(EVENTS, json={})
+            problem(answer, 401, "unauthorized")
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_token_that_is_revoked_or_has_expired_opens_nothing(api: Api) -> None:
+    from angarium.operations.tokens.revoke import revoke
+
+    revoked, expired = await api.token(), await api.token(lasts_s=0.001)
+    async with api.client_with(revoked.text) as client, api.client_with(expired.text) as late:
+        assert (await client.post(EVENTS, json={})).status_code == 202
+        problem(await late.post(EVENTS, json={}), 401, "unauthorized")
+        assert await revoke(api.to, revoked.id) is None
+        await until_true(lambda: _is(client, 401))
+
+
+async def _is(client: httpx.AsyncClient, status: int) -> bool:
+    return (await client.post(EVENTS, json={})).status_code == status
+
+
+async def test_a_token_has_a_rate_and_is_told_of_it(api: Api) -> None:
+    token = await api.token(rate=2.0)
+    async with api.client_with(token.text) as client:
+        answers = [await client.post(EVENTS, json={}) for _ in range(3)]
+    assert [each.status_code for each in answers] == [202, 202, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"token";q=2;w=1'
+    assert answers[0].headers["ratelimit"] == '"token";r=1;t=1'
+    problem(answers[2], 429, "rate")
+    assert answers[2].headers["retry-after"] == "1"

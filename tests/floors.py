@@ -1,0 +1,62 @@
+"""The floors of the house: which room of a folder may import which."""
+
+FLOORS: dict[str, tuple[str, ...]] = {
+    "actors": (
+        "errors",
+        "ids policy",
+        "machine credentials",
+        "memory answers ports counters news retention status subscriptions",
+        "runtime",
+    ),
+    "streams": (
+        "nats",
+        "clock defects hearing versions",
+        "installation",
+        "journal",
+        "reading",
+        "dead_letters",
+        "routing fleet",
+        "control producer purge receivers server tokens",
+        "following repair service",
+    ),
+    "angarium": (
+        "escaping quantities rate_limited_log http_server package_check",
+        "logs settings",
+        "connecting terminal",
+        "delivery ledger",
+        "node",
+        "operations",
+        "api",
+        "local",
+        "demo bench",
+        "cli",
+        "__main__",
+    ),
+    "actors.machine": (
+        "backoff bucket event outcome",
+        "numbering",
+        "facts",
+        "commands state",
+        "decide evolve repairing",
+        "invariants",
+        "owed",
+    ),
+    "angarium.operations": (
+        "failures",
+        "accept control publish tail",
+        "receivers dead_letters records tokens",
+        "health",
+        "repair setup",
+    ),
+    "angarium.api": (
+        "problems rates",
+        "bodies connections",
+        "live",
+        "gate openapi",
+        "routes",
+        "app",
+        "server",
+    ),
+    "angarium.delivery": ("exchange signing", "connections", "http1_transport httpx_transport sender"),
+}
+"""The rooms of a folder, from the ground up: a room knows those on the floors below its own."""
