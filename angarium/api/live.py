@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 from litestar.di import NamedDependency
 
+from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.api.bodies import Room
 from angarium.api.rates import Rates
 from angarium.connecting import Access, open_jetstream
 from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
-from streams.nats.errors import ApiError, Unavailable
+from streams.nats.errors import ApiError
 from streams.receivers import Receivers, subscriptions_of
 from streams.tokens import Tokens
 

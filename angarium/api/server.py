@@ -11,8 +11,7 @@ import uvicorn
 from actors.errors import AngariumError
 from angarium.api.app import application
 from angarium.api.connections import Connection
-from angarium.api.live import living
-from angarium.quantities import address
+from angarium.api.live import Live, living
 from angarium.settings import Settings
 
 STOP_S = 5
@@ -52,14 +51,24 @@ def url(of: socket.socket) -> str:
 
 
 async def serve(
-    settings: Settings, on: socket.socket | None = None, ready: Callable[[str], None] | None = None,
-    *, beside_a_node: bool = False,
-) -> None:  # fmt: skip
+    settings: Settings, here: socket.socket, ready: Callable[[str], None], *, beside_a_node: bool = False
+) -> None:
     """Serve until cancelled; requests in flight end first. `ready` hears the URL.
 
-    Raises `ServeError`, `ConnectError` and `ApiError`.
+    Raises `ConnectError` and `ApiError`.
     """
-    with on or bound(*address(settings.api)) as here:
+    async with served(settings, here, beside_a_node=beside_a_node):
+        log.info("api.ready", extra={"url": url(here)})
+        ready(url(here))
+        await asyncio.get_running_loop().create_future()
+
+
+@asynccontextmanager
+async def served(
+    settings: Settings, here: socket.socket, *, beside_a_node: bool = False
+) -> AsyncIterator[Live]:
+    """Serve on that socket while the block runs."""
+    with here:
         async with living(settings, second=beside_a_node) as live:
             config = uvicorn.Config(
                 application(live), http=Connection, ws="none", lifespan="off", log_config=None,
@@ -67,10 +76,7 @@ async def serve(
                 timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S,
             )  # fmt: skip
             async with _running(_Server(config), here):
-                log.info("api.ready", extra={"url": url(here)})
-                if ready is not None:
-                    ready(url(here))
-                await asyncio.get_running_loop().create_future()
+                yield live
 
 
 class _Server(uvicorn.Server):

@@ -1,8 +1,6 @@
 """One nats-server a module, and for each test an installation and an API of its own."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,9 @@ import httpx
 import msgspec
 import pytest
 import pytest_asyncio
-from msgspec.structs import replace
 
 from angarium.api import server
-from angarium.api.live import Live, living
+from angarium.api.live import Live
 from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
@@ -76,31 +73,6 @@ class Api:
         return (await self.js.read(stream, ">", 1)).messages
 
 
-@asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[tuple[str, Live]]:
-    """Serve, on a free port, until the block ends."""
-    lives: list[Live] = []
-
-    @asynccontextmanager
-    async def kept(of: Settings, second: bool = False) -> AsyncIterator[Live]:
-        async with living(of, second) as live:
-            lives.append(live)
-            yield live
-
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    before, server.living = server.living, kept
-    task = asyncio.ensure_future(server.serve(replace(settings, api="127.0.0.1:0"), None, url.set_result))
-    try:
-        await asyncio.wait({task, url}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        yield url.result(), lives[0]
-    finally:
-        server.living = before
-        task.cancel()
-        await asyncio.wait({task})
-
-
 @pytest.fixture
 def settings(nats: EmbeddedServer) -> Settings:
     """Those of an installation that nobody else has."""
@@ -113,5 +85,6 @@ def settings(nats: EmbeddedServer) -> Settings:
 async def api(settings: Settings) -> AsyncIterator[Api]:
     async with open_jetstream(settings) as js:
         await setup(js, Access(js, settings).of)
-        async with serving(settings) as (url, live):
-            yield Api(js, settings, url, live)
+        here = server.bound("127.0.0.1", 0)
+        async with server.served(settings, here) as live:
+            yield Api(js, settings, server.url(here), live)

@@ -1,5 +1,7 @@
 """Publishing over HTTP: what is stored, what is answered, and what is refused before it is read."""
 
+from collections.abc import AsyncIterator
+
 import httpx
 import pytest
 
@@ -117,7 +119,7 @@ async def test_what_cannot_be_published_is_refused(
 
 
 async def test_a_body_has_a_limit_however_it_comes(api: Api) -> None:
-    async def pieces() -> object:
+    async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * (MAX_BODY // 4)
 
