@@ -12,7 +12,7 @@ from actors.errors import InvalidName
 KEY_BYTES = 8
 """Length of the key by which the dedup window knows an event."""
 
-UNKNOWN = "_unknown"
+UNKNOWN_RECEIVERS = "_unknown"
 """In the place of a receiver: the record of all names that nobody knows, one for each shard."""
 
 _TOKEN = "[A-Za-z0-9_-]"

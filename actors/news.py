@@ -15,9 +15,9 @@ from actors.policy import Offline, Policy
 
 Name = Literal["disabled", "offline", "recovered", "misconfigured"]
 
-TELLING = frozenset({f.AttemptFailed, f.Throttled, f.Disabled, f.Resumed, f.Retargeted, f.Parked})
+NEWSWORTHY_FACTS = frozenset({f.AttemptFailed, f.Throttled, f.Disabled, f.Resumed, f.Retargeted, f.Parked})
 """The facts that may be news; and `Delivered`, of a receiver that was failing."""
-WHY_MAX = 200
+WHY_LENGTH_MAX = 200
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, in
 
 
 def _of(state: State, name: Name, why: str) -> News:
-    return News(name=name, receiver=state.receiver, why=why[:WHY_MAX], since=state.failing_since)
+    return News(name=name, receiver=state.receiver, why=why[:WHY_LENGTH_MAX], since=state.failing_since)
 
 
 def _was_offline(state: State, after_s: float) -> bool:

@@ -53,7 +53,7 @@ _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
-_OURS = ("webhook-", "angarium-")
+_OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
 _HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
 _CONTENT = frozenset({"content-type", "traceparent", "tracestate", "user-agent"})
 # RFC 9110, 7.6.1: they concern the connection, which is ours. `expect` would make us wait for a 100.
@@ -317,7 +317,7 @@ def _secret_problems(secret: str) -> list[str]:
 def is_sent(header: str) -> bool:
     """True where a receiver's own header goes out: not where it would double or undo ours."""
     name = header.lower()
-    return not name.startswith(_OURS) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
+    return not name.startswith(_OWN_HEADER_PREFIXES) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 
 
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -338,7 +338,7 @@ def _header_problems(headers: dict[str, str]) -> list[str]:
     for name, value in islice(headers.items(), HEADERS_MAX):
         if not _HEADER_NAME.match(name):
             problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
-        elif name.lower().startswith(_OURS) or name.lower() in _HOP_BY_HOP:
+        elif name.lower().startswith(_OWN_HEADER_PREFIXES) or name.lower() in _HOP_BY_HOP:
             problems.append(f"headers.{name}: set by Angarium itself; leave it out")
         elif not _HEADER_VALUE.match(value):
             problems.append(f"headers.{name}: no CR, LF or control characters, 4096 characters at most")

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 
 OUTDATED_MAX = 1024
@@ -84,7 +84,7 @@ class Retention:
             self._oldest.pop(state.receiver, None)
             return None
         # What nobody knows has no subject of its own where its first event could be looked for.
-        if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN:
+        if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN_RECEIVERS:
             return Needed(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)
         return Needed(max(position, oldest), state.receiver, oldest >= position)

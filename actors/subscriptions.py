@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 from itertools import count
 
-REMEMBERED_MAX = 1 << 18
+REMEMBERED_COST_MAX = 1 << 18
 """How many receivers the remembered answers may name in all; a name costs 8 bytes there."""
 
 ANSWER_COST = 32
@@ -83,7 +83,7 @@ class Subscriptions:
     def _remember(self, key: tuple[int, str], found: tuple[str, ...]) -> None:
         """Answers from before a change are never asked for again; they go with all others."""
         self._remembered += len(found) + ANSWER_COST
-        if self._remembered > REMEMBERED_MAX:
+        if self._remembered > REMEMBERED_COST_MAX:
             self._answers.clear()
             self._remembered = len(found) + ANSWER_COST
         self._answers[key] = found

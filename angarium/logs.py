@@ -24,7 +24,7 @@ HIDDEN = "…"
 
 _OCCURRENCE = re.compile(r"[a-z_]+(\.[a-z_]+)+\Z")
 _PLAIN = re.compile(r"[^\s\"'=\\]+\Z")
-_OURS = ("actors", "streams", "angarium")
+_OWN_LOGGERS = ("actors", "streams", "angarium")
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _SECRET_FIELDS = frozenset({
     "authorization", "body", "cookie", "headers", "password", "secret", "secrets", "set-cookie", "token",
@@ -57,7 +57,7 @@ def configure(form: Literal["text", "json"], level: str, stream: TextIO | None =
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    for name in _OURS:
+    for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(level.upper())
     logging.raiseExceptions = False  # A closed stderr is no reason to print a traceback there.
 

@@ -10,8 +10,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-FLOORS = ("actors", "streams")
-_OURS = b"Angarium"
+OWN_PACKAGES = ("actors", "streams")
+_OWN_MARK = b"Angarium"
 """Stands in the first line of each of our packages."""
 _REMEDY = "install angarium into an environment of its own"
 _HOME = Path(__file__).resolve().parent.parent
@@ -19,7 +19,7 @@ _HOME = Path(__file__).resolve().parent.parent
 
 def foreign_packages() -> list[str]:
     """One sentence for each package that is missing or somebody else's."""
-    return [problem for name in FLOORS if (problem := _problem(name)) is not None]
+    return [problem for name in OWN_PACKAGES if (problem := _problem(name)) is not None]
 
 
 def python() -> list[str]:
@@ -38,6 +38,6 @@ def _problem(name: str) -> str | None:
     file = Path(spec.origin).resolve()
     if file.parent != _HOME / name:
         return f"the package {name} in {file.parent} is not Angarium's; {_REMEDY}"
-    if _OURS not in file.read_bytes().partition(b"\n")[0]:
+    if _OWN_MARK not in file.read_bytes().partition(b"\n")[0]:
         return f"another package is installed over {name} in {file.parent}; {_REMEDY}"
     return None

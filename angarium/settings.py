@@ -25,13 +25,13 @@ from actors.policy import Rate
 from angarium import quantities
 
 USUAL_FILE = "angarium.toml"
-VARIABLES = "ANGARIUM_"
-ELECTION_S = 5.0
+VARIABLE_PREFIX = "ANGARIUM_"
+ELECTION_MAX_S = 5.0
 """Longer than the election of a stream's leader takes (4.6 s at most were measured with three replicas)."""
 REPLICATED_TTL_S = 10.0
 """What `ttl_s` is with replicas where nobody says otherwise: living nodes must outlast an election."""
 
-FILES = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
+FILE_SETTINGS = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _SINGULAR = {
     "allow_networks": "allow-network", "deny_networks": "deny-network", "answer_inboxes": "answer-inbox",
     "cors_origins": "cors-origin",
@@ -211,10 +211,10 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVa
     """The variables that look like settings of ours and are none."""
     known = {each.upper() for each in Settings.__struct_fields__} | {"CONFIG"}
     found = []
-    for name in sorted(environ.keys() - {VARIABLES + each for each in known}):
+    for name in sorted(environ.keys() - {VARIABLE_PREFIX + each for each in known}):
         if _VARIABLE.match(name) and not _OTHERS_VARIABLE.match(name):
-            meant = _closest(name[len(VARIABLES) :].upper(), known)
-            found.append(UnknownVariable(name, VARIABLES + meant if meant else None))
+            meant = _closest(name[len(VARIABLE_PREFIX) :].upper(), known)
+            found.append(UnknownVariable(name, VARIABLE_PREFIX + meant if meant else None))
     return found
 
 
@@ -233,7 +233,7 @@ def _instead(meant: str | None) -> str:
 
 def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """The members of the settings file, and its name for messages."""
-    named = flag or environ.get(f"{VARIABLES}CONFIG")
+    named = flag or environ.get(f"{VARIABLE_PREFIX}CONFIG")
     path = Path(named or USUAL_FILE)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8")), str(path)
@@ -254,7 +254,7 @@ def _given(
     flag = flags.get(name)
     if flag is not None and flag != ():
         return Given(flag, flag_name(name))
-    variable = VARIABLES + name.upper()
+    variable = VARIABLE_PREFIX + name.upper()
     if environ.get(variable):
         return Given(environ[variable], variable)
     return Given(file[name], where) if name in file else None
@@ -306,7 +306,7 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     """Checks what no type can express; yields setting and sentence."""
     found = [
         (name, "no such file; give the path of one")  # Not shown: it may be the key itself.
-        for name in FILES
+        for name in FILE_SETTINGS
         if (path := getattr(settings, name)) is not None and not os.path.isfile(path)
     ]
     if not settings.nats:
@@ -331,8 +331,10 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
         found.append(("node", "must be 1 to 64 of A-Z a-z 0-9 _ -"))
     if settings.replicas not in (1, 3, 5):
         found.append(("replicas", "must be 1, 3 or 5, so that a majority is clear"))
-    if settings.replicas > 1 and settings.ttl_s <= ELECTION_S:
-        found.append(("ttl_s", f"must be above {ELECTION_S:g} with replicas: an election may take as long"))
+    if settings.replicas > 1 and settings.ttl_s <= ELECTION_MAX_S:
+        found.append(
+            ("ttl_s", f"must be above {ELECTION_MAX_S:g} with replicas: an election may take as long")
+        )
     if settings.default_burst is not None and settings.default_rate is None:
         found.append(("default_burst", "goes with default_rate; set that too"))
     if (settings.tls_cert is None) != (settings.tls_key is None):

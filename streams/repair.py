@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
@@ -268,7 +268,7 @@ class _Repair:
     async def _load_others(self, states: dict[str, State]) -> dict[str, State]:
         """The actors of the shard that its tail does not name."""
         snapshots = Snapshots(self._js, self._names, self._claim)
-        stored = (UNKNOWN, *await until_answered(snapshots.receivers))
+        stored = (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers))
         away, others = [each for each in stored if each not in states], dict[str, State]()
         for start in range(0, len(away), LOADS_AT_ONCE):
             some = away[start : start + LOADS_AT_ONCE]

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
 """How far the clocks of two owners may differ: time between them counts only beyond that."""
-SLOW_S = 10.0
+SLOW_TOKEN_S = 10.0
 """A token that takes longer to come is recorded before its attempt is made."""
-GRANT_S = 5.0
+GRANT_MAX_S = 5.0
 """An attempt that is recorded before it is made starts within this time, or needs another token."""
 # A token that is short by less than this is a token: sums of fractions do not come out even.
 _EPSILON = 1e-9
@@ -30,7 +30,7 @@ class Limit(Struct, frozen=True, gc=False):
     @property
     def slow(self) -> bool:
         """A token takes so long to come that an attempt is recorded before it is made."""
-        return self.per_second * SLOW_S < 1
+        return self.per_second * SLOW_TOKEN_S < 1
 
 
 class Bucket(Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ def inherit(
 
     `unsettled` says that the actor had, or may have had, an event stored and not settled at the last unclean
     claim: only then can its old owner have posted what it never recorded. An attempt that was recorded first
-    may have started up to `GRANT_S` after its record, so that much more is not credited.
+    may have started up to `GRANT_MAX_S` after its record, so that much more is not credited.
     """
     if bucket.epoch == epoch:
         return bucket
@@ -106,5 +106,5 @@ def inherit(
         bucket = Bucket(0.0, unclean.at, unclean.epoch)
         if unclean.epoch == epoch:
             return Bucket(0.0, claimed_at, epoch)
-    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S - GRANT_S) * limit.per_second
+    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S - GRANT_MAX_S) * limit.per_second
     return Bucket(min(float(limit.burst), bucket.tokens + credit), claimed_at, epoch)

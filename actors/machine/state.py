@@ -13,7 +13,7 @@ OPEN_MAX = 256
 """Events that may have a number and not be settled (relaxed order; strict order opens one at a time)."""
 BURIALS_MAX = 128
 """Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
-TOMBSTONE_S = 8 * 86400.0
+TOMBSTONE_KEPT_S = 8 * 86400.0
 """How long the state of a removed receiver is kept: the age of the deliveries (7 days), and a day."""
 
 
@@ -120,7 +120,7 @@ def is_left_over(state: State, floor: int, now: float) -> bool:
     """
     if state.opened or state.open or state.unfinished or state.frontier.position > floor:
         return False
-    return state.removed_at is not None and state.removed_at + TOMBSTONE_S < now
+    return state.removed_at is not None and state.removed_at + TOMBSTONE_KEPT_S < now
 
 
 def open_entry(state: State, position: int) -> Open | None:

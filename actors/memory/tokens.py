@@ -4,7 +4,7 @@ An attempt that is recorded before it is made takes its token first: the token i
 starts. If that takes too long, the token is given back, and the attempt needs another one.
 """
 
-from actors.machine.bucket import GRANT_S, Bucket, Limit, give_back, refill, take
+from actors.machine.bucket import GRANT_MAX_S, Bucket, Limit, give_back, refill, take
 
 
 class Tokens:
@@ -48,7 +48,7 @@ class Tokens:
     @property
     def lapsed_at(self) -> float:
         """The instant after which the recorded attempt may not start any more."""
-        return self.granted_at + GRANT_S
+        return self.granted_at + GRANT_MAX_S
 
     def end_grant(self, now: float, epoch: int, *, used: bool) -> None:
         """End the wait of the recorded attempt, if there is one: it starts now, or gives its token back."""

@@ -8,7 +8,7 @@ Not all at one instant: with 100,000 actors in memory the shards have 35 ms of w
 which everything else on the event loop would wait. So a beat has lanes, which follow each other evenly.
 """
 
-LANES = 8
+LANES_PER_BEAT = 8
 
 
 def next_beat(now: float, every_s: float, lane: int = 0) -> float:
@@ -16,5 +16,5 @@ def next_beat(now: float, every_s: float, lane: int = 0) -> float:
 
     Never the one at hand: a timer that rings a moment early would else be set to it again.
     """
-    offset_s = lane % LANES * every_s / LANES
+    offset_s = lane % LANES_PER_BEAT * every_s / LANES_PER_BEAT
     return (round((now - offset_s) / every_s) + 1) * every_s + offset_s

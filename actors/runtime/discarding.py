@@ -21,9 +21,9 @@ from actors.machine.numbering import Frontier, is_repeat, number, with_number
 if TYPE_CHECKING:
     from actors.runtime.actor import Actor
 
-READ_MAX = 1024
+READ_EVENTS_MAX = 1024
 """Events that are read at least, where so many wait: of more, the first are only counted."""
-PAGE = 256
+READ_PAGE_EVENTS = 256
 
 
 class Passed(Struct, frozen=True):
@@ -106,7 +106,7 @@ async def _passed(actor: "Actor", to: int) -> Passed:
 async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
     """Number all that was stored, as if it were given; of very many, the last of them."""
     backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
-    many = max(READ_MAX, 2 * frontier.size_at(to))
+    many = max(READ_EVENTS_MAX, 2 * frontier.size_at(to))
     counted = await _count(actor, at.position, to)
     if counted > many:
         start = await _near_the_end(actor, at.position, to, many)
@@ -114,7 +114,7 @@ async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
     before, end, keys = at.sequence, at.position, list[bytes]()
     while end < to and not actor.host.stopped:
-        batch = await backlog.read(receiver, end, to, PAGE)
+        batch = await backlog.read(receiver, end, to, READ_PAGE_EVENTS)
         for event in batch.events:
             if event.position <= to and not is_repeat(at, event):
                 at = number(at, with_number(event, at.sequence + 1))

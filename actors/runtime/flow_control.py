@@ -3,9 +3,9 @@
 A message that finds its mailbox full costs twice: it was handed out for nothing, and is read from the stream
 when its turn comes. Where the node itself is slow, that would happen to nearly every message. So a shard that
 holds `UNSETTLED_PAUSE_AT` messages asks for no more until half of them are done. But they may be for slow
-receivers, and others must not wait for these: after `PAUSE_S` the shard asks for another batch. A node whose
-event loop is late even for that has no time to spare; there the pause is `SATURATED_PAUSE_S`, in which the
-mailboxes of slow receivers fill up, and these are parked.
+receivers, and others must not wait for these: after `ASK_PAUSE_S` the shard asks for another batch. A node
+whose event loop is late even for that has no time to spare; there the pause is `SATURATED_ASK_PAUSE_S`, in
+which the mailboxes of slow receivers fill up, and these are parked.
 
 Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
 """
@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 UNSETTLED_PAUSE_AT = 64
 """Messages that a shard may hold before it asks for no more."""
-PAUSE_S = 0.01
+ASK_PAUSE_S = 0.01
 """Pause before it asks for another batch though as many are held still."""
-SATURATED_PAUSE_S = 1.0
+SATURATED_ASK_PAUSE_S = 1.0
 """Pause where the node has no time to spare."""
 
 
@@ -36,7 +36,7 @@ class FlowControl:
         """Count a message that came; so many wait now."""
         if waiting >= UNSETTLED_PAUSE_AT and self._handle is None:
             loop = asyncio.get_running_loop()
-            self._until = loop.time() + SATURATED_PAUSE_S
+            self._until = loop.time() + SATURATED_ASK_PAUSE_S
             self._hold(True)
             self._wait(loop)
 
@@ -53,7 +53,7 @@ class FlowControl:
             self._handle = None
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + PAUSE_S
+        due = loop.time() + ASK_PAUSE_S
         self._handle = loop.call_at(due, self._look, loop, due)
 
     def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from actors.counters import DeliveryTotals
 from actors.errors import Unavailable, Unusable
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
@@ -33,8 +33,8 @@ from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.strangers import Strangers
 
 UNACKED_MAX_S = 2.0
-SWEEP_S = 0.5
-IDLE_S = 60.0
+SWEEP_EVERY_S = 0.5
+PASSIVATE_AFTER_S = 60.0
 LOADS_AT_ONCE = 32
 """Parked receivers of one shard whose snapshots are read at a time, where others leave it so many turns."""
 CHECKED_IN_TURN_MAX = 1000
@@ -109,7 +109,7 @@ class Host:
         self.parked.update(parked)
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
         self.away.update(parked)
-        if UNKNOWN in self.changed or UNKNOWN in parked:
+        if UNKNOWN_RECEIVERS in self.changed or UNKNOWN_RECEIVERS in parked:
             self.activate_strangers()  # It says what others are opened above.
         self.spawn(self._bring_back(list(states)))
         self.spawn(self._sweep())
@@ -168,11 +168,11 @@ class Host:
         return [*self.actors.values(), *([self.strangers] if self.strangers else ())]
 
     def _present(self, receiver: str) -> Actor | Strangers | None:
-        return self.strangers if receiver == UNKNOWN else self.actors.get(receiver)
+        return self.strangers if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
     def _made(self, receiver: str) -> Actor | Strangers:
         """The actor, or the record of names that nobody knows; its state is still to be given to it."""
-        if receiver == UNKNOWN:
+        if receiver == UNKNOWN_RECEIVERS:
             self.strangers = Strangers(self)
             return self.strangers
         actor = self.actors[receiver] = Actor(receiver, self)
@@ -212,7 +212,7 @@ class Host:
 
     def activate_strangers(self) -> Strangers:
         """The record of names that nobody knows; if it was not in memory, it is being read."""
-        record = self.strangers or self._bring(UNKNOWN)
+        record = self.strangers or self._bring(UNKNOWN_RECEIVERS)
         assert isinstance(record, Strangers)
         return record
 
@@ -255,7 +255,7 @@ class Host:
             except Unusable as error:  # A snapshot that must not be guessed at.
                 self.refuse(str(error))
                 return None
-            if not state.opened and self.strangers is not None and receiver != UNKNOWN:
+            if not state.opened and self.strangers is not None and receiver != UNKNOWN_RECEIVERS:
                 await asyncio.shield(self.strangers.ready)
             return None if self.stopped else state
         return None
@@ -457,7 +457,7 @@ class Host:
         """Twice a second park what is held too long, ack what is released, and drop resting actors."""
         loop = asyncio.get_running_loop()
         while not self.stopped:
-            await asyncio.sleep(next_beat(loop.time(), SWEEP_S, lane=self.epoch) - loop.time())
+            await asyncio.sleep(next_beat(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
             now = self.clock.now()
             for number, receiver in enumerate(dict.fromkeys(self.bindings.overdue(now - UNACKED_MAX_S)), 1):
                 actor = self._present(receiver)
@@ -470,7 +470,7 @@ class Host:
             if self._held_up and self.may_start():
                 self._held_up = False
                 self.wake_all()
-            await self._passivate(now - IDLE_S)
+            await self._passivate(now - PASSIVATE_AFTER_S)
 
     async def _passivate(self, before: float) -> None:
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):

@@ -7,7 +7,7 @@ from actors.machine.facts import Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
-from actors.news import TELLING, news
+from actors.news import NEWSWORTHY_FACTS, news
 from actors.policy import Policy
 from actors.runtime.shard_ports import ShardPorts
 
@@ -62,7 +62,7 @@ class LiveState:
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed: the journal holds it."""
         kind = type(fact)
-        if kind in TELLING or (kind is Delivered and self.confirmed.failing_since is not None):
+        if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
             told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
             if told is not None:
                 self.host.tell(told)

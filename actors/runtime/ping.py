@@ -2,7 +2,7 @@
 
 from actors.errors import ControlRefused
 from actors.machine import commands as c
-from actors.machine.bucket import GRANT_S, take
+from actors.machine.bucket import GRANT_MAX_S, take
 from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.policy import Policy
@@ -46,7 +46,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     index = host.recorder.index
     await host.confirmed_to(index)
     recorded_at, now = now, host.clock.now()
-    late = now > recorded_at + GRANT_S
+    late = now > recorded_at + GRANT_MAX_S
     if limited:
         actor.live.tokens.start_or_give_back(now, host.epoch, used=not late)
     if late:

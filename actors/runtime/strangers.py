@@ -30,7 +30,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from actors.errors import Unavailable
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.facts import Burial
@@ -102,10 +102,10 @@ class Strangers:
                  "waiting")  # fmt: skip
 
     def __init__(self, host: StrangerPorts) -> None:
-        self.receiver = UNKNOWN
+        self.receiver = UNKNOWN_RECEIVERS
         self.host = host
-        self.live = LiveState(UNKNOWN, host)
-        self.unacked = Unacked(UNKNOWN, host.bindings)
+        self.live = LiveState(UNKNOWN_RECEIVERS, host)
+        self.unacked = Unacked(UNKNOWN_RECEIVERS, host.bindings)
         self.cursor = Cursor()
         self.burials = Burials()
         self.cutoff: Cutoff | None = None
@@ -345,7 +345,7 @@ class Strangers:
 
     def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:
         """Yield the events that may be turned away now."""
-        held = self.host.bindings.lowest_but(UNKNOWN)
+        held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         room = PAGE if discard else min(PAGE, BURIALS_MAX - len(self.state.burials))
         length = 0 if discard else sum(len(each.receiver) for each in self.state.burials)
         for position in covered:
@@ -367,7 +367,7 @@ class Strangers:
             return
         read_to = self.cursor.read_to
         clear_to = min(read_to, min(self.waiting, default=read_to + 1) - 1)
-        held = self.host.bindings.lowest_but(UNKNOWN)
+        held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         if not (self.waiting or self.has_unread) and held > clear_to:
             self.live.record(c.UnparkReceiver(), self.host.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self.refused_to + PASS_OVER_MIN:

@@ -27,11 +27,11 @@ from angarium.node.child import LocalNode
 from streams.installation.topology import Names
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
-LOOK_S = 0.05
-STALLED_S = 30.0
-TYPE = "bench.delivery"
-TICK_S = 0.002
-COUNTED = 2000
+LOOK_EVERY_S = 0.05
+GIVE_UP_AFTER_S = 30.0
+BENCH_EVENT_TYPE = "bench.delivery"
+PUBLISH_TICK_S = 0.002
+COUNTED_DELIVERIES = 2000
 """Deliveries over which calls are counted."""
 
 
@@ -201,7 +201,7 @@ class DeliverBench:
             os.kill(pid, counting.END)
             while not record.exists():
                 node.check()
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_EVERY_S)
         finally:
             await node.stop()
         return counting.recorded(record, load.report.deliveries)
@@ -226,14 +226,14 @@ class DeliverBench:
         plan, names = self._plan, self._names
         first = number * plan.fan % plan.receivers
         if plan.fan > 1:
-            return names.publish_event(self._tenant(first), TYPE)
+            return names.publish_event(self._tenant(first), BENCH_EVENT_TYPE)
         return names.publish_to(f"{self._tenant(first)}.r{first}")
 
     async def _publish(self, deliveries: int) -> None:
         """Publish events for so many deliveries, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
-            headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: TYPE}
+            headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: BENCH_EVENT_TYPE}
             stored(await self._js.publish(self._subject(number), body(self._plan.size), headers))
 
         first, count = self._published, deliveries // self._plan.fan
@@ -248,7 +248,7 @@ class DeliverBench:
             due = self._whole(min(count, int((loop.time() - began_at) * self._plan.rate)) - sent)
             await self._publish(due)
             sent += due
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(PUBLISH_TICK_S)
 
     async def _meanwhile(self, node: LocalNode, count: int, publishing: Awaitable[None]) -> Workload:
         """Publish so many events and see how they are delivered."""
@@ -260,13 +260,13 @@ class DeliverBench:
         """Wait until so many deliveries have come, or none for long, and say what they came to."""
         moved_at, come = time.monotonic(), 0
         began: tuple[int, float, Usage | None] | None = None
-        while come < count and time.monotonic() - moved_at < STALLED_S:
+        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             node.check()
             before, come = come, await self._sink.count()
             if come > before:
                 moved_at = time.monotonic()
                 began = began or (come, time.time(), usage(node.pid))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
         report, used = await self._sink.report(), usage(node.pid)
         lost = count - report.deliveries
         match began:
@@ -296,4 +296,4 @@ async def counted(plan: DeliverPlan, tell: Callable[[str], None]) -> Calls | Non
     """Count calls, in one shard: next to nothing is done by the clock there, and not for a delivery."""
     tell("count calls")
     async with ground(1) as on:
-        return await DeliverBench(replace(plan, shards=1, deliveries=COUNTED), on, tell).count()
+        return await DeliverBench(replace(plan, shards=1, deliveries=COUNTED_DELIVERIES), on, tell).count()

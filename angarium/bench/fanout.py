@@ -30,15 +30,15 @@ from streams.nats.wire import Message
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.lanes import SENDERS_MAX
 
-TYPE = "bench.fanout"
+BENCH_EVENT_TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
 """Tenants: whose receivers are paused, whose get copies, whose event is for very many, who is unknown."""
 
 NEIGHBOURS = 10
 NEIGHBOURS_EVERY_S = 0.01
 UNDER_WAY_MAX = 1000
-LOOK_S = 0.01
-STALLED_S = 30.0
+LOOK_EVERY_S = 0.01
+GIVE_UP_AFTER_S = 30.0
 
 
 class FanoutPlan(Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ class FanoutBench:
 
     async def _announce(self, tenant: str) -> int:
         """Publish an event to all of the tenant's receivers; returns its position."""
-        subject = self._names.publish_event(tenant, TYPE)
+        subject = self._names.publish_event(tenant, BENCH_EVENT_TYPE)
         return stored(await self._js.publish(subject, body(self._plan.size)))
 
     async def _routed(self, node: LocalNode, tenant: str, position: int) -> None:
@@ -189,9 +189,9 @@ class FanoutBench:
             copies = stream.last if stream else before
             if copies > before:
                 moved_at = time.monotonic()
-            elif time.monotonic() - moved_at > STALLED_S:
-                raise click.ClickException(f"no copy was stored for {STALLED_S:g} s; see {node.log}")
-            await asyncio.sleep(LOOK_S)
+            elif time.monotonic() - moved_at > GIVE_UP_AFTER_S:
+                raise click.ClickException(f"no copy was stored for {GIVE_UP_AFTER_S:g} s; see {node.log}")
+            await asyncio.sleep(LOOK_EVERY_S)
 
     # ---- what is measured
 
@@ -212,7 +212,7 @@ class FanoutBench:
     async def _arrived(self, node: LocalNode, count: int) -> None:
         while await self._sink.count() < count:
             node.check()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _beside(self, node: LocalNode) -> tuple[Report, Report, float]:
         """Measures how late the neighbours' events come, alone and beside the wide one."""
@@ -274,7 +274,7 @@ class FanoutBench:
 
     def _copies(self) -> Iterator[tuple[str, bytes, dict[str, str]]]:
         """Makes the copies of the plan as the router publishes them: subject, body, headers."""
-        event = published_event(1, time.time(), f"{BARE}.{TYPE}", None, body(self._plan.size))
+        event = published_event(1, time.time(), f"{BARE}.{BENCH_EVENT_TYPE}", None, body(self._plan.size))
         for number in range(self._plan.copies):
             subject = self._names.publish_to(f"{BARE}.r{number % self._plan.receivers}")
             yield subject, event.body, copy_headers(event)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
 from angarium.bench.publishing import body, stored, together
-from angarium.bench.sink import ASIDE, Report
+from angarium.bench.sink import UNCOUNTED_PATH, Report
 from angarium.bench.usage import usage
 from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of, shard_of
@@ -27,13 +27,13 @@ from streams.nats.answers import ConsumerInfo
 NOWHERE = "http://127.0.0.1:1/"
 """Nobody listens there: connections are refused."""
 
-TENANTS = 20
-FLOODED = 100
-SLOW_S = 5
-NEVER_S = 3600
-TICK_S = 0.002
-LOOK_S = 0.05
-STALLED_S = 120.0  # A flood of 200,000 events on their partition is before them.
+TENANT_COUNT = 20
+FLOODED_RECEIVERS = 100
+SLOW_ANSWER_S = 5
+HANGING_ANSWER_S = 3600
+PUBLISH_TICK_S = 0.002
+LOOK_EVERY_S = 0.05
+GIVE_UP_AFTER_S = 120.0  # A flood of 200,000 events on their partition is before them.
 
 
 class IsolationPlan(Struct, frozen=True, kw_only=True):
@@ -94,11 +94,11 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
     names_there = (name for n in itertools.count() if shard_of("hanging", name := f"r{n}", shards) == home)
     crowd = itertools.islice(names_there, plan.hanging)
     dead = {"dead.r0": NOWHERE}
-    slow = {f"slow.r{n}": f"{ASIDE}{SLOW_S}/" for n in range(plan.slow)}
-    hanging = {f"hanging.{name}": f"{ASIDE}{NEVER_S}/" for name in crowd}
-    flooded = {f"flood.r{n}": f"{ASIDE}0/" for n in range(FLOODED)}
-    flood = [names.publish_event("flood", f"bench.r{n}") for n in range(FLOODED)]
-    a_while = int(plan.runs * plan.timed_s / SLOW_S) + 3
+    slow = {f"slow.r{n}": f"{UNCOUNTED_PATH}{SLOW_ANSWER_S}/" for n in range(plan.slow)}
+    hanging = {f"hanging.{name}": f"{UNCOUNTED_PATH}{HANGING_ANSWER_S}/" for name in crowd}
+    flooded = {f"flood.r{n}": f"{UNCOUNTED_PATH}0/" for n in range(FLOODED_RECEIVERS)}
+    flood = [names.publish_event("flood", f"bench.r{n}") for n in range(FLOODED_RECEIVERS)]
+    a_while = int(plan.runs * plan.timed_s / SLOW_ANSWER_S) + 3
 
     def direct(urls: dict[str, str]) -> list[str]:
         return [names.publish_to(receiver) for receiver in urls]
@@ -107,7 +107,8 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
         Trouble("nobody", {}, [], 0),
         Trouble(f"a dead one with {plan.behind:,} behind", dead, direct(dead), plan.behind),
         Trouble(
-            f"{plan.slow} that answer after {SLOW_S} s", slow, direct(slow), plan.slow * a_while, goes_on=True
+            f"{plan.slow} that answer after {SLOW_ANSWER_S} s",
+            slow, direct(slow), plan.slow * a_while, goes_on=True,
         ),
         Trouble(
             f"{plan.hanging:,} of one shard that hang", hanging, direct(hanging), 3 * plan.hanging,
@@ -131,7 +132,7 @@ class IsolationBench:
         self._shards = on.shards
         tenants = _tenants(trouble.near, self._shards)
         self._receivers = [
-            (tenants[number % TENANTS], f"r{number // TENANTS}") for number in range(plan.receivers)
+            (tenants[number % TENANT_COUNT], f"r{number // TENANT_COUNT}") for number in range(plan.receivers)
         ]
         self._published = 0
 
@@ -192,7 +193,7 @@ class IsolationBench:
         """Return when the server has handed out everything, and all but nothing of it is unacked."""
         while await self._sum(lambda info: info.pending + info.unacked) > 1:
             node.check()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _sum(self, figure: Callable[[ConsumerInfo], int]) -> int:
         """Adds a figure up over all consumers."""
@@ -212,14 +213,14 @@ class IsolationBench:
                 while count < elapsed_s * self._plan.rate:
                     publishing.create_task(self._publish())
                     count += 1
-                await asyncio.sleep(TICK_S)
+                await asyncio.sleep(PUBLISH_TICK_S)
         moved_at, come = time.monotonic(), 0
-        while come < count and time.monotonic() - moved_at < STALLED_S:
+        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             node.check()
             before, come = come, await self._sink.count()
             if come > before:
                 moved_at = time.monotonic()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
         return await self._sink.report(), count - come
 
     async def _publish(self) -> None:
@@ -234,7 +235,7 @@ def _tenants(near: bool, partitions: int) -> list[str]:
     flooded = partition_of("flood", partitions)
     found: Iterator[str] = (f"healthy{number}" for number in itertools.count())
     chosen = (name for name in found if (partition_of(name, partitions) == flooded) is near)
-    return list(itertools.islice(chosen, TENANTS))
+    return list(itertools.islice(chosen, TENANT_COUNT))
 
 
 async def measured(plan: IsolationPlan, tell: Callable[[str], None]) -> list[Row]:

@@ -9,7 +9,7 @@ import click
 
 from streams.nats.answers import Answer, Stored
 
-AT_ONCE = 1000
+PUBLISHED_AT_ONCE = 1000
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ async def together(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -
         for item in left:
             await work(item)
 
-    await asyncio.gather(*(some() for _ in range(min(AT_ONCE, len(items)))))
+    await asyncio.gather(*(some() for _ in range(min(PUBLISHED_AT_ONCE, len(items)))))
 
 
 def body(size: int) -> bytes:

@@ -25,10 +25,10 @@ from streams.installation.topology import Names
 
 BODY_BYTES = 1000
 EVENT_EVERY_S = 0.002
-LOOK_S = 0.05
-STALLED_S = 60.0
-QUIET_S = 2.0
-PROBES = 64
+LOOK_EVERY_S = 0.05
+GIVE_UP_AFTER_S = 60.0
+QUIET_PAUSE_S = 2.0
+PROBED_RECEIVERS = 64
 """Receivers that get events while a killed node comes back: the first to be served may be anybody's."""
 
 
@@ -159,7 +159,7 @@ class ScaleBench:
         plan, on, tell = self._plan, self._on, self._tell
         tell(f"park {plan.parked} actors")
         await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
-        await self._configure(range(plan.parked, plan.parked + PROBES))
+        await self._configure(range(plan.parked, plan.parked + PROBED_RECEIVERS))
         node = on.node()
         try:
             await node.start()
@@ -175,9 +175,9 @@ class ScaleBench:
             ready = asyncio.ensure_future(node.until_ready())
             published = 0
             while not ready.done():
-                await self._publish([plan.parked + published % PROBES])
+                await self._publish([plan.parked + published % PROBED_RECEIVERS])
                 published += 1
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_EVERY_S)
             await ready
             all_s = time.monotonic() - killed
             report = await self._arrived(published)
@@ -232,12 +232,12 @@ class ScaleBench:
     async def _arrived(self, count: int, look: Callable[[], None] = lambda: None) -> Report:
         """Wait until so many deliveries have come, or none for long; `look` is called now and then."""
         moved_at, come = time.monotonic(), 0
-        while come < count and time.monotonic() - moved_at < STALLED_S:
+        while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
             before, come = come, await self._sink.count()
             if come > before:
                 moved_at = time.monotonic()
             look()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_EVERY_S)
         return await self._sink.report()
 
     async def _until_quiet(self) -> None:
@@ -254,7 +254,7 @@ class ScaleBench:
             if now == before:
                 return
             before = now
-            await asyncio.sleep(QUIET_S)
+            await asyncio.sleep(QUIET_PAUSE_S)
 
     async def _idle(self, used: Callable[[], Usage | None]) -> tuple[float | None, float | None]:
         """The share of a core that a node takes which has nothing to do, and its memory."""

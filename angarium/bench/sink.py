@@ -15,11 +15,11 @@ import httptools
 import msgspec
 from msgspec import Struct
 
-ASIDE = "~"
+UNCOUNTED_PATH = "~"
 """Begins the path of those who are answered late, or at once (`~0`), and not counted."""
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
-_ASIDE = b"/" + ASIDE.encode()
+_UNCOUNTED_PATH = b"/" + UNCOUNTED_PATH.encode()
 STAMP_BYTES = 17
 """The first bytes of a body are when it was published: seconds since the epoch, `1795233800.123456`."""
 
@@ -119,8 +119,8 @@ class SinkConnection(asyncio.Protocol):
         self._body = self._body or body[:STAMP_BYTES]
 
     def on_message_complete(self) -> None:
-        if self._url.startswith(_ASIDE):
-            delay_s = float(self._url.removeprefix(_ASIDE).partition(b"/")[0])
+        if self._url.startswith(_UNCOUNTED_PATH):
+            delay_s = float(self._url.removeprefix(_UNCOUNTED_PATH).partition(b"/")[0])
             asyncio.get_running_loop().call_later(delay_s, self._transport.write, ANSWER)
             return
         if self._sequence:

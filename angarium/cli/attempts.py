@@ -49,7 +49,7 @@ def attempts(
         output.say_json(listed)
         return
     output.say_table(
-        words.HEADINGS, map(words.cells, listed.attempts), cut=() if wide else words.CUT, wide=wide
+        words.HEADINGS, map(words.cells, listed.attempts), cut=() if wide else words.CUT_COLUMNS, wide=wide
     )
     if listed.more:
         output.note(f"note: there are older ones than these {limit}; --limit or --until shows them")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from angarium.ledger.audit import Bar, Limit
     from angarium.operations.records.auditing import Audit
 
-WIDTH = 30
+BAR_WIDTH = 30
 VERDICTS = {
     "kept": "kept: no window has more attempts than the limit allows",
     "exceeded": "exceeded",
@@ -83,6 +83,6 @@ def _bar(bar: "Bar", chart: "list[Bar]") -> str:
     from angarium.operations.records.reading import text
 
     scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
-    drawn = "#" * round(bar.most / scale * WIDTH)
+    drawn = "#" * round(bar.most / scale * BAR_WIDTH)
     allowed = "" if bar.allowed is None else f" of {bar.allowed}"
-    return f"  {words.moment(text(bar.at))}  {drawn:{WIDTH}}  {bar.most}{allowed} a second"
+    return f"  {words.moment(text(bar.at))}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second"

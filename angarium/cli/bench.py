@@ -19,8 +19,8 @@ with_shards = click.option("--shards", default=Settings().shards, show_default=T
 FEW_SHARDS = 8
 """Shards, which do for one small machine."""
 
-MEASURES = ("measure", "figure")
-ISOLATION = ("beside", "p50", "p99", "worst", "memory", "unacked")
+FIGURE_HEADINGS = ("measure", "figure")
+ISOLATION_HEADINGS = ("beside", "p50", "p99", "worst", "memory", "unacked")
 
 
 @click.group(short_help="Measure, beside bare clients in the same run.")
@@ -65,7 +65,7 @@ def deliver(
         receivers=receivers, deliveries=deliveries, fan=fan, size=size, shards=shards, timed_s=seconds,
         profile=profile,
     )  # fmt: skip
-    figures = _run(measured, plan, as_json, MEASURES, _rows)
+    figures = _run(measured, plan, as_json, FIGURE_HEADINGS, _rows)
     _check(figures, "delivery")
 
 
@@ -88,7 +88,7 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
     """
     from angarium.bench.fanout import FanoutPlan, measured
 
-    figures = _run(measured, FanoutPlan(timed_s=seconds, **plan), as_json, MEASURES, _fanout_rows)
+    figures = _run(measured, FanoutPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _fanout_rows)
     _check(figures, "copy")
 
 
@@ -116,7 +116,9 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
     """
     from angarium.bench.isolation import IsolationPlan, measured
 
-    rows = _run(measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION, _isolation_rows)
+    rows = _run(
+        measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION_HEADINGS, _isolation_rows
+    )
     for row in rows:
         _check(row, f"delivery beside {row.beside}")
 
@@ -141,7 +143,7 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
     from angarium.bench.scale import ScalePlan, measured
 
     crowd = ScalePlan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
-    figures = _run(measured, crowd, as_json, MEASURES, _scale_rows)
+    figures = _run(measured, crowd, as_json, FIGURE_HEADINGS, _scale_rows)
     _check(figures, "delivery")
 
 
@@ -164,14 +166,20 @@ def whole(as_json: bool) -> None:
             output.say()
             output.say_table(headings, rows(told[name]))
 
-    run("deliver", deliver.measured, deliver.DeliverPlan(), MEASURES, _rows)
-    run("deliver --fan 10", deliver.measured, deliver.DeliverPlan(fan=10), MEASURES, _rows)
+    run("deliver", deliver.measured, deliver.DeliverPlan(), FIGURE_HEADINGS, _rows)
+    run("deliver --fan 10", deliver.measured, deliver.DeliverPlan(fan=10), FIGURE_HEADINGS, _rows)
     few = deliver.DeliverPlan(shards=FEW_SHARDS)
-    run(f"deliver --shards {FEW_SHARDS}", deliver.measured, few, MEASURES, _rows)
-    run(f"deliver --fan 10 --shards {FEW_SHARDS}", deliver.measured, replace(few, fan=10), MEASURES, _rows)
-    run("fanout", fanout.measured, fanout.FanoutPlan(), MEASURES, _fanout_rows)
-    run("scale", scale.measured, scale.ScalePlan(), MEASURES, _scale_rows)
-    run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION, _isolation_rows)
+    run(f"deliver --shards {FEW_SHARDS}", deliver.measured, few, FIGURE_HEADINGS, _rows)
+    run(
+        f"deliver --fan 10 --shards {FEW_SHARDS}",
+        deliver.measured,
+        replace(few, fan=10),
+        FIGURE_HEADINGS,
+        _rows,
+    )
+    run("fanout", fanout.measured, fanout.FanoutPlan(), FIGURE_HEADINGS, _fanout_rows)
+    run("scale", scale.measured, scale.ScalePlan(), FIGURE_HEADINGS, _scale_rows)
+    run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION_HEADINGS, _isolation_rows)
     if as_json:
         output.say_json(to_builtins(told))
     for name, figures in told.items():

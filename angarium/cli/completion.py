@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-LOOK_S = 1.0
+LOOK_TIMEOUT_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,6 @@ async def _look(given: dict[str, Any], incomplete: str) -> list[str]:
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}
     )
     tenant, dot, _ = incomplete.partition(".")
-    async with asyncio.timeout(LOOK_S), open_jetstream(loaded) as js:
+    async with asyncio.timeout(LOOK_TIMEOUT_S), open_jetstream(loaded) as js:
         found = await Receivers(js, installation(loaded).names).all(tenant if dot else "*")
     return [name for name in found if name.startswith(incomplete)]

@@ -59,7 +59,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
     elif wide or not output.on_terminal():
         output.say_table(words.HEADINGS, [list(row.values()) for row in rows], wide=True)
     else:
-        output.say_table(words.NARROW, map(words.narrow, rows), cut=words.CUT)
+        output.say_table(words.NARROW_COLUMNS, map(words.narrow, rows), cut=words.CUT_COLUMNS)
     if listed.more:
         output.note(f"note: there are older ones than these {limit}; --limit 0 lists all")
 

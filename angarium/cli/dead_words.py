@@ -22,13 +22,13 @@ DIGITS_MAX = 18
 """Of a letter's number."""
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
-NARROW = ("letter", "receiver", "reason", "at", "status", "id")
+NARROW_COLUMNS = ("letter", "receiver", "reason", "at", "status", "id")
 """What 80 columns have room for."""
-CUT = ("id", "receiver")
+CUT_COLUMNS = ("id", "receiver")
 NAME_WIDTH_MAX = 40
 """Columns for the names of headers; a longer name, which may have 60,000, is shown whole all the same."""
 
-LEFT = {
+WHY_LEFT = {
     redriving.GONE: "cannot be redriven, since only the headers could be kept",
     redriving.MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show tells how)",
     redriving.TOO_LARGE: "cannot be redriven, since the stream takes no events of that size any more",
@@ -105,7 +105,7 @@ def row(letter: Letter) -> dict[str, Any]:
 
 def narrow(row: dict[str, Any]) -> list[Any]:
     """The row for a terminal, to the second."""
-    return [row[name] if name != "at" else f"{row['at'][:19].replace('T', ' ')}Z" for name in NARROW]
+    return [row[name] if name != "at" else f"{row['at'][:19].replace('T', ' ')}Z" for name in NARROW_COLUMNS]
 
 
 def document(letter: Letter) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def summary(done: Redriven) -> Iterator[str]:
         yield f"{counted(len(done.finished))} had been redriven by a command that was cut off; dropped here"
     for why, positions in done.left.items():
         named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
-        yield f"{counted(len(positions))} ({named}) {LEFT[why]}"
+        yield f"{counted(len(positions))} ({named}) {WHY_LEFT[why]}"
 
 
 def waiting(began_at: float, wait_s: float) -> str:

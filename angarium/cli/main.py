@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import click
 
 from angarium import __version__, package_check
-from angarium.terminal.run import INTERRUPTED as INTERRUPTED
+from angarium.terminal.run import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 
-FAILED = 1
-WRONG_USAGE = 2
+EXIT_FAILED = 1
+EXIT_WRONG_USAGE = 2
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _refused(error, arguments)
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         _drop_output()  # The reader has gone.
-        return FAILED
+        return EXIT_FAILED
     except Exception as error:
         return _broken(error)
 
@@ -90,14 +90,14 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
     """Wrong usage, in one line, with the command whose help tells more."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
-        return WRONG_USAGE
+        return EXIT_WRONG_USAGE
     text = error.format_message()
     if not isinstance(error, click.UsageError):
         _failed(text)
         return error.exit_code
     path = error.ctx.command_path if error.ctx is not None else _path(arguments)
     click.echo(f"{path}: {_sentence(text[:1].lower() + text[1:])}; see {path} --help", err=True)
-    return WRONG_USAGE
+    return EXIT_WRONG_USAGE
 
 
 def _path(arguments: Sequence[str]) -> str:
@@ -123,10 +123,10 @@ def _broken(error: Exception) -> int:
             return _broken(only)
         case BadInput():
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
-            return WRONG_USAGE
+            return EXIT_WRONG_USAGE
         case UnicodeEncodeError():
             click.echo("angarium: an argument is no text; write it in UTF-8", err=True)
-            return WRONG_USAGE
+            return EXIT_WRONG_USAGE
         case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EIO, filename=None):
             _drop_output()
             return _failed(f"cannot write the output ({error.strerror}); make room, or send it elsewhere")
@@ -153,7 +153,7 @@ def _drop_output() -> None:
 
 def _failed(text: str) -> int:
     click.echo(f"angarium: {_sentence(text)}", err=True)
-    return FAILED
+    return EXIT_FAILED
 
 
 def _sentence(text: str) -> str:

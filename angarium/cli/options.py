@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from angarium import logs, settings
-from angarium.settings import FILES, Settings
+from angarium.settings import FILE_SETTINGS, Settings
 from angarium.terminal import output
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def _option(name: str) -> Callable[[Command], Command]:
     field = _fields()[name]
     text = next(meta.description for meta in field.type.__metadata__ if meta.description)
     text = text[0].upper() + text[1:]
-    flag, variable = settings.flag_name(name), settings.VARIABLES + name.upper()
+    flag, variable = settings.flag_name(name), settings.VARIABLE_PREFIX + name.upper()
     if field.type.__origin__ is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=f"{text} [{variable}].")
     many = settings.is_list(field.type)
@@ -95,4 +95,4 @@ def _metavar(name: str, kind: Any) -> str:
         ):
             return "|".join(map(str, values))
         case _:
-            return _METAVARS.get(name, "FILE" if name in FILES else "VALUE")
+            return _METAVARS.get(name, "FILE" if name in FILE_SETTINGS else "VALUE")

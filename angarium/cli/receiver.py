@@ -137,9 +137,9 @@ def list_receivers(
         output.say_json(found.rows)
     else:
         all_of_it = wide or not output.on_terminal()
-        headings = receiver_table.HEADINGS if all_of_it else receiver_table.NARROW
+        headings = receiver_table.HEADINGS if all_of_it else receiver_table.NARROW_COLUMNS
         rows = [receiver_table.cells(row, headings, now) for row in found.rows]
-        output.say_table(headings, rows, cut=() if all_of_it else receiver_table.CUT, wide=all_of_it)
+        output.say_table(headings, rows, cut=() if all_of_it else receiver_table.CUT_COLUMNS, wide=all_of_it)
         if not all_of_it and any(row.problem for row in found.rows):
             output.note("note: some of these configurations have a problem; --wide shows it")
     for note in found.notes:

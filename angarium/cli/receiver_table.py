@@ -11,8 +11,8 @@ from angarium.operations.receivers.listing import ListedReceiver
 HEADINGS = (
     "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
 )  # fmt: skip
-NARROW = ("receiver", "phase", "waiting", "oldest", "rate", "url")
-CUT = ("url", "receiver")
+NARROW_COLUMNS = ("receiver", "phase", "waiting", "oldest", "rate", "url")
+CUT_COLUMNS = ("url", "receiver")
 
 
 def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[Any]:

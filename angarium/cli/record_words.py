@@ -17,8 +17,8 @@ from angarium.terminal.run import run
 T = TypeVar("T")
 
 HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
-CUT = ("event", "outcome")
-SKEW_MS = 60_000
+CUT_COLUMNS = ("event", "outcome")
+CLOCK_SKEW_MAX_MS = 60_000
 """What the clock of a node may be ahead of this machine's: an instant that it told is no mistake."""
 
 
@@ -39,7 +39,7 @@ def span(given: dict[str, Any]) -> tuple[int, int]:
 def past(flag: str, text: str) -> int:
     """An instant that is over, in milliseconds. Raises BadQuantity and click.UsageError."""
     found = instant(text)
-    if found > time.time() * 1000 + SKEW_MS:
+    if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
         raise click.UsageError(f"{flag} lies in the future: {text}")
     return found
 

@@ -7,8 +7,8 @@ import click
 from angarium.cli import options
 from angarium.terminal import output
 
-FAILING = ("failing for", "receiver", "failures", "last")
-LATE = ("latest", "mean", "receiver", "delivered", "failed")
+FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
+LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
 
 
 @click.command("top", short_help="The receivers that do worst, from the ledger.")
@@ -34,8 +34,8 @@ def top(within: str, limit: int, wide: bool, as_json: bool, **given: Any) -> Non
         output.say_json(worst)
         return
     cut = () if wide else ("last", "receiver")
-    output.say_table(FAILING, map(words.failing_cells, worst.failing), cut=cut, wide=wide)
+    output.say_table(FAILING_HEADINGS, map(words.failing_cells, worst.failing), cut=cut, wide=wide)
     if output.on_terminal():
         output.say()
-    output.say_table(LATE, map(words.late_cells, worst.late), cut=cut[1:], wide=wide)
+    output.say_table(LATE_HEADINGS, map(words.late_cells, worst.late), cut=cut[1:], wide=wide)
     words.notes(worst.ledger)

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from angarium.delivery.connections.bulkhead import SLOW_S, SlowLane
+from angarium.delivery.connections.bulkhead import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Allowed, Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Limits, Pool
@@ -70,7 +70,7 @@ class Http1Transport:
             except BaseException:
                 connection.abort()
                 raise
-            slow = self._loop.time() - begun_at >= SLOW_S or (
+            slow = self._loop.time() - begun_at >= SLOW_EXCHANGE_S or (
                 isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
             )
             self._slow_lane.learn(request.target, slow=slow)

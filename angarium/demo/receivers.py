@@ -89,18 +89,18 @@ def _badly(request: Posted) -> Reply | Reset:
 
 def _slowly(request: Posted) -> Reply:
     """One type of event fails again and again."""
-    stubborn = request.event_type == STUBBORN and request.attempt < STUBBORN_ATTEMPTS
-    return Reply(status=503 if stubborn else 200, delay_s=SLOW_S)
+    stubborn = request.event_type == STUBBORN_TYPE and request.attempt < STUBBORN_ATTEMPTS
+    return Reply(status=503 if stubborn else 200, delay_s=SLOW_ANSWER_S)
 
 
 def _pickily(request: Posted) -> Reply:
-    return Reply(status=422 if request.event_type == PING and not request.mended else 200)
+    return Reply(status=422 if request.event_type == PING_TYPE and not request.mended else 200)
 
 
-PING = "github.ping"
-STUBBORN = "github.public"
+PING_TYPE = "github.ping"
+STUBBORN_TYPE = "github.public"
 STUBBORN_ATTEMPTS = 5
-SLOW_S = 0.1
+SLOW_ANSWER_S = 0.1
 REJECTED_ATTEMPTS = 3
 
 CAST = (
@@ -125,7 +125,8 @@ CAST = (
         config={"order": "relaxed", "concurrency": 8, "retry": {"base_s": 0.2, "cap_s": 1}},
     ),
     Role(
-        name="picky", about="rejects pings", manner=_pickily, events=(PING, "github.team.*"), rejected=PING,
+        name="picky", about="rejects pings", manner=_pickily,
+        events=(PING_TYPE, "github.team.*"), rejected=PING_TYPE,
         config={"retry": {"base_s": 0.05, "cap_s": 0.2, "rejected_attempts": REJECTED_ATTEMPTS}},
     ),
 )  # fmt: skip

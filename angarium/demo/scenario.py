@@ -27,14 +27,14 @@ from streams.producer import Producer, producer
 from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
 
-TTL_S = 2
+NODE_TTL_S = 2
 """After such a silence, and half a second, a node counts as dead."""
-EVENTS = 320
-PUBLISHING_S = 8.0
-DEAD_FOR_S = 5.0
-PATIENCE_S = 45.0
+EVENT_COUNT = 320
+PUBLISHED_OVER_S = 8.0
+NODE_DEAD_FOR_S = 5.0
+DEMO_TIMEOUT_S = 45.0
 """How long everything may take; what has not come by then counts as lost."""
-LOOK_S = 0.02
+LOOK_EVERY_S = 0.02
 
 
 class Scenario:
@@ -68,7 +68,7 @@ class Scenario:
             self._say(f"nats-server runs on {server.url}")
             self._url = server.url
             await self._set_up(server.url)
-            node = LocalNode(self._directory, {"nats": [server.url], "ttl_s": TTL_S})
+            node = LocalNode(self._directory, {"nats": [server.url], "ttl_s": NODE_TTL_S})
             stack.push_async_callback(node.stop)
             await node.start()
             await node.until_ready()
@@ -114,19 +114,19 @@ class Scenario:
                 await self._redrive(receiver, node)
 
     async def _publish(self, client: Producer) -> None:
-        """Publish to all who subscribe, evenly over `PUBLISHING_S`."""
+        """Publish to all who subscribe, evenly over `PUBLISHED_OVER_S`."""
         samples = cycle(payloads.load())
         started_at = time.monotonic()
-        self._say(f"{EVENTS} events are being published to {TENANT}, by nats-py")
-        for number in range(1, EVENTS + 1):
-            await asyncio.sleep(started_at + number * PUBLISHING_S / EVENTS - time.monotonic())
+        self._say(f"{EVENT_COUNT} events are being published to {TENANT}, by nats-py")
+        for number in range(1, EVENT_COUNT + 1):
+            await asyncio.sleep(started_at + number * PUBLISHED_OVER_S / EVENT_COUNT - time.monotonic())
             sample = next(samples)
             event = Published(str(uuid.uuid4()), hashlib.sha256(sample.body).digest(), sample.type)
             for receiver in self.receivers:
                 if receiver.role.wants(sample.type):
                     receiver.record.published.append(event)
             await client.publish(f"angarium.events.{TENANT}.{sample.type}", sample.body, event_id=event.id)
-            if number == EVENTS // 2:
+            if number == EVENT_COUNT // 2:
                 self._half.set()
         self._say(f"everything is published: {self.published} deliveries are to be made")
 
@@ -140,7 +140,7 @@ class Scenario:
         self._node_is("running", "a new process has taken over all shards")
 
     async def _rise(self) -> None:
-        await asyncio.sleep(DEAD_FOR_S)
+        await asyncio.sleep(NODE_DEAD_FOR_S)
         for receiver in self.receivers:
             if receiver.role.late:
                 await receiver.open()
@@ -154,10 +154,10 @@ class Scenario:
         async with open_jetstream(settings) as js:
             stream = installation(settings).names.dead_letters
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE_S - self.elapsed_s):
+                async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
                     while (await js.subjects(stream, dead)).get(dead, 0) < wanted:
                         node.check()
-                        await asyncio.sleep(LOOK_S)
+                        await asyncio.sleep(LOOK_EVERY_S)
         receiver.mended = True
         self._say(f"{receiver.role.name} is mended: angarium dead redrive {receiver.id}")
         self._say(await node.command("dead", "redrive", receiver.id))
@@ -165,10 +165,10 @@ class Scenario:
     async def _all_settled(self, node: LocalNode) -> None:
         """Return when everything was accepted, or patience is at an end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S - self.elapsed_s):
+            async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
                 while not all(receiver.record.complete for receiver in self.receivers):
                     node.check()
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(LOOK_EVERY_S)
                 self._say("everything has arrived")
                 return
         self._say("patience is at an end")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from actors.machine.bucket import Limit
 from angarium.demo.records import Arrival, Record
 
-CLOCKS_S = 0.001
+CLOCKS_DIFFER_MAX_S = 0.001
 """By what the node's clock and ours may differ in what they take for a second."""
 _ROUNDING = 1e-6
 
@@ -204,7 +204,7 @@ def _too_many(record: Record) -> Iterator[str]:
         return
     count, window_s = busiest_window(record, limit)
     bound = limit.burst + limit.per_second * window_s
-    if count > bound + limit.per_second * CLOCKS_S:
+    if count > bound + limit.per_second * CLOCKS_DIFFER_MAX_S:
         yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed"
 
 

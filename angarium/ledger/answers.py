@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from angarium.ledger.schema import ALWAYS, DELIVERED
+from angarium.ledger.schema import DELIVERED, END_OF_TIME
 
 
 class Progress(Struct, frozen=True):
@@ -68,7 +68,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     status: tuple[int, int] | None = None
     type: str | None = None
     since: int = 0
-    until: int = ALWAYS
+    until: int = END_OF_TIME
     limit: int = 100
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 TOLERANCE_MS = 10
-BARS = 16
+BARS_MAX = 16
 
 
 class Limit(Struct, frozen=True):
@@ -84,7 +84,7 @@ def allowance(limits: Sequence[Limit], since: float, until: float) -> int | None
 
 def bars(starts: Sequence[int], limits: Sequence[Limit], since: int, until: int) -> list[Bar]:
     """The chart: the time in equal parts, none shorter than a second."""
-    count = min(BARS, max(1, (until - since) // 1000))
+    count = min(BARS_MAX, max(1, (until - since) // 1000))
     edges = [since + (until - since) * each // count for each in range(count + 1)]
     found = []
     for begin, end in pairwise(edges):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from angarium.ledger import schema
@@ -19,7 +19,7 @@ from angarium.logs import redact
 from streams.following.journal_reader import Gap, Place
 from streams.journal.envelope import Flush
 
-EPISODE_MS = 60_000
+FAILING_EPISODE_MIN_MS = 60_000
 """Failures in a row that are over are worth a line of the history if they took so long."""
 
 Row = tuple[Any, ...]
@@ -155,11 +155,11 @@ class Batch(Struct):
                 self._minute(receiver, milliseconds(at))[4] += len(turned_away)
                 return
             case f.Removed(at=ended_at) | f.Forgot(at=ended_at):
-                self._discard(receiver, milliseconds(ended_at), 0, schema.ALWAYS, schema.DISCARDED)
+                self._discard(receiver, milliseconds(ended_at), 0, schema.END_OF_TIME, schema.DISCARDED)
             case f.Missing(at=ended_at, first=first, last=last):
                 self._discard(receiver, milliseconds(ended_at), first, last, schema.MISSING)
             case f.Repaired(at=ended_at, position=first):
-                self._discard(receiver, milliseconds(ended_at), first + 1, schema.ALWAYS, schema.MISSING)
+                self._discard(receiver, milliseconds(ended_at), first + 1, schema.END_OF_TIME, schema.MISSING)
         if (detail := _detail(fact)) is not None:
             at = milliseconds(getattr(fact, "at", 0.0)) or happened
             kind = str(fact.__struct_config__.tag)
@@ -258,7 +258,7 @@ class Batch(Struct):
 
     def _recovered(self, receiver: Receiver, fact: f.Delivered, position: int, ordinal: int) -> None:
         at, since = milliseconds(fact.at), receiver.failing_since
-        if since is not None and at - since >= EPISODE_MS:
+        if since is not None and at - since >= FAILING_EPISODE_MIN_MS:
             detail = {"since": since, "failures": receiver.failures}
             self._change(receiver, at, position, ordinal, "recovered", detail)
         receiver.failing_since, receiver.failures = None, 0
@@ -270,7 +270,7 @@ def milliseconds(at: float) -> int:
 
 def key_of(receiver: str, shard: int) -> str:
     """The name of a receiver in the ledger: each shard has a record of its own of all unknown names."""
-    return f"{UNKNOWN}.{shard}" if receiver == UNKNOWN else receiver
+    return f"{UNKNOWN_RECEIVERS}.{shard}" if receiver == UNKNOWN_RECEIVERS else receiver
 
 
 def names_in(flushes: Iterable[Read]) -> dict[str, int]:

@@ -14,10 +14,10 @@ from actors.machine.facts import Fact
 from actors.machine.state import State
 from angarium.ledger.batch import Base, Receiver, milliseconds
 
-FACTS_MAX = 1000
-AGE_MAX_MS = 86_400_000
-BYTES_MIN = 16 << 10
-BYTES_RATIO = 10
+BASE_EVERY_FACTS = 1000
+BASE_EVERY_MS = 86_400_000
+BASE_BYTES_MIN = 16 << 10
+BASE_BYTES_RATIO = 10
 """A base state is due once the facts behind the last one take so many times its bytes: it costs a tenth."""
 
 _facts = msgspec.json.Decoder(list[Fact])
@@ -35,9 +35,9 @@ class Moment(Struct, frozen=True):
 def base_due(receiver: Receiver, now: int) -> bool:
     """True where so much has happened since the last base state that the next one is worth its bytes."""
     return (
-        receiver.facts_since >= FACTS_MAX
-        or receiver.bytes_since >= max(BYTES_MIN, BYTES_RATIO * receiver.base_bytes)
-        or now - receiver.based_at >= AGE_MAX_MS
+        receiver.facts_since >= BASE_EVERY_FACTS
+        or receiver.bytes_since >= max(BASE_BYTES_MIN, BASE_BYTES_RATIO * receiver.base_bytes)
+        or now - receiver.based_at >= BASE_EVERY_MS
     )
 
 

@@ -12,12 +12,12 @@ from angarium.ledger.store import LedgerError, path_of
 from angarium.ledger.writer import Writer
 from angarium.settings import Settings
 
-KEEP_S = 30 * 86_400.0
+KEEP_DEFAULT_S = 30 * 86_400.0
 """How long rows are kept where nobody says otherwise."""
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-async def follow(settings: Settings, keep_s: float = KEEP_S, *, beside_a_node: bool = False) -> None:
+async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, beside_a_node: bool = False) -> None:
     """Follow the journal until cancelled. Raises LedgerError and ConnectError."""
     path = path_of(settings.ledger)
     async with open_jetstream(settings, second=beside_a_node) as js, written(path) as store:

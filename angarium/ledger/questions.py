@@ -22,7 +22,7 @@ from angarium.ledger.answers import (
 from angarium.ledger.batch import Base
 from angarium.ledger.driver import aiosqlite
 from angarium.ledger.fold import Moment, fold
-from angarium.ledger.sqlite import BUSY_MS, told
+from angarium.ledger.sqlite import BUSY_TIMEOUT_MS, told
 from angarium.ledger.store import LedgerError
 
 _ATTEMPTS = """
@@ -126,7 +126,7 @@ class Questions:
             )
             tries: Iterable[Any] = ()
             if first_at is not None:
-                end = schema.ALWAYS if ended_at is None else ended_at
+                end = schema.END_OF_TIME if ended_at is None else ended_at
                 tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
             found.append(Delivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
@@ -147,7 +147,7 @@ class Questions:
         )
         return [Change(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
 
-    async def configurations(self, receiver: int, until: int = schema.ALWAYS) -> list[Configured]:
+    async def configurations(self, receiver: int, until: int = schema.END_OF_TIME) -> list[Configured]:
         """The configurations that were put up to an instant, in their order."""
         query = "SELECT at, revision, document FROM configurations WHERE receiver = ? AND at <= ? ORDER BY at"
         return [Configured(*row) for row in await self.rows(query, receiver, until)]
@@ -258,7 +258,7 @@ async def asked(path: Path) -> AsyncIterator[Questions]:
         db = await aiosqlite.connect(address, uri=True)
     try:
         with told(path):
-            await db.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            await db.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
             (version,) = [row[0] for row in await db.execute_fetchall("PRAGMA user_version")]
         if version != schema.VERSION:
             raise LedgerError(

@@ -12,7 +12,7 @@ VERSION = 1
 BLOCK_FACTS = 32_768
 """A block that has so many facts is full."""
 
-ALWAYS = 1 << 62
+END_OF_TIME = 1 << 62
 """Beyond every position and every instant."""
 
 VERDICTS = ("delivered", "failed", "rejected", "throttled", "gone", "overload")

@@ -17,10 +17,10 @@ from angarium.ledger.driver import aiosqlite
 from angarium.ledger.store import Block, LedgerError
 from streams.following.journal_reader import Place
 
-BUSY_MS = 30_000
+BUSY_TIMEOUT_MS = 30_000
 CACHE_KIB = 64 << 10
 CHECKPOINT_PAGES = 4000
-NAMES_MAX = 500
+NAMES_PER_QUERY_MAX = 500
 
 _ATTEMPT = "INSERT INTO attempts VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _BEGUN = """
@@ -131,8 +131,8 @@ class SqliteStore:
     async def receivers(self, names: Mapping[str, int]) -> dict[str, Receiver]:
         found: dict[str, Receiver] = {}
         wanted = list(names)
-        for start in range(0, len(wanted), NAMES_MAX):
-            some = wanted[start : start + NAMES_MAX]
+        for start in range(0, len(wanted), NAMES_PER_QUERY_MAX):
+            some = wanted[start : start + NAMES_PER_QUERY_MAX]
             query = _RECEIVERS.format(names=",".join("?" * len(some)))
             read = {row[0]: _receiver(row) for row in await self._rows(query, *some)}
             by_id = {each.id: each for each in read.values()}
@@ -151,7 +151,7 @@ class SqliteStore:
     async def facts_since_base(
         self, receiver: int, up_to: int | None = None
     ) -> tuple[Base | None, list[tuple[int, int, str]]]:
-        last = schema.ALWAYS if up_to is None else up_to
+        last = schema.END_OF_TIME if up_to is None else up_to
         base = await last_base(self._db, receiver, last)
         after = base.position if base else 0
         return base, await self._rows(_FACTS, receiver, after, last)
@@ -311,7 +311,7 @@ async def written(path: Path) -> AsyncIterator[SqliteStore]:
         db = await aiosqlite.connect(path, isolation_level=None, cached_statements=256)
     try:
         with told(path):
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={BUSY_MS}",
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={BUSY_TIMEOUT_MS}",
                            f"cache_size=-{CACHE_KIB}", f"wal_autocheckpoint={CHECKPOINT_PAGES}"):  # fmt: skip
                 await db.execute(f"PRAGMA {pragma}")
         store = SqliteStore(db, path)

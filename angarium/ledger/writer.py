@@ -27,14 +27,14 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
 
-LOOK_S = 0.5
+GATHER_FLUSHES_S = 0.5
 """How long it waits for more where little was there: a transaction for many flushes costs little more."""
-FEW = 64
-CONFIGURATIONS_S = 1.0
-SEEN_S = 5.0
+FEW_FLUSHES = 64
+CONFIGURATIONS_EVERY_S = 1.0
+NOTE_NOTHING_NEW_EVERY_S = 5.0
 """How often it notes that nothing is new, so that an answer can say that the ledger is not behind."""
-PRUNE_S = 60.0
-KNOWN_MAX = 200_000
+PRUNE_EVERY_S = 60.0
+KNOWN_RECEIVERS_MAX = 200_000
 _DONE = object()
 BASES_AT_ONCE = 200
 
@@ -75,7 +75,7 @@ class Writer:
                 await self._read_configurations(bucket)
                 await self._prune()
                 if not more:
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(GATHER_FLUSHES_S)
         finally:
             journal.stop()
             bucket.stop()
@@ -111,14 +111,14 @@ class Writer:
                 await self._rest(place)
                 return place, False
             case messages:
-                return await self._take(place, messages), len(messages) >= FEW
+                return await self._take(place, messages), len(messages) >= FEW_FLUSHES
 
     # ---- what there is
 
     async def _take(self, place: Place, messages: list[StoredMessage]) -> Place:
         reads = await self._decoded(messages)
         unknown = {name: shard for name, shard in names_in(reads).items() if name not in self._known}
-        if len(self._known) > KNOWN_MAX:
+        if len(self._known) > KNOWN_RECEIVERS_MAX:
             self._known.clear()
             unknown = names_in(reads)
         self._known |= await self._store.receivers(unknown)
@@ -194,13 +194,13 @@ class Writer:
 
     async def _rest(self, place: Place) -> None:
         now = self._wall()
-        if abs(now - self._seen_at) >= SEEN_S:
+        if abs(now - self._seen_at) >= NOTE_NOTHING_NEW_EVERY_S:
             await self._store.rest(self._names.journal, place, milliseconds(now))
             self._seen_at = now
 
     async def _read_configurations(self, bucket: BucketReader) -> None:
         now = self._wall()
-        if abs(now - self._configured_at) < CONFIGURATIONS_S:
+        if abs(now - self._configured_at) < CONFIGURATIONS_EVERY_S:
             return
         stream = self._names.receivers
         while True:
@@ -228,7 +228,7 @@ class Writer:
                 self._pruned_at = 0.0  # The next one may be too old as well.
             return
         now = self._wall()
-        if abs(now - self._pruned_at) < PRUNE_S:
+        if abs(now - self._pruned_at) < PRUNE_EVERY_S:
             return
         self._pruned_at = now
         block = await self._store.oldest()

@@ -22,13 +22,13 @@ from streams.server.embedded import EmbeddedServer
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 HEADER_ROOM = 64 << 10
-OF_ANOTHER_SERVER: dict[str, Any] = {
+WITHOUT_ANOTHER_SERVER: dict[str, Any] = {
     "creds": None, "nkey": None, "tls_ca": None, "tls_cert": None, "tls_key": None, "replicas": 1,
 }  # fmt: skip
 """What the settings say of the server in production does not hold for the embedded one."""
-LASTS_S = 10.0
-STARTS_MAX = 3
-"""In a row, of a server that lasts less than LASTS_S each time."""
+SHORT_LIFE_S = 10.0
+SHORT_LIVES_MAX = 3
+"""In a row, of a server that lasts less than SHORT_LIFE_S each time."""
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ async def develop(settings: Settings, directory: Path | None, port: int | None, 
         server = None
         if directory is not None:
             server = await _start_server(stack, settings, directory, port, tell)
-            settings = replace(settings, nats=(server.url,), **OF_ANOTHER_SERVER)
+            settings = replace(settings, nats=(server.url,), **WITHOUT_ANOTHER_SERVER)
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
             await setup(js, installation(settings))
@@ -141,8 +141,8 @@ async def _keep(server: EmbeddedServer) -> NoReturn:
     while True:
         started_at = loop.time()
         await server.wait()
-        in_a_row = in_a_row + 1 if loop.time() - started_at < LASTS_S else 1
-        if in_a_row > STARTS_MAX:
+        in_a_row = in_a_row + 1 if loop.time() - started_at < SHORT_LIFE_S else 1
+        if in_a_row > SHORT_LIVES_MAX:
             raise DevError(f"nats-server keeps ending by itself; {server.log} tells why")
         log.debug("nats-server ended by itself and is started again")
         await server.stop()

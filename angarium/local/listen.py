@@ -16,7 +16,7 @@ from angarium.http_server import Received, Reply, serve
 from angarium.local import verification
 from angarium.terminal import output
 
-REMEMBERED_MAX = 4096
+REMEMBERED_IDS_MAX = 4096
 PATHS_MAX = 1024
 BODY_SHOWN_MAX = 60
 LOOPBACK = {"127.0.0.1": "127.0.0.0/8", "localhost": "127.0.0.0/8", "::1": "::1/128"}
@@ -70,7 +70,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self._highest = 0
-        self._recent: deque[int] = deque(maxlen=REMEMBERED_MAX)
+        self._recent: deque[int] = deque(maxlen=REMEMBERED_IDS_MAX)
 
     def note(self, sequence: int) -> tuple[bool, int]:
         """True where it came before, and how many numbers it leaves out after the highest so far."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from angarium.delivery.signing import Secret, sign
 
-TOLERANCE_S = 300
+TIMESTAMP_TOLERANCE_S = 300
 """How far the timestamp may be off, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
@@ -22,7 +22,7 @@ def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret],
     """
     found = _signature_problems("webhook-signature", "webhook-timestamp", headers, body, secrets)
     timestamp = number(headers.get("webhook-timestamp"))
-    if timestamp is not None and abs(now - timestamp) > TOLERANCE_S:
+    if timestamp is not None and abs(now - timestamp) > TIMESTAMP_TOLERANCE_S:
         found.append(f"webhook-timestamp is {now - timestamp:.0f} s old")
     if "angarium-sequence" in headers or "angarium-signature" in headers:
         found += _signature_problems("angarium-signature", "angarium-sequence", headers, body, secrets)

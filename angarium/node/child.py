@@ -14,13 +14,13 @@ from subprocess import DEVNULL, PIPE
 
 from actors.errors import AngariumError
 from angarium import package_check
-from angarium.settings import VARIABLES
+from angarium.settings import VARIABLE_PREFIX
 from streams.server.child import Child
 
-STOP_S = 15.0
+KILL_AFTER_S = 15.0
 """From SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
-READY_S = 60.0
-LOOK_S = 0.02
+READY_TIMEOUT_S = 60.0
+LOOK_EVERY_S = 0.02
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 Setting = str | float | Sequence[str]
@@ -63,18 +63,20 @@ class LocalNode:
             str(self._config),
         ]
         self._child = await Child.spawn(
-            command, log=self.log, grace_s=STOP_S, inherit=[], environ=_clean_environment()
+            command, log=self.log, grace_s=KILL_AFTER_S, inherit=[], environ=_clean_environment()
         )
 
     async def until_ready(self) -> None:
         """Return once it owns every shard. Raises NodeFailed."""
         try:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(READY_TIMEOUT_S):
                 while not self._says("node.ready"):
                     self.check()
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(LOOK_EVERY_S)
         except TimeoutError:
-            raise NodeFailed(f"the node was not ready within {READY_S:.0f} s; see {self.log}") from None
+            raise NodeFailed(
+                f"the node was not ready within {READY_TIMEOUT_S:.0f} s; see {self.log}"
+            ) from None
 
     async def command(self, *arguments: str) -> str:
         """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
@@ -123,4 +125,4 @@ class LocalNode:
 
 
 def _clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
+    return {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}

@@ -7,8 +7,8 @@ other half. Nor does it tell how late timers are: such a loop may come to each w
 import time
 from pathlib import Path
 
-SAMPLE_S = 0.01
-SATURATED = 0.8
+SAMPLE_EVERY_S = 0.01
+SATURATED_SHARE = 0.8
 
 _SCHEDULING = Path("/proc/thread-self/schedstat")
 
@@ -23,9 +23,9 @@ class Load:
     def __call__(self) -> bool:
         """True where the thread had something to do for four fifths of the time, or more."""
         now = time.monotonic()
-        if (passed := now - self._at) >= SAMPLE_S:
+        if (passed := now - self._at) >= SAMPLE_EVERY_S:
             busy_s = _busy_s()
-            self._saturated = busy_s - self._busy_s >= SATURATED * passed
+            self._saturated = busy_s - self._busy_s >= SATURATED_SHARE * passed
             self._at, self._busy_s = now, busy_s
         return self._saturated
 

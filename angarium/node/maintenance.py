@@ -27,7 +27,7 @@ from streams.purge import eviction_end, is_short, purge_deliveries, purge_events
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
 """The same while room is short."""
-REMADE_ROUNDS = 6
+REMADE_AFTER_ROUNDS = 6
 """Streams that were recreated are looked for in one of so many rounds."""
 JOURNAL_LAG_MAX = 16
 """A shard may fall behind by so many messages of the journal for each shard that there is."""
@@ -71,7 +71,7 @@ class Maintenance:
         for number in count(1):
             await asyncio.sleep(HURRIED_ROUND_EVERY_S if self._short else ROUND_EVERY_S)
             try:
-                if number % REMADE_ROUNDS == 0:
+                if number % REMADE_AFTER_ROUNDS == 0:
                     await self._leave_what_was_remade()
                 deliveries = await self._look_after_shards()
                 self._short = is_short(deliveries)

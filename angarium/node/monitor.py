@@ -21,10 +21,10 @@ from angarium.http_server import Received, Reply, serve
 from angarium.node.metrics import NodeMetrics, histogram
 from angarium.node.node import Node
 
-FEEL_EVERY_S = 0.1
-LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-TEXT = "text/plain; charset=utf-8"
-EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+LAG_SAMPLE_EVERY_S = 0.1
+LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+TEXT_TYPE = "text/plain; charset=utf-8"
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SCRAPE_REST_FACTOR = 10
 """A scrape is shown again until so many times as long has passed as it took: it looks at each actor in
 memory, and a client that asks all the time must not hold up the node."""
@@ -40,7 +40,7 @@ class Monitor(Collector):
 
     def __init__(self) -> None:
         self._node: Node | None = None
-        self._lag = Histogram(LAG_S)
+        self._lag = Histogram(LAG_BOUNDS_S)
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -75,8 +75,8 @@ class Monitor(Collector):
     async def feel(self) -> None:
         """Note how late the loop is, by a clock that does not stand still with it, until cancelled."""
         while True:
-            due = time.monotonic() + FEEL_EVERY_S
-            await asyncio.sleep(FEEL_EVERY_S)
+            due = time.monotonic() + LAG_SAMPLE_EVERY_S
+            await asyncio.sleep(LAG_SAMPLE_EVERY_S)
             self._lag.add(time.monotonic() - due)
 
     def _health(self) -> Reply:
@@ -92,7 +92,7 @@ class Monitor(Collector):
             self._scraped = generate_latest(self._registry)
             done_at = time.monotonic()
             self._good_until = done_at + SCRAPE_REST_FACTOR * (done_at - began_at)
-        return Reply(200, (("content-type", EXPOSITION),), self._scraped)
+        return Reply(200, (("content-type", EXPOSITION_TYPE),), self._scraped)
 
 
 def unready(node: Node) -> str:
@@ -140,4 +140,4 @@ async def monitoring(address: str | None) -> AsyncIterator[Monitor]:
 
 
 def _text(status: int, line: str) -> Reply:
-    return Reply(status, (("content-type", TEXT),), f"{' '.join(line.split())}\n".encode())
+    return Reply(status, (("content-type", TEXT_TYPE),), f"{' '.join(line.split())}\n".encode())

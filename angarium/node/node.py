@@ -23,12 +23,12 @@ from streams.nats.errors import ApiError
 from streams.nats.retry import Complaint
 
 LOOK_EVERY_S = 0.5
-REFUSED_AGAIN_S = 30.0
+RETRY_REFUSED_AFTER_S = 30.0
 """Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
 RESUMED_AT_ONCE = 64
 """Who goes on from memory loads nothing: its claim is some twenty short questions, one after the other."""
-UNDER_WAY_S = 2.0
+CLAIMS_TIMEOUT_S = 2.0
 """So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Node:
         self._stopping = True
         self._changed.set()
         if self._under_way and self.around.js.wire.connected:
-            await asyncio.wait(self._under_way.values(), timeout=UNDER_WAY_S)
+            await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
         await self.around.members.leave()
         self._tell_moves()
@@ -210,7 +210,7 @@ class Node:
         return None
 
     def _refuse(self, shard: int, why: str) -> None:
-        self._again_at[shard] = asyncio.get_running_loop().time() + REFUSED_AGAIN_S
+        self._again_at[shard] = asyncio.get_running_loop().time() + RETRY_REFUSED_AFTER_S
         if self.refused.get(shard) != why:
             self.refused[shard] = why
             log.error("shard.refused", extra={"shard": shard, "why": why})

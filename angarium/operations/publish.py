@@ -17,9 +17,9 @@ from streams.nats.errors import ApiError
 from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID
 from streams.receivers import Receivers
 
-TRIES = 5
-PAUSE_S = 0.5
-LOOK_S = 1.0
+TRIES_MAX = 5
+RETRY_PAUSE_S = 0.5
+LOOK_TIMEOUT_S = 1.0
 """How long it may take to find out whether anybody hears of an event."""
 
 
@@ -93,7 +93,7 @@ class Publisher:
         It is known at once or within a second: producers need not be allowed to look.
         """
         with contextlib.suppress(TimeoutError, Unavailable, ApiError):
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
                 return await self._unheard()
         return ""
 
@@ -115,7 +115,7 @@ class Publisher:
         return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
 
     async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
-        for left in range(TRIES - 1, -1, -1):
+        for left in range(TRIES_MAX - 1, -1, -1):
             match await self._js.publish(subject, body, headers):
                 case Stored() as stored:
                     return stored
@@ -130,7 +130,7 @@ class Publisher:
                             f"NATS did not confirm the event ({why}); it may be stored: publish it "
                             f"again with --id {headers[EVENT_ID]}, and see angarium doctor",
                         )
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(RETRY_PAUSE_S)
         raise AssertionError
 
 

@@ -17,11 +17,11 @@ from angarium import escaping
 
 visible = escaping.visible
 
-GAP = 2
+COLUMN_GAP = 2
 """Blanks between two columns of a table."""
-CUT_MIN = 8
+CUT_LENGTH_MIN = 8
 """What stays to be seen of a cell that is cut."""
-WIDE = 10_000
+WIDE_COLUMNS = 10_000
 
 
 def on_terminal() -> bool:
@@ -115,7 +115,7 @@ def say_table(
         table.add_column(heading, overflow="fold")
     for row in texts:
         table.add_row(*map(Text, row))
-    Console(color_system="auto" if coloured() else None, width=WIDE if wide else columns).print(table)
+    Console(color_system="auto" if coloured() else None, width=WIDE_COLUMNS if wide else columns).print(table)
 
 
 def _cut(
@@ -123,10 +123,10 @@ def _cut(
 ) -> list[list[str]]:
     """The rows with these columns as short as the terminal needs them."""
     widths = [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
-    excess = sum(widths) + GAP * (len(widths) - 1) - columns
+    excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) - columns
     for name in cut:
         i = headings.index(name)
-        taken = max(0, min(excess, widths[i] - CUT_MIN))
+        taken = max(0, min(excess, widths[i] - CUT_LENGTH_MIN))
         widths[i] -= taken
         excess -= taken
     return [[first_of(text, columns) for text, columns in zip(row, widths, strict=True)] for row in rows]

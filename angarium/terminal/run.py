@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -19,7 +19,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     import asyncio
 
-    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     try:
         return asyncio.run(work)
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import CLOCK_SKEW_S
 from actors.machine.facts import Claimed, Fact
 from actors.machine.invariants import evolve_checked
@@ -214,7 +214,7 @@ async def _read_parked(
     except Incomplete as error:
         log.warning("parked.incomplete", extra={"shard": claim.shard, "why": str(error)})
     listed = ParkedList()
-    for receiver in (UNKNOWN, *await until_answered(snapshots.receivers)):
+    for receiver in (UNKNOWN_RECEIVERS, *await until_answered(snapshots.receivers)):
         listed.add(receiver, None)
     return listed
 

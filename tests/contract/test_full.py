@@ -55,7 +55,7 @@ async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> 
         "shard.SNAPSHOT_EVERY_S",
     ):
         monkeypatch.setattr(f"angarium.node.{interval}", 0.05)
-    for interval in ("UNACKED_MAX_S", "SWEEP_S"):
+    for interval in ("UNACKED_MAX_S", "SWEEP_EVERY_S"):
         monkeypatch.setattr(f"actors.runtime.host.{interval}", 0.05)
     names = await install(js, prefix)
     info = await js.stream_info(names.deliveries)

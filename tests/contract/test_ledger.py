@@ -292,7 +292,7 @@ async def test_whoever_comes_second_to_a_ledger_is_refused_and_stops_nobody(path
 async def test_a_base_state_folds_what_the_actor_would(
     js: JetStream, names: Names, pen: Pen, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("angarium.ledger.fold.FACTS_MAX", 3)
+    monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 3)
     await tell(pen)
     await catch_up(js, names, path)
     bases = rows(path, "SELECT state FROM states JOIN receivers ON id = receiver WHERE name = ?", RECEIVER)
@@ -366,4 +366,4 @@ def _files(path: Path) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LOOK_S", 0.01)
+    monkeypatch.setattr(writing, "GATHER_FLUSHES_S", 0.01)

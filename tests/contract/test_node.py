@@ -130,7 +130,7 @@ def count_looks(node: Node) -> list[int]:
 async def test_a_refused_shard_is_taken_once_what_was_wrong_is_right(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.02)
+    monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.02)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: SHARD in node.refused)
         for _ in range(FLOOR):
@@ -286,7 +286,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
         await may_go_on.wait()
         return await release(js, names, claim, node)
 
-    monkeypatch.setattr("angarium.node.node.UNDER_WAY_S", 0.0)
+    monkeypatch.setattr("angarium.node.node.CLAIMS_TIMEOUT_S", 0.0)
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.release", release_slowly)
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:

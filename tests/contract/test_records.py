@@ -26,7 +26,7 @@ from angarium.operations.records.attempts import attempts
 from angarium.operations.records.auditing import audit
 from angarium.operations.records.history import history
 from angarium.operations.records.journey import journey
-from angarium.operations.records.moment import MEMORY, moment
+from angarium.operations.records.moment import MEMORY_MEMBERS, moment
 from angarium.operations.records.reading import consulted
 from angarium.operations.records.top import top
 from angarium.settings import Settings
@@ -172,7 +172,7 @@ async def test_the_history_is_told_in_words(
     await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
     await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
     await catch_up(js, names, path)
-    told = await ask(settings, lambda of: history(of, RECEIVER, 0, schema.ALWAYS))
+    told = await ask(settings, lambda of: history(of, RECEIVER, 0, schema.END_OF_TIME))
     said = [each.what for each in told.entries]
     assert "configuration changed (revision 2): order, rate, url" in said
     assert [each for each in said if not each.startswith("configuration")] == [
@@ -222,7 +222,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each fact, by way of base states that lie now before it, now behind."""
-    monkeypatch.setattr("angarium.ledger.fold.FACTS_MAX", 4)
+    monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
     monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
     await Receivers(js, names).put(RECEIVER, CONFIGURATION)
@@ -252,7 +252,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     assert rows(path, "SELECT count(*) FROM states")[0][0] > 2
     for at_ms, before in said.items():
         told = await ask(settings, partial(moment, receiver=RECEIVER, at=at_ms))
-        for name in before.keys() - {*MEMORY, "head"}:
+        for name in before.keys() - {*MEMORY_MEMBERS, "head"}:
             assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
     told = await ask(settings, lambda of: moment(of, RECEIVER, MS - 1000))
     assert told["next_sequence"] == 1

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from actors.errors import NewerVersion, Unusable
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.evolve import evolve
 from actors.machine.facts import Delivered, Fact, Parked, Unparked
 from actors.machine.numbering import Numbered
@@ -194,7 +194,11 @@ class TestTheWhole:
         await shard.snapshot()
         await js.publish(names.parked(SHARD, 0), b"", {"KV-Operation": "DEL"})
         recovery = await taken_over(js, names)
-        assert recovery.parked == recovery.listed.receivers() == {UNKNOWN: None, RECEIVER: None, OTHER: None}
+        assert (
+            recovery.parked
+            == recovery.listed.receivers()
+            == {UNKNOWN_RECEIVERS: None, RECEIVER: None, OTHER: None}
+        )
 
     async def test_a_tail_of_many_pages(self, js: JetStream, names: Names, shard: Shard) -> None:
         before = shard.claim.sequence

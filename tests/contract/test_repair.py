@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.errors import NewerVersion
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.facts import Delivered, Fact, Parked, Refused, Repaired
 from actors.machine.numbering import Numbered
 from streams import repair
@@ -87,10 +87,12 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
 
 
 async def test_brings_back_the_record_of_all_names_that_nobody_knows(js: JetStream, names: Names) -> None:
-    await grown_again(js, names, Refused(receiver=UNKNOWN, at=1.0, position=10, reason="unknown_receiver"))
+    await grown_again(
+        js, names, Refused(receiver=UNKNOWN_RECEIVERS, at=1.0, position=10, reason="unknown_receiver")
+    )
     _, count = await repaired(js, names)
     assert count == 2
-    state = await Snapshots(js, names, await own(js, names, "b")).load(UNKNOWN)
+    state = await Snapshots(js, names, await own(js, names, "b")).load(UNKNOWN_RECEIVERS)
     assert state is not None
     assert (state.frontier.position, state.burials) == (0, ())
 

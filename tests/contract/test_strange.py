@@ -58,7 +58,7 @@ async def test_a_snapshot_that_cannot_be_understood_refuses_its_shard(
     wire: Wire, js: JetStream, names: Names, sender: Sends, monkeypatch: pytest.MonkeyPatch, strange: bytes
 ) -> None:
     """Its number is not guessed at; the event is delivered once the snapshot is the right one again."""
-    monkeypatch.setattr("angarium.node.node.REFUSED_AGAIN_S", 0.05)
+    monkeypatch.setattr("angarium.node.node.RETRY_REFUSED_AFTER_S", 0.05)
     subject = names.actor(SHARD, RECEIVER)
     async with member(wire, node_settings(names), SystemTime(), sender):
         await publish(js, names, RECEIVER)

@@ -39,7 +39,7 @@ def full_disk(pid: int) -> Iterator[None]:
 async def test_what_was_acknowledged_arrives_once_there_is_room(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "TRIES", 1)
+    monkeypatch.setattr(publish, "TRIES_MAX", 1)
     await fleet.configure([RECEIVER])
     await fleet.start_ready()
     stored = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.node.load import SAMPLE_S, Load
+from angarium.node.load import SAMPLE_EVERY_S, Load
 
 
 @pytest.fixture
@@ -43,5 +43,5 @@ def test_who_never_sleeps_is_saturated_however_little_it_gets_to_run(rival: None
 
 def test_who_sleeps_is_not_saturated() -> None:
     saturated = Load()
-    time.sleep(SAMPLE_S * 20)
+    time.sleep(SAMPLE_EVERY_S * 20)
     assert not saturated()

@@ -69,7 +69,7 @@ def terminal(address: str, tmp_path: Path) -> Terminal:
 def test_a_command_says_what_is_not_permitted(
     address: str, arguments: list[str], refused: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run([*arguments, "--nats", f"nats://mute:hush@{address}"]) == main.FAILED
+    assert main.run([*arguments, "--nats", f"nats://mute:hush@{address}"]) == main.EXIT_FAILED
     error = capsys.readouterr().err
     assert refused in error
     assert REMEDY in error
@@ -77,7 +77,7 @@ def test_a_command_says_what_is_not_permitted(
 
 
 def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.FAILED
+    assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.EXIT_FAILED
     assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().out
 
 
@@ -86,7 +86,7 @@ def test_a_command_has_the_inbox_that_it_is_told_to_have(
 ) -> None:
     nats = ["--nats", f"nats://private:hush@{address}"]
     setup = ["setup", "--prefix", "private", "--shards", "1", "--max-bytes", "1MiB", *nats]
-    assert main.run(setup) == main.FAILED
+    assert main.run(setup) == main.EXIT_FAILED
     assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().err
     assert main.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
     assert "PRIVATE_DELIVERIES" in capsys.readouterr().out

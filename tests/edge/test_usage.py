@@ -97,7 +97,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(arguments) == main.WRONG_USAGE
+    assert main.run(arguments) == main.EXIT_WRONG_USAGE
     out, err = capsys.readouterr()
     assert out == ""
     assert sentence in err
@@ -119,7 +119,7 @@ def test_wrong_usage(arguments: list[str], sentence: str, capsys: pytest.Capture
     ],
 )
 def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(arguments) == main.FAILED
+    assert main.run(arguments) == main.EXIT_FAILED
     out, err = capsys.readouterr()
     assert out == ""
     assert "cannot connect to NATS at nats://127.0.0.1:1" in err
@@ -131,14 +131,14 @@ def test_a_variable_that_is_no_setting_is_noted(
 ) -> None:
     monkeypatch.setenv("ANGARIUM_SHARD", "hush")
     note = "the variable ANGARIUM_SHARD is no setting; did you mean ANGARIUM_SHARDS?"
-    assert main.run(["receiver", "list"]) == main.FAILED
+    assert main.run(["receiver", "list"]) == main.EXIT_FAILED
     assert capsys.readouterr().err.splitlines()[0] == f"note: {note}"
-    assert main.run(["doctor"]) == main.FAILED
+    assert main.run(["doctor"]) == main.EXIT_FAILED
     out, err = capsys.readouterr()
     assert f"problem  settings      {note}" in out
     assert err.splitlines()[-1] == "angarium: 2 problems found"
     monkeypatch.setenv("ANGARIUM_LOG_FORMAT", "json")
-    assert main.run(["node"]) == main.FAILED
+    assert main.run(["node"]) == main.EXIT_FAILED
     logged = msgspec.json.decode(capsys.readouterr().err.splitlines()[0])
     assert (logged["event"], logged["variable"]) == ("settings.unknown", "ANGARIUM_SHARD")
 
@@ -162,7 +162,7 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert done.returncode == main.FAILED
+    assert done.returncode == main.EXIT_FAILED
     assert done.stderr.startswith("angarium: cannot write the output (No space left on device); make room")
     assert done.stderr.count("\n") == 1
 
@@ -182,14 +182,14 @@ def test_what_nobody_foresaw_is_one_line_without_what_it_may_quote(
 ) -> None:
     broken = Mock(side_effect=ValueError("no port in\nnats://me:hush-hush@a:x"))
     monkeypatch.setattr("angarium.package_check.foreign_packages", broken)
-    assert main.run(["doctor"]) == main.FAILED
+    assert main.run(["doctor"]) == main.EXIT_FAILED
     err = capsys.readouterr().err
     assert err.startswith("angarium: internal error (ValueError: no port in nats://…@a:x); --log-level debug")
     assert err.count("\n") == 1
 
 
 def test_doctor_says_that_there_is_no_server(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["doctor"]) == main.FAILED
+    assert main.run(["doctor"]) == main.EXIT_FAILED
     out, err = capsys.readouterr()
     assert "problem" in out
     assert "cannot connect to NATS" in out
@@ -206,7 +206,7 @@ def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[st
 def test_a_group_alone_shows_its_help_and_fails(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(arguments) == main.WRONG_USAGE
+    assert main.run(arguments) == main.EXIT_WRONG_USAGE
     assert "Commands:" in capsys.readouterr().err
 
 
@@ -274,7 +274,7 @@ def test_ctrl_c_while_nats_does_not_answer_is_quiet(arguments: list[str]) -> Non
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
         connection.close()
-    assert (process.returncode, out, err.strip()) == (main.INTERRUPTED, b"", b"")
+    assert (process.returncode, out, err.strip()) == (main.EXIT_INTERRUPTED, b"", b"")
 
 
 def test_packages_of_others_are_refused_before_they_are_imported(
@@ -289,7 +289,7 @@ def test_packages_of_others_are_refused_before_they_are_imported(
         capture_output=True,
         text=True,
     )
-    assert done.returncode == main.FAILED
+    assert done.returncode == main.EXIT_FAILED
     assert "is not Angarium's; install angarium into an environment of its own" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -303,7 +303,7 @@ def test_a_package_of_others_in_the_working_directory_is_refused(tmp_path: Path)
         capture_output=True,
         text=True,
     )
-    assert done.returncode == main.FAILED
+    assert done.returncode == main.EXIT_FAILED
     assert done.stderr.startswith(f"angarium: the package streams in {tmp_path.resolve()} is not Angarium's;")
     assert done.stderr.count("\n") == 1
 
@@ -320,7 +320,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
         capture_output=True,
         text=True,
     )
-    assert done.returncode == main.FAILED
+    assert done.returncode == main.EXIT_FAILED
     assert done.stderr == (
         f"angarium: another package is installed over actors in {tmp_path.resolve() / 'actors'}; "
         "install angarium into an environment of its own\n"
@@ -371,7 +371,7 @@ def _broken_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_broken_command")
 def test_an_error_that_nobody_foresaw_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["inspect", "acme.x"]) == main.FAILED
+    assert main.run(["inspect", "acme.x"]) == main.EXIT_FAILED
     assert capsys.readouterr().err == (
         "angarium: internal error (RuntimeError: boom); --log-level debug shows where; please report it\n"
     )
@@ -397,11 +397,11 @@ def test_every_error_of_ours_is_told_by_its_text(
         status = main.run(["inspect", "acme.x"])
         told[error] = status, capsys.readouterr().err.removeprefix("angarium: it broke")
     assert {text for _, text in told.values()} == {"\n", "; angarium doctor tells what is missing\n"}
-    usage = {error for error, (status, _) in told.items() if status == main.WRONG_USAGE}
+    usage = {error for error, (status, _) in told.items() if status == main.EXIT_WRONG_USAGE}
     assert usage == set(_below(BadInput))
     assert SettingsError in usage
     assert {error: told[error] for error in (Disconnected, ConnectError, SetupError, ServerError)} == (
-        dict.fromkeys((Disconnected, ConnectError, SetupError, ServerError), (main.FAILED, "\n"))
+        dict.fromkeys((Disconnected, ConnectError, SetupError, ServerError), (main.EXIT_FAILED, "\n"))
     )
     assert "doctor" in told[ApiError][1]
     assert "doctor" in told[Unavailable][1]
@@ -412,13 +412,13 @@ def test_an_argument_that_is_no_text_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("angarium.cli.inspection.perform", lambda *_: "\udcff".encode())
-    assert main.run(["inspect", "acme.x"]) == main.WRONG_USAGE
+    assert main.run(["inspect", "acme.x"]) == main.EXIT_WRONG_USAGE
     assert capsys.readouterr().err == "angarium: an argument is no text; write it in UTF-8\n"
 
 
 @pytest.mark.usefixtures("_broken_command")
 def test_it_shows_where_at_the_level_debug(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == main.FAILED
+    assert main.run(["inspect", "acme.x", "--log-level", "debug", "--log-format", "json"]) == main.EXIT_FAILED
     logged, told = capsys.readouterr().err.splitlines()
     assert "in broken" in msgspec.json.decode(logged)["traceback"]
     assert told.startswith("angarium: internal error")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Outcome
 from actors.machine.state import State
@@ -299,7 +299,7 @@ class Checkers:
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
                 known: Actor | Strangers | None = shard.host.actors.get(fact.receiver)
-                actor = shard.host.strangers if fact.receiver == UNKNOWN else known
+                actor = shard.host.strangers if fact.receiver == UNKNOWN_RECEIVERS else known
                 if actor is not None and actor.loaded:
                     self._check_actor(actor, ledger)
 
@@ -378,7 +378,7 @@ class Checkers:
             if (state.parked or state.burials) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
-            if receiver == UNKNOWN and state.parked:
+            if receiver == UNKNOWN_RECEIVERS and state.parked:
                 needed = min(filter(None, (needed, *self._unjudged(ledger, state))), default=None)
             if needed is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")

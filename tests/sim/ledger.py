@@ -7,7 +7,7 @@ which event gets which number, and why those that lie between got none.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
@@ -260,7 +260,7 @@ class ShardLedger:
     @property
     def strangers(self) -> State:
         """The record of the names that nobody knows."""
-        return self.states.get(UNKNOWN) or State(receiver=UNKNOWN)
+        return self.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
 
     def is_unjudged(self, position: int) -> bool:
         """Whether the delivery lies in the stream as one of a name that nobody knows so far."""

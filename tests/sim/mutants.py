@@ -304,7 +304,7 @@ def _record_no_ping(live: LiveState, command: c.Command, now: float) -> None:
 
 
 def _inherited_slow(found: Bucket, limit: Limit, *, unclean: Unclean | None, **more: Any) -> Bucket:
-    is_slow = limit.per_second * bucket.SLOW_S < 1
+    is_slow = limit.per_second * bucket.SLOW_TOKEN_S < 1
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
@@ -448,7 +448,7 @@ ALL = [
            ((actor, "next_step", _next_as_if_all_had_started),),
            rates.ping_beside_a_queue),
     Mutant("grant-kept", "a recorded attempt starts soon, or needs another token",
-           ((tokens, "GRANT_S", float("inf")),),
+           ((tokens, "GRANT_MAX_S", float("inf")),),
            rates.start_long_after_its_record),
     Mutant("first-lease-kept", "a lease that lapsed at the start gives way to another",
            ((Members, "_lapse", lambda members: None),), ownership.first_heartbeat_slept_through),

@@ -277,7 +277,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, value in (
             (shard, "SNAPSHOT_EVERY_S", plan.snapshot_every_s),
-            (host, "IDLE_S", plan.idle_s),
+            (host, "PASSIVATE_AFTER_S", plan.idle_s),
             (flow_control, "UNSETTLED_PAUSE_AT", plan.pause_at),
             (maintenance, "ROUND_EVERY_S", plan.upkeep_every_s),
             (maintenance, "HURRIED_ROUND_EVERY_S", plan.upkeep_every_s),

@@ -6,7 +6,7 @@ from itertools import dropwhile
 
 import msgspec
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -119,7 +119,7 @@ class DeliveriesKept:
             self.purges += bool(gone)
             ledger = self._ledger(receiver)
             state = ledger.states.get(receiver) or State(receiver=receiver)
-            strangers = ledger.states.get(UNKNOWN) or State(receiver=UNKNOWN)
+            strangers = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
             owed = {each.position for each in (*state.burials, *strangers.burials)}
             for position in gone:
                 if position in owed or not ledger.is_settled(receiver, position, state):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from actors.machine.bucket import (
     CLOCK_SKEW_S,
-    GRANT_S,
+    GRANT_MAX_S,
     Bucket,
     Limit,
     Unclean,
@@ -229,14 +229,14 @@ class RateWorld:
     def confirm(self, owner: Owner) -> bool:
         """Wait for the record; whether the attempt may start after it. Nothing else starts meanwhile."""
         random, state = self.random, owner.state
-        took_s = random.choice((0, 0, 0, 0.01, GRANT_S, 30, 1000)) * random.random()
+        took_s = random.choice((0, 0, 0, 0.01, GRANT_MAX_S, 30, 1000)) * random.random()
         self.sleep(took_s)
         assert state is not None
         assert state.limit is not None
         if owner.bucket is not None:
             granted = 0 if self.off == "set_aside" else 1
             owner.bucket = refill(owner.bucket, state.limit, self.clock(owner), owner.epoch, granted)
-        late = took_s > GRANT_S and self.off != "lapse"
+        late = took_s > GRANT_MAX_S and self.off != "lapse"
         if late and owner.bucket is not None:
             owner.bucket = give_back(owner.bucket)
         return not late

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from actors.counters import DeliveryTotals
 from actors.errors import Unavailable
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
@@ -444,7 +444,7 @@ class ShardWorld:
                 continue
             nobody = State(receiver=receiver)
             state = self.journal.folded.get(receiver, nobody)
-            record = self.journal.folded.get(UNKNOWN, nobody)
+            record = self.journal.folded.get(UNKNOWN_RECEIVERS, nobody)
             if state == nobody and record.parked and position > record.frontier.position:
                 self.acked.append(position)
                 continue

@@ -8,7 +8,7 @@ import pytest
 
 from actors.errors import ControlRefused
 from actors.machine import facts as f
-from actors.machine.bucket import GRANT_S
+from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.outcome import Outcome
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Rate, Retry
@@ -199,7 +199,7 @@ async def test_a_ping_that_is_not_made_lets_what_waits_have_its_token() -> None:
     pinged = asyncio.ensure_future(ping(actor))
     await world.pass_time(0)
     world.publish()
-    await world.pass_time(GRANT_S + 1)
+    await world.pass_time(GRANT_MAX_S + 1)
     world.journal.let_go()
     with pytest.raises(ControlRefused):
         await pinged

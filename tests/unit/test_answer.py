@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.delivery.exchange.answer import REST_MAX, Answer
+from angarium.delivery.exchange.answer import REST_BYTES_MAX, Answer
 from angarium.delivery.exchange.transport import BODY_MAX, HEAD_MAX, INTERIM_MAX, FailureKind
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -103,7 +103,7 @@ def test_framing_without_end_is_cut(rest: bytes) -> None:
     assert answer.fault is None
     assert not answer.reusable
     assert answer.response(0.0).status == 200
-    assert REST_MAX >= 4 * BODY_MAX
+    assert REST_BYTES_MAX >= 4 * BODY_MAX
 
 
 def test_nothing_of_one_answer_stays_for_the_next() -> None:

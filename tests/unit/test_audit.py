@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
-from angarium.ledger.audit import BARS, TOLERANCE_MS, Limit, allowance, bars, busiest, lengths
+from angarium.ledger.audit import BARS_MAX, TOLERANCE_MS, Limit, allowance, bars, busiest, lengths
 
 TEN = [Limit(0, 10.0, 2)]
 
@@ -67,9 +67,9 @@ def test_what_a_bucket_lets_pass_is_never_exceeded_and_a_burst_more_always_is(
 def test_the_chart_has_every_attempt_and_shows_the_busiest_second_of_each_part() -> None:
     starts = sorted([*range(0, 60_000, 500), 30_001, 30_002])
     drawn = bars(starts, TEN, 0, 60_000)
-    assert len(drawn) == BARS
+    assert len(drawn) == BARS_MAX
     assert sum(bar.attempts for bar in drawn) == len(starts)
-    assert [bar.most for bar in drawn].count(2) == BARS - 1
+    assert [bar.most for bar in drawn].count(2) == BARS_MAX - 1
     assert max(bar.most for bar in drawn) == 4
     assert all(bar.allowed == 12 for bar in drawn)
 

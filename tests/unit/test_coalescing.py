@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis.strategies import floats, integers
 
-from actors.runtime.coalescing import LANES, next_beat
+from actors.runtime.coalescing import LANES_PER_BEAT, next_beat
 
 times, lanes = floats(0, 1e7), integers(0, 1 << 40)
 
@@ -23,5 +23,5 @@ def test_a_timer_that_rings_early_or_late_keeps_its_beat(now: float, lane: int, 
 
 @given(times)
 def test_many_timers_share_few_instants_evenly(now: float) -> None:
-    shared = Counter(round(next_beat(now, 0.5, lane) % 0.5, 6) % 0.5 for lane in range(8 * LANES))
-    assert list(shared.values()) == [8] * LANES
+    shared = Counter(round(next_beat(now, 0.5, lane) % 0.5, 6) % 0.5 for lane in range(8 * LANES_PER_BEAT))
+    assert list(shared.values()) == [8] * LANES_PER_BEAT

@@ -8,7 +8,7 @@ from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
 from actors.runtime.actor import Actor
-from actors.runtime.host import IDLE_S, LOADS_AT_ONCE, WOKEN_IN_TURN_MAX
+from actors.runtime.host import LOADS_AT_ONCE, PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
 from streams.journal.turns import Turns
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
@@ -106,7 +106,7 @@ async def test_a_snapshot_that_was_read_too_slowly_is_not_used() -> None:
     await world.pass_time(1.0)
     world.host.take_changed()
     world.host.written()
-    await world.until(lambda: RECEIVER not in world.host.actors, within_s=2 * IDLE_S)
+    await world.until(lambda: RECEIVER not in world.host.actors, within_s=2 * PASSIVATE_AFTER_S)
     going_on.set()
     await world.pass_time(1.0)
     assert RECEIVER not in world.host.actors
@@ -158,7 +158,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
     world = ShardWorld(policy())
 
     async def load(receiver: str, due: float = 0.0) -> State | None:
-        await world.pass_time(2 * IDLE_S)
+        await world.pass_time(2 * PASSIVATE_AFTER_S)
         return None
 
     world.snapshots.load = load  # type: ignore[method-assign]

@@ -9,8 +9,8 @@ from actors.ids import KEY_BYTES, dedup_key
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
-from actors.runtime.discarding import READ_MAX, forget
-from actors.runtime.host import IDLE_S, SWEEP_S
+from actors.runtime.discarding import READ_EVENTS_MAX, forget
+from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
 from actors.runtime.skipping import skip
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
@@ -59,7 +59,7 @@ async def test_a_window_is_kept_where_few_different_ids_are_discarded() -> None:
     world.publish(4)
     await world.until_settled(4)
     world.put(policy(paused=True, dedup_window=16))
-    world.publish(2 * READ_MAX, name="same")
+    world.publish(2 * READ_EVENTS_MAX, name="same")
     await parked(world)
     await forget(world.actor)
     ids = ("e1", "e2", "e3", "e4", "same")
@@ -118,11 +118,11 @@ async def test_an_actor_that_stands_still_stays_in_memory() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    world.stream.delay_s = IDLE_S
+    world.stream.delay_s = PASSIVATE_AFTER_S
     world.store()
     actor = world.actor
     asked = asyncio.ensure_future(forget(actor))
-    await world.pass_time(IDLE_S + 2 * SWEEP_S)
+    await world.pass_time(PASSIVATE_AFTER_S + 2 * SWEEP_EVERY_S)
     world.host.take_changed()
     world.host.written()
     await asked

@@ -1,7 +1,7 @@
 """How much a shard asks for: nothing while much waits, but others need not wait long for who is slow."""
 
 from actors.memory.mailbox import MAILBOX_MAX
-from actors.runtime.flow_control import PAUSE_S, SATURATED_PAUSE_S, UNSETTLED_PAUSE_AT
+from actors.runtime.flow_control import ASK_PAUSE_S, SATURATED_ASK_PAUSE_S, UNSETTLED_PAUSE_AT
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 
@@ -20,7 +20,7 @@ async def test_it_asks_on_while_little_waits() -> None:
     world = strict()
     world.sender.latency_s = 10.0
     world.publish(UNSETTLED_PAUSE_AT - 1)
-    await world.pass_time(PAUSE_S * 2)
+    await world.pass_time(ASK_PAUSE_S * 2)
     assert world.held == []
 
 
@@ -28,7 +28,7 @@ async def test_it_asks_on_while_little_waits() -> None:
 async def test_it_asks_on_when_half_of_what_waited_is_done() -> None:
     world = strict()
     world.saturated = True
-    world.sender.latency_s = SATURATED_PAUSE_S / UNSETTLED_PAUSE_AT
+    world.sender.latency_s = SATURATED_ASK_PAUSE_S / UNSETTLED_PAUSE_AT
     world.publish(UNSETTLED_PAUSE_AT)
     await world.until(lambda: world.host.bindings.bound * 2 == UNSETTLED_PAUSE_AT + 2)
     assert world.held == [True]
@@ -41,18 +41,18 @@ async def test_it_asks_on_when_half_of_what_waited_is_done() -> None:
 @in_virtual_time
 async def test_others_wait_for_the_slow_only_a_moment() -> None:
     world = await world_with_much(saturated=False)
-    await world.pass_time(PAUSE_S * 0.9)
+    await world.pass_time(ASK_PAUSE_S * 0.9)
     assert world.held == [True]
-    await world.pass_time(PAUSE_S * 0.2)
+    await world.pass_time(ASK_PAUSE_S * 0.2)
     assert world.held == [True, False]
 
 
 @in_virtual_time
 async def test_where_the_node_is_what_is_slow_they_wait_longer_but_not_for_ever() -> None:
     world = await world_with_much(saturated=True)
-    await world.pass_time(SATURATED_PAUSE_S * 0.9)
+    await world.pass_time(SATURATED_ASK_PAUSE_S * 0.9)
     assert world.held == [True]
-    await world.pass_time(SATURATED_PAUSE_S * 0.2)
+    await world.pass_time(SATURATED_ASK_PAUSE_S * 0.2)
     assert world.held == [True, False]
     world.publish(MAILBOX_MAX)
     await world.pass_time(0.1)
@@ -63,7 +63,7 @@ async def test_where_the_node_is_what_is_slow_they_wait_longer_but_not_for_ever(
 async def test_a_node_that_has_time_again_is_patient_no_longer() -> None:
     world = await world_with_much(saturated=True)
     world.saturated = False
-    await world.pass_time(PAUSE_S * 6)
+    await world.pass_time(ASK_PAUSE_S * 6)
     assert world.held == [True, False]
 
 
@@ -71,5 +71,5 @@ async def test_a_node_that_has_time_again_is_patient_no_longer() -> None:
 async def test_a_shard_that_stopped_asks_for_nothing() -> None:
     world = await world_with_much(saturated=True)
     world.host.stop()
-    await world.pass_time(SATURATED_PAUSE_S * 2)
+    await world.pass_time(SATURATED_ASK_PAUSE_S * 2)
     assert world.held == [True]

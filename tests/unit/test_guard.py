@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angarium.delivery.connections.guard import (
-    KEPT_MAX_S,
-    KEPT_MIN_S,
-    LOOKUP_S,
+    LOOKUP_COUNTS_FOR_S,
     LOOKUPS_MAX,
+    VERDICT_KEPT_MAX_S,
+    VERDICT_KEPT_MIN_S,
     Address,
     Allowed,
     Blocked,
@@ -191,7 +191,13 @@ def test_a_name_with_more_addresses_than_are_looked_at_is_refused_whole(last: st
 
 @pytest.mark.parametrize(
     ("valid_s", "kept_s"),
-    [(0.0, KEPT_MIN_S), (0.5, KEPT_MIN_S), (2.0, 2.0), (299.0, 299.0), (86400.0, KEPT_MAX_S)],
+    [
+        (0.0, VERDICT_KEPT_MIN_S),
+        (0.5, VERDICT_KEPT_MIN_S),
+        (2.0, 2.0),
+        (299.0, 299.0),
+        (86400.0, VERDICT_KEPT_MAX_S),
+    ],
 )
 def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
     valid_s: float, kept_s: float
@@ -247,15 +253,15 @@ async def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_
     hook = parse_target("https://hook/")
     many = [parse_target(f"https://n{number}.example/") for number in range(LOOKUPS_MAX + 9)]
     waiting = [asyncio.create_task(guard.judge(each, "greedy")) for each in many]
-    await asyncio.sleep(LOOKUP_S / 2)
+    await asyncio.sleep(LOOKUP_COUNTS_FOR_S / 2)
     assert names.asked == LOOKUPS_MAX
     mine = asyncio.create_task(guard.judge(hook, "greedy"))
-    async with asyncio.timeout(LOOKUP_S / 4):
+    async with asyncio.timeout(LOOKUP_COUNTS_FOR_S / 4):
         assert await guard.judge(hook, "other") == Allowed(("1.1.1.1",))
     assert names.asked == LOOKUPS_MAX + 1
     assert not mine.done()
     # Silent ones do not keep their turn.
-    async with asyncio.timeout(LOOKUP_S):
+    async with asyncio.timeout(LOOKUP_COUNTS_FOR_S):
         assert await mine == Allowed(("1.1.1.1",))
     assert names.asked == len(many) + 2
     for each in waiting:
@@ -268,7 +274,7 @@ async def test_whoever_was_answered_gives_its_turn_back_at_once() -> None:
     names.names = {f"n{number}": ["1.1.1.1"] for number in range(3 * LOOKUPS_MAX)}
     guard = Guard(resolver=names)
     hosts = [*names.names, *(f"unknown{number}" for number in range(3 * LOOKUPS_MAX))]
-    async with asyncio.timeout(LOOKUP_S / 2):
+    async with asyncio.timeout(LOOKUP_COUNTS_FOR_S / 2):
         await asyncio.gather(*(guard.judge(parse_target(f"https://{host}/"), "acme") for host in hosts))
     assert names.asked == len(hosts)
 

@@ -15,7 +15,7 @@ from actors.machine.state import State
 from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.host import IDLE_S, WOKEN_IN_TURN_MAX
+from actors.runtime.host import PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
 from actors.runtime.live_state import UNCONFIRMED_MAX
 from actors.runtime.ping import ping
 from tests.unit.machine import answer, policy
@@ -304,7 +304,7 @@ async def test_who_rests_leaves_memory_and_comes_back_with_its_numbers() -> None
     world = strict()
     world.publish(2)
     await world.until_settled(2)
-    await world.pass_time(2 * IDLE_S)
+    await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
     world.snapshots.held = world.host.take_changed()
     await world.pass_time(1)
@@ -337,7 +337,7 @@ async def test_who_waits_stays_in_memory() -> None:
     await world.until(lambda: world.acked == [1])
     world.host.take_changed()
     world.host.written()
-    await world.pass_time(3 * IDLE_S)
+    await world.pass_time(3 * PASSIVATE_AFTER_S)
     assert RECEIVER in world.host.actors
 
 
@@ -454,12 +454,12 @@ async def test_a_ping_that_breaks_is_on_record_as_our_failure(caplog: pytest.Log
 async def test_an_actor_that_pings_stays_in_memory() -> None:
     world = strict(timeout_s=60)
     actor = await world.host.resident(RECEIVER)
-    world.sender.latency_s = 3 * IDLE_S
+    world.sender.latency_s = 3 * PASSIVATE_AFTER_S
     pinging = asyncio.get_running_loop().create_task(ping(actor))
     await world.until(lambda: bool(world.sender.made))
     world.host.take_changed()
     world.host.written()
-    await world.pass_time(2 * IDLE_S)
+    await world.pass_time(2 * PASSIVATE_AFTER_S)
     assert world.host.actors[RECEIVER] is actor
     await pinging
 

@@ -15,7 +15,7 @@ from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import Answered, Failed
 from actors.machine.owed import steps as s
 from actors.machine.owed.rules import Rule
-from actors.machine.state import TOMBSTONE_S, Counters, is_left_over
+from actors.machine.state import TOMBSTONE_KEPT_S, Counters, is_left_over
 from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.machine import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
@@ -481,7 +481,7 @@ def test_who_is_gone_or_never_was_is_remembered_as_long_as_its_events_may_be_the
     unknown.do(c.MarkBuried((9,)))
     there.ends(event(5), answer(200))
     for actor in (gone, unknown):
-        assert not is_left_over(actor.state, 9, NOW + TOMBSTONE_S)
-        assert not is_left_over(actor.state, 8, NOW + TOMBSTONE_S + 1)
-        assert is_left_over(actor.state, 9, NOW + TOMBSTONE_S + 1)
-    assert not is_left_over(there.state, 9, NOW + TOMBSTONE_S + 1)
+        assert not is_left_over(actor.state, 9, NOW + TOMBSTONE_KEPT_S)
+        assert not is_left_over(actor.state, 8, NOW + TOMBSTONE_KEPT_S + 1)
+        assert is_left_over(actor.state, 9, NOW + TOMBSTONE_KEPT_S + 1)
+    assert not is_left_over(there.state, 9, NOW + TOMBSTONE_KEPT_S + 1)

@@ -10,7 +10,7 @@ import pytest
 
 from actors.policy import Rate
 from angarium import settings
-from angarium.settings import FILES, Settings, SettingsError, load, unknown_variables
+from angarium.settings import FILE_SETTINGS, Settings, SettingsError, load, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +222,7 @@ def test_the_commented_file_names_every_setting_with_its_default() -> None:
     fields = {each.name: each for each in msgspec.structs.fields(Settings)}
     assert shown.keys() == fields.keys()
     settings = load({"config": _file(text.replace("\n#allow_http =", "\nallow_http ="))}, {})
-    for name in shown.keys() - {"node", *FILES}:
+    for name in shown.keys() - {"node", *FILE_SETTINGS}:
         default = fields[name].default
         if default is not None:
             assert getattr(load({name: shown[name]}, {}), name) == default == getattr(settings, name), name

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
@@ -21,7 +21,7 @@ async def test_thousands_of_names_cost_no_actor_no_snapshot_and_a_question_a_tur
     flood(world, 2000)
     await all_buried(world, 2000)
     assert not world.host.actors
-    assert set(world.host.take_changed()) == {UNKNOWN}
+    assert set(world.host.take_changed()) == {UNKNOWN_RECEIVERS}
     assert world.snapshots.loads == 1
     assert world.policies.asked < 100
     assert len(world.journal.of(f.TurnedAway)) < 100

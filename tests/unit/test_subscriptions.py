@@ -173,7 +173,7 @@ def test_a_type_is_matched_once_until_its_tenant_changes(visits: Visits) -> None
 
 
 def test_what_is_remembered_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "REMEMBERED_MAX", 10 * ANSWER_COST)
+    monkeypatch.setattr(subscriptions, "REMEMBERED_COST_MAX", 10 * ANSWER_COST)
     known = Subscriptions()
     for number in range(20):
         known.put(f"t.r{number}", [">"])

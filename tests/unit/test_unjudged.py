@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.ids import UNKNOWN
+from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.retention import Needed
 from actors.runtime import strangers
@@ -28,7 +28,7 @@ async def test_one_that_cannot_be_judged_holds_nobody_up() -> None:
     assert (world.dead_letters.buried, world.journal.of(f.TurnedAway)) == ([], [])
     world.policies.unavailable = False
     await all_buried(world, 1)
-    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    await world.until(lambda: not world.journal.folded[UNKNOWN_RECEIVERS].parked)
     assert world.stream.stretches == 0
 
 
@@ -40,7 +40,7 @@ async def test_nor_does_it_keep_what_came_before_it() -> None:
     world.policies.unavailable = True
     flood(world, 1)
     await world.until(lambda: world.journal.floor == 101)
-    assert world.host.needed() == Needed(101, UNKNOWN)
+    assert world.host.needed() == Needed(101, UNKNOWN_RECEIVERS)
 
 
 @in_virtual_time
@@ -59,7 +59,7 @@ async def test_so_do_many() -> None:
     assert len(record_of(world).waiting) <= WAITING_MAX
     world.policies.unavailable = False
     await all_buried(world, 3000)
-    assert len([each for each in world.journal.of(f.Parked) if each.receiver == UNKNOWN]) == 1
+    assert len([each for each in world.journal.of(f.Parked) if each.receiver == UNKNOWN_RECEIVERS]) == 1
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -193,12 +193,12 @@ async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
     flood(world, 10)
     await world.until(lambda: world.journal.floor == 10)
     world.journal.flush()
-    assert world.host.needed() == Needed(1, UNKNOWN)
+    assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
     world.host.evict(7)
     await all_buried(world, 6)
     assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
-    await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN))
-    assert world.journal.folded[UNKNOWN].parked
+    await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN_RECEIVERS))
+    assert world.journal.folded[UNKNOWN_RECEIVERS].parked
 
 
 @in_virtual_time
@@ -211,10 +211,10 @@ async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.
     world.publish(200)
     flood(world, 1)
     await world.until(lambda: world.host.bindings.bound == 0)
-    assert world.host.needed() == Needed(1, UNKNOWN)
+    assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
     world.host.evict(2)
     await all_buried(world, 1)
-    await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN))
+    await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN_RECEIVERS))
     world.policies.unavailable = False
     world.crash()
     await all_buried(world, 2)
@@ -235,7 +235,7 @@ async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPa
     world.host.evict(2)
     await world.until(lambda: world.journal.of(f.Buried) != [])
     world.crash()
-    await world.until(lambda: world.journal.folded[UNKNOWN].frontier.position > 1)
+    await world.until(lambda: world.journal.folded[UNKNOWN_RECEIVERS].frontier.position > 1)
     world.crash()
     world.policies.unavailable = False
     await all_buried(world, 2)
@@ -251,7 +251,7 @@ async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
     world.policies.unavailable = False
     world.crash()
     await all_buried(world, 1)
-    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    await world.until(lambda: not world.journal.folded[UNKNOWN_RECEIVERS].parked)
 
 
 @in_virtual_time
@@ -268,7 +268,7 @@ async def test_what_is_about_to_come_is_left_to_come() -> None:
     await world.until(lambda: len(record_of(world).waiting) == 1)
     world.hand_out()
     await world.until_settled(2)
-    assert {each.receiver for each in world.journal.of(f.Parked)} == {UNKNOWN}
+    assert {each.receiver for each in world.journal.of(f.Parked)} == {UNKNOWN_RECEIVERS}
 
 
 @in_virtual_time
@@ -278,7 +278,7 @@ async def test_with_nobody_left_to_judge_nobody_is_asked() -> None:
     world.publish(receiver=NOBODY)
     await world.until(lambda: world.journal.floor == 1)
     world.put(policy(), NOBODY)
-    await world.until(lambda: not world.journal.folded[UNKNOWN].parked)
+    await world.until(lambda: not world.journal.folded[UNKNOWN_RECEIVERS].parked)
     assert world.sender.positions == [1]
 
 

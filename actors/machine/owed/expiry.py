@@ -19,7 +19,7 @@ OVERFLOW_AT_ONCE = 64
 """Events beyond `backlog_max` that are given up without delay."""
 OVERFLOW_EVERY_S = 1.0
 """How long fewer of them wait for others, so that not each event that comes makes a fact of its own."""
-AT_ONCE = 0.0
+DUE_ALREADY = 0.0
 
 
 def hopeless(entry: Open | None, policy: Policy) -> str:
@@ -48,18 +48,18 @@ def given_up_at(
     `event` is None where it is not in memory; then it is the one that is read next.
     """
     if reason := hopeless(entry, policy):
-        return AT_ONCE, reason
+        return DUE_ALREADY, reason
     if event and event.malformed:
-        return AT_ONCE, "malformed"
+        return DUE_ALREADY, "malformed"
     place = entry.position if entry else event.position if event else view.cursor.read_to + 1
     if view.cutoff and place <= view.cutoff.to:
-        return AT_ONCE, view.cutoff.reason
+        return DUE_ALREADY, view.cutoff.reason
     stored_at = entry.stored_at if entry else event.stored_at if event else state.waiting_since
     expires = NEVER if stored_at is None else stored_at + policy.retry.max_age_s, "expired"
     beyond = excess(state, policy, view)
     if beyond <= 0:
         return expires
-    overflows_at = AT_ONCE if beyond >= OVERFLOW_AT_ONCE else view.trimmed_at + OVERFLOW_EVERY_S
+    overflows_at = DUE_ALREADY if beyond >= OVERFLOW_AT_ONCE else view.trimmed_at + OVERFLOW_EVERY_S
     return min(expires, (overflows_at, "overflow"))
 
 

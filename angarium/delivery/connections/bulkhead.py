@@ -13,10 +13,10 @@ from angarium.delivery.connections.pool import Limits
 from angarium.delivery.connections.turns import Bound, Places, Waiter
 from angarium.delivery.exchange.target import Target
 
-SLOW_S = 1.0
+SLOW_EXCHANGE_S = 1.0
 """An exchange that takes as long, or times out, makes its target slow, and any other one ends that."""
 
-KNOWN_MAX = 65_536
+SLOW_TARGETS_MAX = 65_536
 """Slow targets that are remembered, some 300 bytes each; what became slow first is forgotten first."""
 
 
@@ -38,7 +38,7 @@ class SlowLane:
             if self._known:
                 self._known.pop(target, None)
         elif target not in self._known:
-            if len(self._known) == KNOWN_MAX:
+            if len(self._known) == SLOW_TARGETS_MAX:
                 del self._known[next(iter(self._known))]
             self._known[target] = None
 

@@ -17,7 +17,7 @@ from angarium.delivery.exchange.transport import FailureKind, one_line
 ADDRESSES_MAX = 4
 """Addresses of one name that are tried in one attempt; each gets its share of the time that is left."""
 
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Errors that say that this machine has run out of something."""
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline
 
 def _stage(error: OSError, secure: bool) -> FailureKind:
     """Names what failed; a peer that hangs up while connecting over TLS did so in the handshake."""
-    if error.errno in _OURS:
+    if error.errno in _LOCAL_ERRORS:
         return FailureKind.OVERLOAD
     hung_up = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
     if isinstance(error, ssl.SSLError) or (secure and hung_up):

@@ -25,15 +25,15 @@ from angarium.delivery.exchange.transport import one_line
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-KEPT_MIN_S = 1.0
+VERDICT_KEPT_MIN_S = 1.0
 """The shortest that a verdict on a name is kept: an answer that is never valid costs one look-up a second."""
-KEPT_MAX_S = 300.0
+VERDICT_KEPT_MAX_S = 300.0
 """The longest that a verdict on a name is kept; beyond the shortest never longer than it is valid."""
 NAMES_MAX = 16_384
 
 LOOKUPS_MAX = 64
 """Names of one tenant that are asked for at once; others of its names wait, those of other tenants do not."""
-LOOKUP_S = 1.0
+LOOKUP_COUNTS_FOR_S = 1.0
 """So long a name counts among these, at most: silent servers cost nothing, and hold nobody up."""
 
 _SPECIAL: tuple[tuple[Network, str], ...] = tuple(
@@ -240,7 +240,7 @@ class Guard:
         await turns.acquire()
         over = ExitStack()
         over.callback(turns.release)
-        later = asyncio.get_running_loop().call_later(LOOKUP_S, over.close)
+        later = asyncio.get_running_loop().call_later(LOOKUP_COUNTS_FOR_S, over.close)
         try:
             return await self._resolver.resolve(host)
         finally:
@@ -256,7 +256,7 @@ class Guard:
         while len(self._verdicts) >= NAMES_MAX:
             del self._verdicts[next(iter(self._verdicts))]
         self._verdicts.pop(host, None)
-        valid_s = max(KEPT_MIN_S, min(resolved.valid_s, KEPT_MAX_S))
+        valid_s = max(VERDICT_KEPT_MIN_S, min(resolved.valid_s, VERDICT_KEPT_MAX_S))
         until = asyncio.get_running_loop().time() + valid_s
         self._verdicts[host] = (verdict, until)
         return verdict
@@ -284,4 +284,4 @@ def _literal(host: str) -> Resolved | None:
         ip_address(host)
     except ValueError:
         return None
-    return Resolved((host,), KEPT_MAX_S)
+    return Resolved((host,), VERDICT_KEPT_MAX_S)

@@ -27,7 +27,7 @@ from angarium.delivery.exchange.transport import (
     one_line,
 )
 
-REST_MAX = 256 * 1024
+REST_BYTES_MAX = 256 * 1024
 """Bytes read after the headers; cuts a body short only where it comes in chunks of a few bytes each."""
 
 
@@ -75,7 +75,7 @@ class Answer:
             data = self._feed_head(data)
         if data:
             self._parse(data)
-            if not self.over and (self._room < 0 or self._fed > HEAD_MAX + REST_MAX):
+            if not self.over and (self._room < 0 or self._fed > HEAD_MAX + REST_BYTES_MAX):
                 self.over, self.reusable = True, False
         return self.over
 

@@ -12,17 +12,17 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from streams.nats.errors import NotPermitted
 
-PASSING = "unavailable"
+UNAVAILABLE_CODE = "unavailable"
 """The code of an answer that will be another one in a moment, such as while a shard changes hands."""
-UNKNOWN = "unknown_receiver"
-PAUSE_S = 0.25
-ANSWER_S = 5.0
+UNKNOWN_CODE = "unknown_receiver"
+ASK_AGAIN_AFTER_S = 0.25
+ANSWER_TIMEOUT_S = 5.0
 """Time for an answer that needs no attempt."""
-ATTEMPT_S = 75.0
+ATTEMPT_TIMEOUT_S = 75.0
 """Time for what waits for an attempt: the receiver's own time-out of at most a minute, and some around it."""
 
 
-async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
     """Asks the owner; returns its answer without `ok`. Asks again while the shard moves to another node.
 
     Raises `OperationError` of the kinds unanswered, refused (by the owner) and not_allowed.
@@ -35,9 +35,9 @@ async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER
         if answer.pop("ok"):
             return answer
         error = answer["error"]
-        if error["code"] != PASSING or left_s <= PAUSE_S:
+        if error["code"] != UNAVAILABLE_CODE or left_s <= ASK_AGAIN_AFTER_S:
             raise OperationError("refused", error["message"], error["code"])
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
 
 async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -> dict[str, Any]:
@@ -74,13 +74,13 @@ async def backlog(to: Access, receiver: str) -> WaitingEvents:
         return WaitingEvents(sum(stored.values()), certain=False)
 
 
-async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_S) -> bool:
+async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
     """Return once the owner has discarded what waited, on record. False where it has not said so in time."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
         try:
             await ask(to, "inspect", receiver, timeout_s=left_s)
         except OperationError as failed:
-            return failed.code == UNKNOWN
-        await asyncio.sleep(PAUSE_S)
+            return failed.code == UNKNOWN_CODE
+        await asyncio.sleep(ASK_AGAIN_AFTER_S)
     return False

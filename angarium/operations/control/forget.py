@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from angarium.connecting import Access
-from angarium.operations.control.ask import ATTEMPT_S, WaitingEvents, ask, backlog
+from angarium.operations.control.ask import ATTEMPT_TIMEOUT_S, WaitingEvents, ask, backlog
 from angarium.operations.failures import operation
 
 
@@ -16,5 +16,5 @@ async def forget(to: Access, receiver: str, agreed: Callable[[WaitingEvents], bo
     found = await backlog(to, receiver)
     if found.count and not agreed(found):
         return False
-    await ask(to, "forget", receiver, timeout_s=ATTEMPT_S)
+    await ask(to, "forget", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
     return True

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.control.ask import ATTEMPT_S, ask
+from angarium.operations.control.ask import ATTEMPT_TIMEOUT_S, ask
 from angarium.operations.failures import operation
 
 
@@ -25,5 +25,5 @@ class Pong(Struct, frozen=True, kw_only=True):
 @operation
 async def ping(to: Access, receiver: str) -> Pong:
     """Post it, at the cost of a token of the receiver's rate."""
-    answer = await ask(to, "ping", receiver, timeout_s=ATTEMPT_S)
+    answer = await ask(to, "ping", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
     return msgspec.convert(answer | {"answer": answer}, Pong)

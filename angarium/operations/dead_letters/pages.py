@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Selection
 
-PAGE = 256
+PAGE_LETTERS = 256
 
 Wanted = Selection | tuple[int, ...]
 """What to look for, or the letters themselves, by their positions."""
@@ -27,9 +27,9 @@ async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterat
         async for page in told(letters.pages(wanted, await letters.end()), tell):
             yield page
         return
-    for start in range(0, len(wanted), PAGE):
-        yield await letters.letters(wanted[start : start + PAGE])
-        tell(min(start + PAGE, len(wanted)), len(wanted))
+    for start in range(0, len(wanted), PAGE_LETTERS):
+        yield await letters.letters(wanted[start : start + PAGE_LETTERS])
+        tell(min(start + PAGE_LETTERS, len(wanted)), len(wanted))
 
 
 async def told(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:

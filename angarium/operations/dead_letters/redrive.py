@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from angarium.connecting import Access
-from angarium.operations.dead_letters.pages import PAGE, Progress, Wanted, missing, pages, unseen
+from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wanted, missing, pages, unseen
 from angarium.operations.failures import operation
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters
@@ -45,7 +45,7 @@ async def redrive(
         async for page in pages(DeadLetters(to.js, to.names), wanted, tell):
             seen.update(letter.position for letter in page)
             while page and work.done.redriven != limit and not work.done.stopped:
-                room = PAGE if limit is None else limit - work.done.redriven
+                room = PAGE_LETTERS if limit is None else limit - work.done.redriven
                 await work.send(page[:room])
                 page = page[room:]
             if work.done.redriven == limit or work.done.stopped:

@@ -18,7 +18,7 @@ from streams.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
 """Verifiers allow five minutes, so seconds do no harm; but they say that nobody keeps the clocks."""
-SHOWN_MAX = 8
+LINES_SHOWN_MAX = 8
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -143,4 +143,4 @@ async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
 
 
 def _few(shards: list[int]) -> str:
-    return ", ".join(map(str, shards[:SHOWN_MAX])) + (" …" if len(shards) > SHOWN_MAX else "")
+    return ", ".join(map(str, shards[:LINES_SHOWN_MAX])) + (" …" if len(shards) > LINES_SHOWN_MAX else "")

@@ -27,14 +27,14 @@ from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
 
-SHOWN_MAX = 10
-FAILING_S = 60.0
+RECEIVERS_SHOWN_MAX = 10
+FAILING_AFTER_S = 60.0
 """Without a success for so long it is more than a hiccup."""
-THROTTLED_S = 600.0
-BEHIND_S = 600.0
+THROTTLED_AFTER_S = 600.0
+BEHIND_AFTER_S = 600.0
 """Not the number of events: a thousand may be a second's work, or a day's."""
 PARSED_IN_A_TURN_MAX = 256
-CHECKED_MAX = 200
+CHECKED_RECEIVERS_MAX = 200
 """Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
 
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
@@ -90,7 +90,7 @@ async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
         try:
             parse(configuration.raw, strict=False)
         except InvalidPolicy as error:
-            if len(findings) < SHOWN_MAX:
+            if len(findings) < RECEIVERS_SHOWN_MAX:
                 text = f"the configuration of {name} is not in force: {error}"
                 findings.append(ill("receivers", text, f"angarium receiver put {name} …"))
             else:
@@ -125,16 +125,16 @@ def judge(standing: Standing, state: State, raw: bytes, now: float) -> Ill | Non
         return None
     phase = phase_of(state, policy_of(raw), now)
     failing_s = 0.0 if state.failing_since is None else now - state.failing_since
-    behind = oldest_at and now - oldest_at > BEHIND_S
+    behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
     match phase:
         case "misconfigured":
             return None  # Said of its configuration.
         case "disabled" | "offline":
             since = state.last.at if state.last else now
             return Ill(phase, state.failing_since or since, phase, standing)
-        case _ if failing_s > FAILING_S and phase != "paused":
+        case _ if failing_s > FAILING_AFTER_S and phase != "paused":
             return Ill("failing", now - failing_s, phase, standing)
-        case "throttled" if state.throttled_until - now > THROTTLED_S:
+        case "throttled" if state.throttled_until - now > THROTTLED_AFTER_S:
             return Ill("throttled", state.last.at if state.last else now, phase, standing)
         case _ if behind:
             return Ill("behind", oldest_at, phase, standing)
@@ -155,15 +155,17 @@ async def _worst(
     """A line for each of the worst. Who turns out to have caught up leaves `found`."""
     now, lines = time.time(), list[Finding]()
     ranked = [sorted(_those(found, each), key=lambda sick: sick.since) for each in WORST_FIRST]
-    for sick in islice(merge(*ranked, key=lambda sick: WORST_FIRST.index(sick.ailment)), CHECKED_MAX):
+    for sick in islice(
+        merge(*ranked, key=lambda sick: WORST_FIRST.index(sick.ailment)), CHECKED_RECEIVERS_MAX
+    ):
         name = sick.standing.receiver
         waits = await counted(js, of.names, sick.standing, shards[sick.standing.shard])
-        if sick.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_S:
+        if sick.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
             del found[name]
         else:
             text = f"{name} is {_how(sick, now)}, {_said(waits, now)}"
             lines.append(warning("receivers", text, _REMEDIES[sick.ailment].format(name)))
-        if len(lines) == SHOWN_MAX:
+        if len(lines) == RECEIVERS_SHOWN_MAX:
             break
     return lines
 

@@ -14,8 +14,8 @@ from actors.policy import Policy, Rate, rate_members
 from angarium import logs
 from angarium.escaping import visible
 
-TEXT_MAX = 60
-NOTHING = "none"
+TEXT_LENGTH_MAX = 60
+NO_VALUE = "none"
 _NESTED = ("retry", "offline")
 
 
@@ -79,7 +79,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
         default = _DEFAULTS.get(member)
         if default is not None:
             return f"{_written(default)} (default)"
-        return "default" if member == "rate" else NOTHING
+        return "default" if member == "rate" else NO_VALUE
     if member not in _DEFAULTS:
         return logs.HIDDEN  # Nobody knows it; it may be a secret that is misspelt.
     value = leaves[member]
@@ -89,7 +89,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
 def _written(value: Any) -> str:
     match value:
         case None | []:
-            return NOTHING
+            return NO_VALUE
         case str():
             text = value
         case [*each] if all(isinstance(one, str) for one in each):
@@ -100,7 +100,7 @@ def _written(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return visible(text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…")
+    return visible(text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…")
 
 
 def _headers(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
@@ -108,9 +108,9 @@ def _headers(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
     for name in old | new:
         member = _cut(f"headers.{name}")
         if name not in new:
-            yield Change(member=member, old=logs.HIDDEN, new=NOTHING, lost=True)
+            yield Change(member=member, old=logs.HIDDEN, new=NO_VALUE, lost=True)
         elif name not in old:
-            yield Change(member=member, old=NOTHING, new=logs.HIDDEN, lost=False)
+            yield Change(member=member, old=NO_VALUE, new=logs.HIDDEN, lost=False)
         elif old[name] != new[name]:
             yield Change(member=member, old=logs.HIDDEN, new="another value", lost=False)
 
@@ -150,4 +150,4 @@ def secrets_of(members: dict[str, Any], member: str = "secrets") -> list[Any]:
 
 
 def _counted(secrets: list[Any]) -> str:
-    return str(len(secrets)) if secrets else NOTHING
+    return str(len(secrets)) if secrets else NO_VALUE

@@ -30,7 +30,7 @@ COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
 """Beyond it a limit is shown as `?`: one of 400 digits is not even a float."""
 READ_IN_A_TURN_MAX = 256
-OLD_S = 15.0
+OLD_AFTER_S = 15.0
 """Figures are a few seconds old at any time; from here on it is said."""
 _LOST = Policy(url="https://unknown.invalid/")
 """In the place of an older configuration that is in force, when the newest is not valid."""
@@ -147,9 +147,9 @@ def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
 
 def _old(shards: list[Worked]) -> list[str]:
     age_s = max((each.age_s for each in shards), default=0.0)
-    if age_s < OLD_S:
+    if age_s < OLD_AFTER_S:
         return []
-    old = sum(each.age_s >= OLD_S for each in shards)
+    old = sum(each.age_s >= OLD_AFTER_S for each in shards)
     age = quantities.age_text(age_s)
     return [f"no node works on {old} of {len(shards)} shards; phases there are up to {age} old"]
 

@@ -13,7 +13,7 @@ from angarium.ledger.configurations import UNKNOWN_URL, policy_of
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.reading import Records, number_of, standing, text
 
-MEMORY = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
+MEMORY_MEMBERS = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
 """The members that tell of a node's memory, or of the stream; no fact does."""
 
 
@@ -37,7 +37,7 @@ async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
         state, policy, View(), at / 1000, shard=now.shard, node=await of.questions.owner(now.shard, at),
         queued=0, backlog=0, head=_head(state), last_answer=None, problems=[],
     )  # fmt: skip
-    members: dict[str, Any] = {name: value for name, value in told.items() if name not in MEMORY}
+    members: dict[str, Any] = {name: value for name, value in told.items() if name not in MEMORY_MEMBERS}
     if head := members["head"]:
         members["head"] = {name: value for name, value in head.items() if name != "type"}
     return members | {"at": text(at), "recorded_at": text(found.at), "ledger": known}

@@ -17,7 +17,7 @@ from streams.installation.topology import Names
 
 T = TypeVar("T")
 
-BEHIND_S = 15.0
+BEHIND_AFTER_S = 15.0
 """The writer notes every five seconds that there is nothing new; from here on it is said."""
 
 
@@ -68,7 +68,7 @@ async def standing(of: Records) -> Standing:
     behind_s = time.time() - max(progress.seen_at, progress.as_of) / 1000
     return Standing(
         as_of=text(progress.as_of),
-        behind_s=round(behind_s, 3) if behind_s >= BEHIND_S else 0.0,
+        behind_s=round(behind_s, 3) if behind_s >= BEHIND_AFTER_S else 0.0,
         gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],
     )
 

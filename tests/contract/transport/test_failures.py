@@ -208,7 +208,7 @@ async def test_a_kept_connection_is_replaced_as_well_where_the_name_had_to_be_as
         await peer.answer()
         await peer.request()
 
-    monkeypatch.setattr(guard, "KEPT_MIN_S", 0.0)
+    monkeypatch.setattr(guard, "VERDICT_KEPT_MIN_S", 0.0)
     receiver.plays(dies, polite)
     transport = make_transport(resolver=Names(valid_s=0.0, hook=["127.0.0.1"]))
     for _ in range(2):

@@ -119,7 +119,7 @@ async def test_a_name_that_leads_elsewhere_between_check_and_connect_finds_no_ga
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each question gets another answer: here, which is allowed, then elsewhere, which is not, and so on."""
-    monkeypatch.setattr(guard_module, "KEPT_MIN_S", 0.0)
+    monkeypatch.setattr(guard_module, "VERDICT_KEPT_MIN_S", 0.0)
     turns = [HERE, ELSEWHERE]
     server.names["turns.example"] = Records(ttl=0)
 
@@ -148,7 +148,7 @@ async def test_a_kept_connection_is_not_used_once_its_name_leads_elsewhere(
     elsewhere: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guard_module, "KEPT_MIN_S", 0.0)
+    monkeypatch.setattr(guard_module, "VERDICT_KEPT_MIN_S", 0.0)
     transport = make_transport(resolver=resolver)
     url = f"http://moves.example:{receiver.port}/"
     for address in (HERE, ELSEWHERE, HERE):

@@ -67,10 +67,10 @@ async def crowd(
 ) -> AsyncIterator[Crowd]:
     """Each of `SLOW` is known to be slow, and none will become so any more."""
     crowd = Crowd(receiver)
-    monkeypatch.setattr(http1_transport, "SLOW_S", 0.0)
+    monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", 0.0)
     for path in SLOW:
         answered(await post_to(transport, crowd.url(path)))
-    monkeypatch.setattr(http1_transport, "SLOW_S", NEVER_S)
+    monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", NEVER_S)
     crowd.hold()
     yield crowd
     crowd.let_go()
@@ -113,7 +113,7 @@ async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulkhead, "KNOWN_MAX", 2)
+    monkeypatch.setattr(bulkhead, "SLOW_TARGETS_MAX", 2)
     lane = SlowLane(Limits())
     targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
     for target in (*targets, targets[2]):
