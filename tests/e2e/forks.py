@@ -1,16 +1,19 @@
-"""Commands in processes of their own that need not be imported each: forks of one process that has them all.
+"""Processes that need not import what they run: forks of one process that has imported all of it.
 
-To import what a command needs takes ten times as long as what the command does. So one process imports it
-once; for each command it forks, and the fork gets the directory, the environment, the arguments and the
-descriptors of whoever asked, runs the command, and exits. What only a fresh process can show is shown by the
-pages of the documentation, whose commands are typed into a shell, and by all that stays, as a node does.
+To import what a command or a node needs takes ten times as long as what most of them do. So one process
+imports it once. For each request it forks; the fork gets the directory, the environment, the arguments, the
+descriptors and the limit of descriptors of whoever asked, runs the command, and exits. A keeper in between
+tells who asked its process id, and how it ended. What only a fresh process can show is shown by the pages of
+the documentation, whose commands are typed into a shell, and by `dev`, `listen` and `demo`.
 """
 
+import asyncio
 import atexit
 import gc
 import json
 import os
 import pkgutil
+import resource
 import signal
 import socket
 import subprocess
@@ -18,16 +21,65 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 REQUEST_MAX = 1 << 20
+LOOK_S = 0.01
+PACKAGES = ("actors", "streams", "angarium.cli", "angarium.node", "angarium.operations", "angarium.terminal")
+
+
+class Forked:
+    """A process that was forked: its id, and its status as soon as it has ended (negative: the signal)."""
+
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
+        self._said = b""
+        self.returncode: int | None = None
+        while b"\n" not in self._said:
+            self._take(answers.recv(100))
+        self.pid = int(self._said.split(b"\n")[0])
+
+    def poll(self) -> int | None:
+        """The status, or None while it runs."""
+        if self.returncode is None:
+            self._answers.setblocking(False)
+            with suppress(BlockingIOError):
+                self._take(self._answers.recv(100))
+        return self.returncode
+
+    def wait(self, patience_s: float) -> int:
+        """Wait for its end; `TimeoutError` where it takes too long."""
+        self._answers.settimeout(patience_s)
+        while self.returncode is None:
+            self._take(self._answers.recv(100))
+        return self.returncode
+
+    async def ended(self) -> int:
+        """Wait for its end; others may look meanwhile."""
+        while True:
+            if (status := self.poll()) is not None:
+                return status
+            await asyncio.sleep(LOOK_S)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Nothing happens where it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _take(self, said: bytes) -> None:
+        assert said, "the keeper of a fork was killed"
+        self._said += said
+        if self._said.count(b"\n") == 2:
+            self.returncode = int(self._said.split(b"\n")[1])
+            self._answers.close()
 
 
 class Forks:
-    """Runs commands, one at a time, as forks of a process that is started with the first one."""
+    """Runs commands as forks of a process that is started with the first one."""
 
     def __init__(self, root: Path, without: str) -> None:
         """`root`: of the tree; `without` names a package that is not to be found."""
@@ -37,6 +89,40 @@ class Forks:
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self._close)
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        files: Sequence[int],
+        directory: Path,
+        environment: dict[str, str],
+        descriptors: int | None = None,
+    ) -> Forked:
+        """Start a command; `files` are to be its descriptors 0, 1 and 2, `descriptors` bounds how many it may
+        have open."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE) if descriptors is None else [descriptors] * 2
+        request = json.dumps([list(arguments), str(directory), environment, limits])
+        answers, theirs = socket.socketpair()
+        with self._one_at_a_time, theirs:
+            socket.send_fds(self._started(), [request.encode() + b"\n"], [*files, theirs.fileno()])
+        return Forked(answers)
+
+    async def start_quiet(
+        self,
+        arguments: Sequence[str],
+        said: Path,
+        directory: Path,
+        environment: dict[str, str],
+        descriptors: int | None = None,
+    ) -> Forked:
+        """The same for one that nobody types into, and whose output goes to the end of the file `said`."""
+
+        def start() -> Forked:
+            with open(os.devnull) as nothing, said.open("ab") as log:
+                files = [nothing.fileno(), log.fileno(), log.fileno()]
+                return self.start(arguments, files, directory, environment, descriptors)
+
+        return await asyncio.to_thread(start)
 
     def run(
         self,
@@ -54,22 +140,15 @@ class Forks:
         ):
             into.write(stdin)
             into.seek(0)
-            request = json.dumps([arguments, str(directory), environment])
-            with self._one_at_a_time:
-                requests = self._started()
-                requests.settimeout(patience_s)
-                socket.send_fds(
-                    requests, [request.encode() + b"\n"], [each.fileno() for each in (into, out, err)]
-                )
-                with requests.makefile("r") as answers:
-                    pid = int(answers.readline())
-                    try:
-                        status = int(answers.readline())
-                    except TimeoutError:
-                        os.kill(pid, signal.SIGKILL)
-                        answers.close()
-                        self._close()
-                        raise subprocess.TimeoutExpired(arguments, patience_s) from None
+            process = self.start(
+                arguments, [each.fileno() for each in (into, out, err)], directory, environment
+            )
+            try:
+                status = process.wait(patience_s)
+            except TimeoutError:
+                process.send_signal(signal.SIGKILL)
+                process.wait(patience_s)
+                raise subprocess.TimeoutExpired(arguments, patience_s) from None
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
@@ -97,38 +176,54 @@ class Forks:
 def serve() -> None:
     """Forks for each request that comes in on descriptor 0, until nobody asks any more."""
     sys.modules[sys.argv[1]] = None  # type: ignore[assignment]
-    for package in ("angarium.cli", "angarium.operations", "angarium.terminal", "streams"):
+    for package in PACKAGES:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
     from angarium.cli.main import main
 
     gc.freeze()
     requests = socket.socket(fileno=os.dup(0))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for the keepers.
     while request := _next(requests):
-        if not (pid := os.fork()):
+        if not os.fork():
             requests.close()
-            _become(*request)
-            _exit_as(main)
+            _keep(main, *request)
         for descriptor in request[1]:
             os.close(descriptor)
-        requests.sendall(b"%d\n" % pid)
-        requests.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _next(requests: socket.socket) -> tuple[list[Any], list[int]] | None:
     """The next request and its descriptors; None: there is nobody any more."""
-    text, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX, 3)
+    text, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX, 4)
     while text and not text.endswith(b"\n"):
         text += requests.recv(REQUEST_MAX)
     return (json.loads(text), descriptors) if text else None
 
 
-def _become(request: list[Any], descriptors: list[int]) -> None:
+def _keep(main: Callable[[], None], request: list[Any], descriptors: list[int]) -> NoReturn:
+    """Forks the process that was asked for, and tells of it."""
+    *files, answers = descriptors
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if not (pid := os.fork()):
+        os.close(answers)
+        _become(request, files)
+        _exit_as(main)
+    for descriptor in files:
+        os.close(descriptor)
+    os.write(answers, b"%d\n" % pid)
+    with suppress(BrokenPipeError):  # Nobody waits for it.
+        os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
+def _become(request: list[Any], files: list[int]) -> None:
     """Takes the place that was asked for."""
-    arguments, directory, environment = request
-    for number, descriptor in enumerate(descriptors):
+    arguments, directory, environment, limits = request
+    os.setsid()
+    for number, descriptor in enumerate(files):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(limits))
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)

@@ -4,7 +4,6 @@ Its log is read as it grows, since that tells what no request could: that a leas
 handed over. Linux tells how much memory it takes, and whose the other end of a connection is.
 """
 
-import asyncio
 import json
 import os
 import signal
@@ -15,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.commands import COMMAND, ROOT
+from tests.e2e.commands import FORKS
+from tests.e2e.forks import Forked
 from tests.secrecy import told
 
 SHORT_TTL_S = 2
@@ -47,11 +47,11 @@ class Node:
         self.complaints: list[str] = []
         self._log = directory / f"{name}.log"
         self._read_to = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Forked | None = None
         self._ended = False
-        limited = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh")
-        self._command = (
-            *limited, *COMMAND, "node", "--node", name, "--nats", nats, "--shards", str(shards),
+        self._descriptors = descriptors
+        self._arguments = (
+            "node", "--node", name, "--nats", nats, "--shards", str(shards),
             "--ttl-s", str(ttl_s), "--drain-s", str(DRAIN_S), "--log-format", "json",
             "--log-level", "debug",
             "--allow-http", "--allow-network", "127.0.0.0/8", "--monitor", "127.0.0.1:0",
@@ -59,12 +59,12 @@ class Node:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.poll() is None
 
     @property
     def failed(self) -> bool:
         """Whether it has ended by itself."""
-        return self._process is not None and self._process.returncode is not None and not self._ended
+        return self._process is not None and self._process.poll() is not None and not self._ended
 
     @property
     def pid(self) -> int:
@@ -77,11 +77,9 @@ class Node:
         self.said.clear()
         self._ended = False
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")}
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd=self._log.parent, env=clean | {"PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
+        self._process = await FORKS.start_quiet(
+            self._arguments, self._log, self._log.parent, clean, self._descriptors
+        )
 
     async def kill(self) -> None:
         """SIGKILL, awake or asleep; returns when it is gone."""
@@ -96,7 +94,7 @@ class Node:
         assert self._process is not None
         self._ended = True
         self._process.send_signal(number)
-        status = await self._process.wait()
+        status = await self._process.ended()
         self.read_log()
         return status
 

@@ -1,8 +1,8 @@
 """`angarium ledger` as a process beside nodes: killed at any moment, it has each fact once."""
 
-import asyncio
 import os
 import random
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.e2e.commands import COMMAND, ROOT, Terminal
+from tests.e2e.commands import FORKS, Terminal
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.load import mixed_load
 from tests.e2e.sink import Reply
@@ -25,31 +25,34 @@ OUTCOMES = ("delivered", "attempt_failed", "throttled")
 class Process:
     """One process of the command after the other, on one file."""
 
-    def __init__(self, fleet: Fleet, path: Path) -> None:
+    def __init__(self, fleet: Fleet, path: Path, said: Path) -> None:
         self._environment = {name: each for name, each in os.environ.items() if name[:9] != "ANGARIUM_"}
-        self._command = (*COMMAND, "ledger", "--to", f"sqlite:///{path}", "--nats", fleet.server.url)
+        self._arguments = ("ledger", "--to", f"sqlite:///{path}", "--nats", fleet.server.url)
+        self._said = said
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command, env=self._environment | {"PYTHONPATH": str(ROOT)}, stderr=asyncio.subprocess.PIPE
+        self._process = await FORKS.start_quiet(
+            self._arguments, self._said, self._said.parent, self._environment
         )
 
     async def kill(self) -> None:
-        self._process.kill()
-        await self._process.communicate()
+        self._process.send_signal(signal.SIGKILL)
+        await self._process.ended()
 
     async def ends(self) -> str:
         """What it says, once it has ended with an error."""
-        _, said = await self._process.communicate()
-        assert self._process.returncode == 1, said
-        return said.decode()
+        status = await self._process.ended()
+        said = self._said.read_text()
+        assert status == 1, said
+        return said
 
     async def stop(self) -> None:
         """SIGTERM, which is the usual end of it."""
-        self._process.terminate()
-        _, said = await self._process.communicate()
-        assert self._process.returncode == 0, said
-        assert not told(said.decode())
+        self._process.send_signal(signal.SIGTERM)
+        status = await self._process.ended()
+        said = self._said.read_text()
+        assert status == 0, said
+        assert not told(said)
 
 
 def position(path: Path) -> int:
@@ -76,7 +79,7 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     await fleet.start_ready()
     load = await mixed_load(fleet)
     path = tmp_path / "kept" / "ledger.db"
-    process = Process(fleet, path)
+    process = Process(fleet, path, tmp_path / "said")
     async with load.flowing():
         for _ in range(KILLS):
             await process.start()
@@ -88,7 +91,7 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     journal = await fleet.read(names.journal, f"{names.prefix}.journal.*")
     await process.start()
     await fleet.until(lambda: position(path) == journal[-1].sequence, "the ledger has everything")
-    second = Process(fleet, path)
+    second = Process(fleet, path, tmp_path / "second said")
     await second.start()
     assert "another process writes" in await second.ends()
     await process.stop()
@@ -118,7 +121,7 @@ async def test_a_look_back_says_what_inspect_said(fleet: Fleet, tmp_path: Path) 
     """One that fails, one that is paused, one that is well: each asked at moments at which it was at rest."""
     await fleet.start_ready()
     path = tmp_path / "ledger.db"
-    process = Process(fleet, path)
+    process = Process(fleet, path, tmp_path / "said")
     await process.start()
     rate = {"limit": 1000, "burst": 5}
     await fleet.configure(["t.well", "t.paused"], rate=rate)
