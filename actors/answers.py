@@ -29,7 +29,7 @@ def failure_text(outcome: Answered | Failed, policy: Policy) -> str:
     return credentials_of(policy).hide(text)[:TEXT_MAX]
 
 
-class Answers:
+class LastAnswers:
     """The texts of the last failures, by the positions of their events, the newest last."""
 
     __slots__ = ("texts",)

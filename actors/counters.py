@@ -7,7 +7,15 @@ by receiver, so they have the same size for ten receivers and for a million.
 from bisect import bisect_left
 from collections import defaultdict
 
-from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Refused, Throttled, TurnedAway
+from actors.machine.facts import (
+    AttemptFailed,
+    DeadLettered,
+    Delivered,
+    EventRefused,
+    Fact,
+    Throttled,
+    TurnedAway,
+)
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 
 ATTEMPT_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -78,7 +86,7 @@ class DeliveryTotals:
                 self.deliveries["throttled"] += 1
             case DeadLettered(reason=reason, events=events):
                 self.dead_letters[reason] += len(events)
-            case Refused(reason=reason):
+            case EventRefused(reason=reason):
                 self.dead_letters[reason] += 1
             case TurnedAway(events=turned_away, discarded=discarded):
                 for each in turned_away:

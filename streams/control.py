@@ -47,7 +47,7 @@ class Denied(Struct, frozen=True):
     message: str
 
 
-class Desk(Protocol):
+class ControlHandler(Protocol):
     """Answers requests about receivers."""
 
     def owns(self, receiver: str) -> bool:
@@ -67,16 +67,18 @@ class ControlTotals(Struct):
 
 
 class Control:
-    """Hears the requests of one installation and answers those that are `desk`'s to answer.
+    """Hears the requests of one installation and answers those that are `handler`'s to answer.
 
     `inboxes` says which reply subjects are answered.
     """
 
-    def __init__(self, wire: Wire, names: Names, desk: Desk, inboxes: Inboxes | None = None) -> None:
+    def __init__(
+        self, wire: Wire, names: Names, handler: ControlHandler, inboxes: Inboxes | None = None
+    ) -> None:
         self.subject = names.control("*", "*", "*")
         self.totals = ControlTotals()
         self._wire = wire
-        self._desk = desk
+        self._handler = handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
         self._hearing = Hearing(wire, [(self.subject, self._on_message)])
@@ -98,7 +100,7 @@ class Control:
         if len(self._under_way) >= 2 * UNDER_WAY_MAX:
             return
         _, _, verb, receiver = message.subject.split(".", 3)
-        if self._inboxes.includes(message.reply) and self._desk.owns(receiver):
+        if self._inboxes.includes(message.reply) and self._handler.owns(receiver):
             request = ControlRequest(verb, receiver, message.data)
             task = self._loop.create_task(self._answer(request, message.reply))
             self._under_way[task] = None
@@ -134,7 +136,7 @@ class Control:
 
     async def _deal(self, request: ControlRequest) -> Granted | Denied:
         try:
-            return await self._desk.deal(request)
+            return await self._handler.deal(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

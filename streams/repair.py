@@ -31,7 +31,7 @@ from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Claim, NotOwned, Owner, claim, holds, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
-from streams.journal.history import History, last_same, read_history
+from streams.journal.history import StreamHistory, last_same, read_history
 from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.snapshots import Snapshots
@@ -103,7 +103,7 @@ async def examine(js: JetStream, names: Names, shard: int) -> Damage:
     return (await _examine(js, names, shard))[0]
 
 
-async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, History]:
+async def _examine(js: JetStream, names: Names, shard: int) -> tuple[Damage, StreamHistory]:
     history, recorded = await read_history(js, names, shard), await read_recorded_loss(js, names, shard)
     checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
     infos = {name: await stream_info(js, name) for name in names.streams}

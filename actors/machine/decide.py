@@ -101,7 +101,7 @@ def decide(
                 next_sequence=state.frontier.sequence + left_out + 1,
             )]  # fmt: skip
         case c.RefuseEvent(event, reason):
-            return [f.Refused(
+            return [f.EventRefused(
                 receiver=receiver, position=event.position, reason=reason, at=at, source=event.source,
             )]  # fmt: skip
         case c.TurnAway(turned_away, discarded):

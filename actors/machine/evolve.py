@@ -72,7 +72,7 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, disabled=reason)
         case f.Pinged(bucket=bucket):
             return replace(state, bucket=bucket or state.bucket)
-        case f.Refused():
+        case f.EventRefused():
             return _after_refusal(state, fact)
         case f.TurnedAway(events=turned_away, discarded=discarded):
             frontier = move(state.frontier, turned_away[-1].position, state.frontier.sequence + 1)
@@ -184,7 +184,7 @@ def _after_repair(state: State, fact: f.Repaired) -> State:
     )
 
 
-def _after_refusal(state: State, fact: f.Refused) -> State:
+def _after_refusal(state: State, fact: f.EventRefused) -> State:
     """The event belongs to no actor: it gets no number, but lies behind the frontier and is owed a burial."""
     burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
     frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)

@@ -253,7 +253,7 @@ class Pinged(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pinged")
     bucket: Bucket | None = None
 
 
-class Refused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
+class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
     """An event without a number is given up and owed a burial: `unknown_receiver`, `malformed`, `expired`.
 
     A later copy from the same `source` is a repeat. The id does not enter the window: the receiver, if there
@@ -297,6 +297,6 @@ OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
     | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed
-    | Disabled | Pinged | Refused | TurnedAway | Repaired | RemovalSet
+    | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -1,6 +1,6 @@
 """The burials of one receiver: dead letters that are on record, and are published until they are stored."""
 
-from actors.answers import Answers
+from actors.answers import LastAnswers
 from actors.machine import commands as c
 from actors.machine.facts import Burial
 from actors.runtime.live_state import LiveState
@@ -12,7 +12,7 @@ class Burials:
     __slots__ = ("answers", "under_way")
 
     def __init__(self) -> None:
-        self.answers = Answers()
+        self.answers = LastAnswers()
         self.under_way = False
 
     async def bury(self, live: LiveState, burials: tuple[Burial, ...]) -> None:

@@ -35,12 +35,12 @@ def attempts(
 ) -> None:
     """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
     from angarium.cli import record_words as words
-    from angarium.ledger.answers import Filter
+    from angarium.ledger.answers import AttemptFilter
     from angarium.operations.records import attempts as operation
 
     settings = options.settings_of(given)
     since, until = words.span(given)
-    wanted = Filter(
+    wanted = AttemptFilter(
         failed=failed, status=None if status is None else words.status(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip

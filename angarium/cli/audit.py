@@ -8,7 +8,7 @@ from angarium.cli import names, options
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.ledger.audit import Bar, Limit
+    from angarium.ledger.audit import Bar, LimitPeriod
     from angarium.operations.records.auditing import Audit
 
 BAR_WIDTH = 30
@@ -73,7 +73,7 @@ def _counted(attempts: int) -> str:
     return "1 attempt" if attempts == 1 else f"{attempts} attempts"
 
 
-def _limit(limit: "Limit") -> str:
+def _limit(limit: "LimitPeriod") -> str:
     return "no limit" if limit.per_second is None else f"{limit.per_second:g} a second, burst {limit.burst}"
 
 

@@ -9,7 +9,7 @@ import click
 from angarium import quantities
 from angarium.cli.perform import done
 from angarium.operations.failures import NotDone
-from angarium.operations.records.reading import Records, Standing, consulted
+from angarium.operations.records.reading import LedgerLag, Records, consulted
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import run
@@ -59,7 +59,7 @@ def status(text: str) -> tuple[int, int]:
     raise click.UsageError(f"--status {text}: write a status, such as 503, or a class, such as 5xx")
 
 
-def notes(standing: Standing) -> None:
+def notes(standing: LedgerLag) -> None:
     """Say how far behind the ledger is, and what it lacks, beside the answer."""
     for note in standing.notes:
         output.note(f"note: {note}")

@@ -14,7 +14,7 @@ from typing import Any
 from angarium.delivery.connections.bulkhead import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Allowed, Guard
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Limits, Pool
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.exchange.http1 import Connection
 from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
 
@@ -25,7 +25,7 @@ class Http1Transport:
     """A `Transport`. To be made while the event loop runs, since it belongs to it."""
 
     def __init__(
-        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: Limits = DEFAULT_LIMITS
+        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: ConnectionLimits = DEFAULT_LIMITS
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._guard = guard

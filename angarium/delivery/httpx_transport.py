@@ -25,7 +25,7 @@ import httpcore
 
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.exchange.answer import Answer
 from angarium.delivery.exchange.sockets import has_unread, has_untaken
 from angarium.delivery.exchange.transport import (
@@ -75,7 +75,7 @@ class HttpxTransport:
     """A `Transport`. Belongs to the event loop that it is used in; of `limits` it knows no bound per host."""
 
     def __init__(
-        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: Limits = DEFAULT_LIMITS
+        self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: ConnectionLimits = DEFAULT_LIMITS
     ) -> None:
         self._guard = guard
         self._pool = httpcore.AsyncConnectionPool(

@@ -19,7 +19,7 @@ from msgspec import Struct
 from actors.machine.bucket import Limit
 from actors.policy import Rate
 from angarium.delivery.signing import parse_secret
-from angarium.demo.records import Arrival, Record
+from angarium.demo.records import Arrival, ReceiverRecord
 from angarium.http_server import Received, Reply, Reset, serve_on
 from angarium.local import verification
 
@@ -138,7 +138,7 @@ class DemoReceiver:
     def __init__(self, role: Role, check: StandardCheck) -> None:
         self.role = role
         self.id = f"{TENANT}.{role.name}"
-        self.record = Record(
+        self.record = ReceiverRecord(
             name=role.name,
             limit=role.limit,
             strict=role.config.get("order") != "relaxed",

@@ -5,7 +5,7 @@ from msgspec import Struct, field
 from actors.machine.bucket import Limit
 
 
-class Published(Struct, frozen=True):
+class PublishedEvent(Struct, frozen=True):
     """An event as its producer knows it: its id, the SHA-256 of its body, its type."""
 
     id: str
@@ -42,7 +42,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
         return self.event_id, self.again
 
 
-class Record(Struct, kw_only=True):
+class ReceiverRecord(Struct, kw_only=True):
     """All about one receiver, in order: what was published to it, and what came.
 
     `strict`: one at a time, in order. What was refused `rejected_attempts` times (0: none is) becomes a dead
@@ -53,7 +53,7 @@ class Record(Struct, kw_only=True):
     limit: Limit | None = None
     strict: bool = True
     rejected_attempts: int = 0
-    published: list[Published] = field(default_factory=list)
+    published: list[PublishedEvent] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     began_at: float = 0.0
 

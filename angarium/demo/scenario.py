@@ -18,7 +18,7 @@ from actors.errors import Unavailable
 from angarium.connecting import installation, open_jetstream
 from angarium.demo import payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
-from angarium.demo.records import Published
+from angarium.demo.records import PublishedEvent
 from angarium.node.child import LocalNode
 from angarium.settings import Settings
 from streams.installation.setup import setup
@@ -121,7 +121,7 @@ class Scenario:
         for number in range(1, EVENT_COUNT + 1):
             await asyncio.sleep(started_at + number * PUBLISHED_OVER_S / EVENT_COUNT - time.monotonic())
             sample = next(samples)
-            event = Published(str(uuid.uuid4()), hashlib.sha256(sample.body).digest(), sample.type)
+            event = PublishedEvent(str(uuid.uuid4()), hashlib.sha256(sample.body).digest(), sample.type)
             for receiver in self.receivers:
                 if receiver.role.wants(sample.type):
                     receiver.record.published.append(event)

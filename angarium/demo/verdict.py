@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from actors.machine.bucket import Limit
-from angarium.demo.records import Arrival, Record
+from angarium.demo.records import Arrival, ReceiverRecord
 
 CLOCKS_DIFFER_MAX_S = 0.001
 """By what the node's clock and ours may differ in what they take for a second."""
@@ -34,7 +34,7 @@ class Judgement(Struct, frozen=True):
         return not self.breaches
 
 
-def judge(records: Sequence[Record]) -> list[Judgement]:
+def judge(records: Sequence[ReceiverRecord]) -> list[Judgement]:
     """Every promise over all receivers."""
     return [
         Judgement(promise, evidence(records), tuple(_named(records, breaches)))
@@ -42,7 +42,9 @@ def judge(records: Sequence[Record]) -> list[Judgement]:
     ]
 
 
-def _named(records: Iterable[Record], breaches: Callable[[Record], Iterator[str]]) -> Iterator[str]:
+def _named(
+    records: Iterable[ReceiverRecord], breaches: Callable[[ReceiverRecord], Iterator[str]]
+) -> Iterator[str]:
     for record in records:
         yield from (f"{record.name}: {breach}" for breach in breaches(record))
 
@@ -50,7 +52,7 @@ def _named(records: Iterable[Record], breaches: Callable[[Record], Iterator[str]
 # ---- arrived, and in order
 
 
-def _missing(record: Record) -> Iterator[str]:
+def _missing(record: ReceiverRecord) -> Iterator[str]:
     published, accepted = {event.id for event in record.published}, record.accepted
     if lost := len(published - accepted):
         yield f"{lost} of {len(published)} events were never accepted"
@@ -58,22 +60,22 @@ def _missing(record: Record) -> Iterator[str]:
         yield f"{strange} events came that nobody published"
 
 
-def _events(records: Sequence[Record]) -> str:
+def _events(records: Sequence[ReceiverRecord]) -> str:
     accepted = sum(len(record.accepted) for record in records)
     return f"{accepted} of {sum(len(record.published) for record in records)} events"
 
 
-def _in_order(records: Sequence[Record]) -> str:
+def _in_order(records: Sequence[ReceiverRecord]) -> str:
     return f"{sum(record.strict for record in records)} receivers in strict order"
 
 
-def _misordered(record: Record) -> Iterator[str]:
+def _misordered(record: ReceiverRecord) -> Iterator[str]:
     """First arrivals come in the order of publishing."""
     if record.strict:
         yield from _misplaced(record, list(_firsts(record)), "came")
 
 
-def _overtaking(record: Record) -> Iterator[str]:
+def _overtaking(record: ReceiverRecord) -> Iterator[str]:
     """Number n + 1 starts once n was accepted, or given up."""
     settled_to = 0
     for arrival in record.arrivals if record.strict else ():
@@ -83,18 +85,18 @@ def _overtaking(record: Record) -> Iterator[str]:
             settled_to = max(settled_to, arrival.sequence)
 
 
-def _waiting(record: Record) -> Iterator[str]:
+def _waiting(record: ReceiverRecord) -> Iterator[str]:
     """Yield breaches of relaxed order: events that waited for an earlier one that failed."""
     if not record.strict and not _overtook(record):
         yield "nothing was accepted while an event failed"
 
 
-def _passed(records: Sequence[Record]) -> str:
+def _passed(records: Sequence[ReceiverRecord]) -> str:
     passed = sum(_overtook(record) for record in records if not record.strict)
     return f"{passed} events passed one that failed"
 
 
-def _overtook(record: Record) -> int:
+def _overtook(record: ReceiverRecord) -> int:
     """The most events that were accepted between an event's first failure and its acceptance."""
     failed_at: dict[str, int] = {}
     accepted, most = 0, 0
@@ -110,7 +112,7 @@ def _overtook(record: Record) -> int:
 # ---- numbers
 
 
-def _gaps(record: Record) -> Iterator[str]:
+def _gaps(record: ReceiverRecord) -> Iterator[str]:
     numbers = {arrival.sequence for arrival in record.arrivals}
     missing = sorted(set(range(1, max(numbers, default=0) + 1)) - numbers)
     if missing:
@@ -119,32 +121,32 @@ def _gaps(record: Record) -> Iterator[str]:
         yield "there were requests without a number"
 
 
-def _misnumbered(record: Record) -> Iterator[str]:
+def _misnumbered(record: ReceiverRecord) -> Iterator[str]:
     """Numbers are given in the order of publishing, whatever the order of arrival."""
     yield from _misplaced(record, sorted(_firsts(record), key=lambda each: each.sequence), "was numbered")
 
 
-def _highest(records: Sequence[Record]) -> str:
+def _highest(records: Sequence[ReceiverRecord]) -> str:
     highest = (max((arrival.sequence for arrival in record.arrivals), default=0) for record in records)
     return ", ".join(f"1 to {number}" if number else "none" for number in highest)
 
 
-def _shared_numbers(record: Record) -> Iterator[str]:
+def _shared_numbers(record: ReceiverRecord) -> Iterator[str]:
     for number, ids in _several(record, lambda arrival: arrival.sequence, lambda arrival: arrival.event_id):
         yield f"number {number} named {len(ids)} events"
 
 
-def _changed_numbers(record: Record) -> Iterator[str]:
+def _changed_numbers(record: ReceiverRecord) -> Iterator[str]:
     for _, numbers in _several(record, lambda arrival: arrival.delivery, lambda arrival: arrival.sequence):
         yield f"one event came as {' and '.join(map(str, sorted(numbers)))}"
 
 
-def _repeated(records: Sequence[Record]) -> str:
+def _repeated(records: Sequence[ReceiverRecord]) -> str:
     again = sum(_accepted_before(record) for record in records)
     return f"{sum(record.repeats for record in records)} repeats, {again} of them of accepted events"
 
 
-def _accepted_before(record: Record) -> int:
+def _accepted_before(record: ReceiverRecord) -> int:
     """Requests for events that had been accepted already: what a crash repeats."""
     accepted: set[str] = set()
     count = 0
@@ -158,7 +160,7 @@ def _accepted_before(record: Record) -> int:
 # ---- dead letters
 
 
-def _unredriven(record: Record) -> Iterator[str]:
+def _unredriven(record: ReceiverRecord) -> Iterator[str]:
     """Checks that what was given up comes once more, under a new number, and says what it was."""
     again = {arrival.event_id for arrival in record.arrivals if arrival.again.startswith("dead-")}
     if lost := len(record.given_up - again):
@@ -169,14 +171,14 @@ def _unredriven(record: Record) -> Iterator[str]:
         yield "there was no dead letter to send again"
 
 
-def _redriven(records: Sequence[Record]) -> str:
+def _redriven(records: Sequence[ReceiverRecord]) -> str:
     return f"{sum(len(record.given_up) for record in records)} dead letters"
 
 
 # ---- what came
 
 
-def _changed_content(record: Record) -> Iterator[str]:
+def _changed_content(record: ReceiverRecord) -> Iterator[str]:
     published = {event.id: event.digest for event in record.published}
     for arrival in record.arrivals:
         if arrival.digest != published.get(arrival.event_id, arrival.digest):
@@ -185,20 +187,20 @@ def _changed_content(record: Record) -> Iterator[str]:
         yield f"one event carried {len(signatures)} different angarium-signatures"
 
 
-def _unsigned(record: Record) -> Iterator[str]:
+def _unsigned(record: ReceiverRecord) -> Iterator[str]:
     for arrival in record.arrivals:
         if arrival.problems:
             yield f"number {arrival.sequence}: {'; '.join(arrival.problems)}"
 
 
-def _requests(records: Sequence[Record]) -> str:
+def _requests(records: Sequence[ReceiverRecord]) -> str:
     return f"{sum(len(record.arrivals) for record in records)} requests"
 
 
 # ---- when it came
 
 
-def _too_many(record: Record) -> Iterator[str]:
+def _too_many(record: ReceiverRecord) -> Iterator[str]:
     limit = record.limit
     if limit is None:
         return
@@ -208,7 +210,7 @@ def _too_many(record: Record) -> Iterator[str]:
         yield f"{count} attempts in {window_s:.3f} s, {bound:.1f} allowed"
 
 
-def busiest_window(record: Record, limit: Limit) -> tuple[int, float]:
+def busiest_window(record: ReceiverRecord, limit: Limit) -> tuple[int, float]:
     """The window that comes closest to the limit, or exceeds it most: its attempts, and its seconds.
 
     In strict order a token is taken after the attempt before has come, and before this one does. So the
@@ -229,7 +231,7 @@ def busiest_window(record: Record, limit: Limit) -> tuple[int, float]:
     return found
 
 
-def _rates(records: Sequence[Record]) -> str:
+def _rates(records: Sequence[ReceiverRecord]) -> str:
     shown = []
     for record in records:
         if record.limit is not None:
@@ -239,7 +241,7 @@ def _rates(records: Sequence[Record]) -> str:
     return "; ".join(shown)
 
 
-def _impatient(record: Record) -> Iterator[str]:
+def _impatient(record: ReceiverRecord) -> Iterator[str]:
     """Requests that came before the time that a Retry-After named."""
     wait_until = 0.0
     for arrival in record.arrivals:
@@ -249,7 +251,7 @@ def _impatient(record: Record) -> Iterator[str]:
             wait_until = arrival.at + arrival.retry_after_s
 
 
-def _waits(records: Sequence[Record]) -> str:
+def _waits(records: Sequence[ReceiverRecord]) -> str:
     told = [arrival for record in records for arrival in record.arrivals if arrival.retry_after_s]
     return f"told {len(told)} times"
 
@@ -257,7 +259,7 @@ def _waits(records: Sequence[Record]) -> str:
 # ---- what the judges share
 
 
-def _firsts(record: Record) -> Iterator[Arrival]:
+def _firsts(record: ReceiverRecord) -> Iterator[Arrival]:
     """The first arrival of each event."""
     seen: set[str] = set()
     for arrival in record.arrivals:
@@ -266,7 +268,7 @@ def _firsts(record: Record) -> Iterator[Arrival]:
             yield arrival
 
 
-def _misplaced(record: Record, arrivals: Sequence[Arrival], verb: str) -> Iterator[str]:
+def _misplaced(record: ReceiverRecord, arrivals: Sequence[Arrival], verb: str) -> Iterator[str]:
     """The arrivals that are not in the order of publishing."""
     place = {event.id: number for number, event in enumerate(record.published, 1)}
     highest = 0
@@ -278,7 +280,7 @@ def _misplaced(record: Record, arrivals: Sequence[Arrival], verb: str) -> Iterat
 
 
 def _several(
-    record: Record, key: Callable[[Arrival], K], value: Callable[[Arrival], V]
+    record: ReceiverRecord, key: Callable[[Arrival], K], value: Callable[[Arrival], V]
 ) -> Iterator[tuple[K, set[V]]]:
     """The keys that have more than one value."""
     values: defaultdict[K, set[V]] = defaultdict(set)
@@ -287,7 +289,9 @@ def _several(
     return ((each, found) for each, found in values.items() if len(found) > 1)
 
 
-PROMISES: tuple[tuple[str, Callable[[Sequence[Record]], str], Callable[[Record], Iterator[str]]], ...] = (
+PROMISES: tuple[
+    tuple[str, Callable[[Sequence[ReceiverRecord]], str], Callable[[ReceiverRecord], Iterator[str]]], ...
+] = (
     ("everything arrived", _events, _missing),
     ("in the order of publishing", _in_order, _misordered),
     ("the next only after the one before", _in_order, _overtaking),

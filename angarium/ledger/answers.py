@@ -7,7 +7,7 @@ from msgspec import Struct
 from angarium.ledger.schema import DELIVERED, END_OF_TIME
 
 
-class Progress(Struct, frozen=True):
+class LedgerProgress(Struct, frozen=True):
     """The reach of a ledger: all that was recorded up to `as_of`; at `seen_at` there was no more.
 
     `gaps` are the stretches of the journal that were gone before the ledger read them: since, until.
@@ -18,7 +18,7 @@ class Progress(Struct, frozen=True):
     gaps: tuple[tuple[int, int], ...]
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class RecordedAttempt(Struct, frozen=True, kw_only=True):
     """One attempt; `sequence` is 0 for a ping, and for an event that was given up while it was on its way.
 
     `answer` is the beginning of the body that came back where it failed. `type` is the event's.
@@ -41,7 +41,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return self.verdict != DELIVERED
 
 
-class Delivery(Struct, frozen=True, kw_only=True):
+class RecordedDelivery(Struct, frozen=True, kw_only=True):
     """One event on its way to one receiver, and all attempts at it that are on record.
 
     While it is under way `ended_at` is None; `ending` is None also where it ended within a gap. `count`
@@ -58,10 +58,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
     reason: str | None
     count: int
     type: str | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RecordedAttempt, ...]
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class AttemptFilter(Struct, frozen=True, kw_only=True):
     """Attempts that are wanted: failed ones, with a status in a range, of one type, begun in a time."""
 
     failed: bool = False
@@ -72,7 +72,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
-class Change(Struct, frozen=True):
+class RecordedChange(Struct, frozen=True):
     """Something that happened to a receiver; `kind` is the tag of its fact, or `recovered`."""
 
     at: int
@@ -88,7 +88,7 @@ class Configured(Struct, frozen=True):
     document: str | None
 
 
-class Standing(Struct, frozen=True):
+class ReceiverSummary(Struct, frozen=True):
     """The standing of a receiver by the last fact of it."""
 
     receiver: str
@@ -102,7 +102,7 @@ class Standing(Struct, frozen=True):
     last_error: str | None
 
 
-class Late(Struct, frozen=True):
+class LateReceiver(Struct, frozen=True):
     """The attempts at a receiver within a time, and how long its events took from storage to delivery."""
 
     receiver: str

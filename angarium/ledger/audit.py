@@ -15,7 +15,7 @@ TOLERANCE_MS = 10
 BARS_MAX = 16
 
 
-class Limit(Struct, frozen=True):
+class LimitPeriod(Struct, frozen=True):
     """The rate in force from the instant `at` on; None: no limit."""
 
     at: int
@@ -45,13 +45,13 @@ class Bar(Struct, frozen=True):
     allowed: int | None
 
 
-def lengths(limits: Sequence[Limit]) -> list[float]:
+def lengths(limits: Sequence[LimitPeriod]) -> list[float]:
     """The lengths of the windows that are looked at: a second, and as long as it takes to fill each burst."""
     fills = {each.burst / each.per_second for each in limits if each.per_second}
     return sorted({1.0} | fills)
 
 
-def busiest(starts: Sequence[int], limits: Sequence[Limit], length_s: float) -> Window:
+def busiest(starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: float) -> Window:
     """Look at every window of that length that begins with an attempt; `starts` ascend."""
     found, least_room = Window(length_s), math.inf
     length_ms, end, exceeded = length_s * 1000, 0, 0
@@ -67,7 +67,7 @@ def busiest(starts: Sequence[int], limits: Sequence[Limit], length_s: float) -> 
     return Window(length_s, found.at, found.attempts, found.allowed, exceeded)
 
 
-def allowance(limits: Sequence[Limit], since: float, until: float) -> int | None:
+def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int | None:
     """Count the attempts that may start in a window, with its tolerance; None: any number."""
     tokens, burst = 0.0, 0
     ends = [*[each.at for each in limits[1:]], math.inf]
@@ -82,7 +82,7 @@ def allowance(limits: Sequence[Limit], since: float, until: float) -> int | None
     return math.floor(burst + tokens + 1e-9) if burst else None
 
 
-def bars(starts: Sequence[int], limits: Sequence[Limit], since: int, until: int) -> list[Bar]:
+def bars(starts: Sequence[int], limits: Sequence[LimitPeriod], since: int, until: int) -> list[Bar]:
     """The chart: the time in equal parts, none shorter than a second."""
     count = min(BARS_MAX, max(1, (until - since) // 1000))
     edges = [since + (until - since) * each // count for each in range(count + 1)]

@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 _encoder = msgspec.json.Encoder()
 
 
-class Receiver(Struct):
+class ReceiverRow(Struct):
     """A receiver as the ledger knows it; `fresh`: it has no row yet.
 
     `paused`, `disabled`, `failing_since` and `failures` are as its facts say, `facts_since` and `bytes_since`
@@ -52,7 +52,7 @@ class Receiver(Struct):
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-class Base(Struct, frozen=True):
+class BaseRow(Struct, frozen=True):
     """The state of a receiver as of a position of the journal, as JSON. `origin`: `fold`, or `snapshot`."""
 
     receiver: int
@@ -62,7 +62,7 @@ class Base(Struct, frozen=True):
     state: str
 
 
-class Read(Struct, frozen=True):
+class ReadFlush(Struct, frozen=True):
     """One message of the journal, decoded."""
 
     position: int
@@ -71,7 +71,7 @@ class Read(Struct, frozen=True):
     flush: Flush
 
 
-class Ended(Struct):
+class EndedRow(Struct):
     """A change of a delivery that an earlier batch has stored."""
 
     block: int
@@ -85,7 +85,7 @@ class Ended(Struct):
     reason: str | None = None
 
 
-class Batch(Struct):
+class RowBatch(Struct):
     """The rows of one transaction, all of one block, and the place in the journal behind them."""
 
     before: Place
@@ -93,19 +93,19 @@ class Batch(Struct):
     block: int = 0
     attempts: list[Row] = field(default_factory=list)
     begun: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
-    ended: dict[tuple[int, int], Ended] = field(default_factory=dict)
+    ended: dict[tuple[int, int], EndedRow] = field(default_factory=dict)
     facts: list[Row] = field(default_factory=list)
     minutes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     changes: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
-    bases: list[Base] = field(default_factory=list)
+    bases: list[BaseRow] = field(default_factory=list)
     gaps: list[tuple[Gap, int]] = field(default_factory=list)
-    touched: dict[int, Receiver] = field(default_factory=dict)
+    touched: dict[int, ReceiverRow] = field(default_factory=dict)
     count: int = 0
     since: int = 1 << 60
     until: int = 0
 
-    def add(self, read: Read, known: dict[str, Receiver]) -> None:
+    def add(self, read: ReadFlush, known: dict[str, ReceiverRow]) -> None:
         """Take one flush; every receiver in it is `known`, and changes with it."""
         flush, groups = read.flush, dict[str, list[f.Fact]]()
         flushed_at = milliseconds(flush.at)
@@ -134,7 +134,7 @@ class Batch(Struct):
     def _spans(self, at: int) -> None:
         self.since, self.until = min(self.since, at), max(self.until, at)
 
-    def _fact(self, receiver: Receiver, fact: f.Fact, position: int, ordinal: int, happened: int) -> None:
+    def _fact(self, receiver: ReceiverRow, fact: f.Fact, position: int, ordinal: int, happened: int) -> None:
         match fact:
             case f.Delivered() | f.AttemptFailed() | f.Throttled():
                 self._attempt(receiver, fact, position, ordinal)
@@ -148,7 +148,7 @@ class Batch(Struct):
                     self._delivery(receiver, event, attempts, milliseconds(at), schema.DEAD, reason)
                 self._minute(receiver, milliseconds(at))[4] += len(events)
                 return
-            case f.Refused(at=at):
+            case f.EventRefused(at=at):
                 self._minute(receiver, milliseconds(at))[4] += 1
                 return
             case f.TurnedAway(at=at, events=turned_away):
@@ -166,7 +166,7 @@ class Batch(Struct):
             self._change(receiver, at, position, ordinal, kind, detail)
             _hold(receiver, fact)
 
-    def _attempt(self, receiver: Receiver, fact: f.OutcomeFact, position: int, ordinal: int) -> None:
+    def _attempt(self, receiver: ReceiverRow, fact: f.OutcomeFact, position: int, ordinal: int) -> None:
         ended_at, latency_us = milliseconds(fact.at), round(fact.latency_ms * 1000)
         began_at = round(fact.at * 1000 - fact.latency_ms)
         verdict, error, next_at, answer = schema.DELIVERED, None, None, None
@@ -204,7 +204,7 @@ class Batch(Struct):
                 self._delivery(receiver, event, fact.attempt, first_at=began_at)
 
     def _delivery(
-        self, receiver: Receiver, event: Numbered, attempts: int = 0, ended_at: int | None = None,
+        self, receiver: ReceiverRow, event: Numbered, attempts: int = 0, ended_at: int | None = None,
         ending: int | None = None, reason: str | None = None, first_at: int | None = None,
     ) -> None:  # fmt: skip
         key = (receiver.id, event.sequence)
@@ -220,7 +220,7 @@ class Batch(Struct):
         self._goes_on(receiver, event.sequence, attempts, ended_at, ending, reason, first_at)
 
     def _goes_on(
-        self, receiver: Receiver, sequence: int, attempts: int, ended_at: int | None, ending: int | None,
+        self, receiver: ReceiverRow, sequence: int, attempts: int, ended_at: int | None, ending: int | None,
         reason: str | None, first_at: int | None,
     ) -> None:  # fmt: skip
         """Note what became of a delivery that has a row, in this batch or from an earlier one."""
@@ -232,7 +232,7 @@ class Batch(Struct):
                 row[8:11] = ended_at, ending, reason
         else:
             if (ended := self.ended.get(key)) is None:
-                ended = self.ended[key] = Ended(*receiver.open[sequence], *key)
+                ended = self.ended[key] = EndedRow(*receiver.open[sequence], *key)
             ended.first_at = ended.first_at or first_at
             ended.attempts = max(ended.attempts, attempts)
             if ended_at is not None:
@@ -240,23 +240,23 @@ class Batch(Struct):
         if ended_at is not None:
             receiver.open.pop(sequence, None)
 
-    def _minute(self, receiver: Receiver, at: int) -> list[int]:
+    def _minute(self, receiver: ReceiverRow, at: int) -> list[int]:
         """Attempts, delivered, failed, throttled, dead; latency and lateness, each with its highest."""
         return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
 
-    def _discard(self, receiver: Receiver, at: int, first: int, last: int, ending: int) -> None:
+    def _discard(self, receiver: ReceiverRow, at: int, first: int, last: int, ending: int) -> None:
         """The open deliveries between two positions are over."""
         for sequence, (_, position) in list(receiver.open.items()):
             if first <= position <= last:
                 self._goes_on(receiver, sequence, 0, at, ending, None, None)
 
     def _change(
-        self, receiver: Receiver, at: int, position: int, ordinal: int, kind: str, detail: dict[str, Any]
+        self, receiver: ReceiverRow, at: int, position: int, ordinal: int, kind: str, detail: dict[str, Any]
     ) -> None:
         text = _encoder.encode(detail).decode()
         self.changes.append((receiver.id, at, position, ordinal, kind, text))
 
-    def _recovered(self, receiver: Receiver, fact: f.Delivered, position: int, ordinal: int) -> None:
+    def _recovered(self, receiver: ReceiverRow, fact: f.Delivered, position: int, ordinal: int) -> None:
         at, since = milliseconds(fact.at), receiver.failing_since
         if since is not None and at - since >= FAILING_EPISODE_MIN_MS:
             detail = {"since": since, "failures": receiver.failures}
@@ -273,7 +273,7 @@ def key_of(receiver: str, shard: int) -> str:
     return f"{UNKNOWN_RECEIVERS}.{shard}" if receiver == UNKNOWN_RECEIVERS else receiver
 
 
-def names_in(flushes: Iterable[Read]) -> dict[str, int]:
+def names_in(flushes: Iterable[ReadFlush]) -> dict[str, int]:
     """All receivers that the flushes name, each with its shard."""
     return {
         key_of(fact.receiver, read.shard): read.shard
@@ -291,7 +291,7 @@ def _verdict(fact: f.AttemptFailed) -> int:
     return schema.REJECTED if fact.rejected else schema.FAILED
 
 
-def _failed(receiver: Receiver, fact: f.AttemptFailed) -> None:
+def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
     """Count what counts as the receiver's failing, as `evolve` does."""
     if fact.rejected or fact.gone or fact.ours or fact.kind != "event":
         return
@@ -300,7 +300,7 @@ def _failed(receiver: Receiver, fact: f.AttemptFailed) -> None:
         receiver.failing_since = milliseconds(fact.at)
 
 
-def _hold(receiver: Receiver, fact: f.Fact) -> None:
+def _hold(receiver: ReceiverRow, fact: f.Fact) -> None:
     """Follow what holds a receiver back."""
     match fact:
         case f.Paused():

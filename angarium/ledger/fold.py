@@ -12,7 +12,7 @@ from msgspec import Struct
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
 from actors.machine.state import State
-from angarium.ledger.batch import Base, Receiver, milliseconds
+from angarium.ledger.batch import BaseRow, ReceiverRow, milliseconds
 
 BASE_EVERY_FACTS = 1000
 BASE_EVERY_MS = 86_400_000
@@ -32,7 +32,7 @@ class Moment(Struct, frozen=True):
     at: int
 
 
-def base_due(receiver: Receiver, now: int) -> bool:
+def base_due(receiver: ReceiverRow, now: int) -> bool:
     """True where so much has happened since the last base state that the next one is worth its bytes."""
     return (
         receiver.facts_since >= BASE_EVERY_FACTS
@@ -41,7 +41,7 @@ def base_due(receiver: Receiver, now: int) -> bool:
     )
 
 
-def fold(name: str, base: Base | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
+def fold(name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
     """Fold the rows of `facts` (position, instant of the flush, facts), in order, up to the instant `until`.
 
     A fact that names no instant happened with the one before it in its flush.
@@ -61,9 +61,9 @@ def fold(name: str, base: Base | None, rows: Iterable[tuple[int, int, str]], unt
     return Moment(state, position, at)
 
 
-def as_base(receiver: int, moment: Moment) -> Base:
+def as_base(receiver: int, moment: Moment) -> BaseRow:
     text = msgspec.json.encode(moment.state).decode()
-    return Base(receiver, moment.position, moment.at, "fold", text)
+    return BaseRow(receiver, moment.position, moment.at, "fold", text)
 
 
 def _instant(fact: Fact) -> int:

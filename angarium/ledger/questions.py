@@ -9,17 +9,17 @@ import msgspec
 
 from angarium.ledger import schema
 from angarium.ledger.answers import (
-    Attempt,
-    Change,
+    AttemptFilter,
     Configured,
-    Delivery,
-    Filter,
-    Late,
-    Progress,
-    Standing,
+    LateReceiver,
+    LedgerProgress,
+    ReceiverSummary,
+    RecordedAttempt,
+    RecordedChange,
+    RecordedDelivery,
     Unknown,
 )
-from angarium.ledger.batch import Base
+from angarium.ledger.batch import BaseRow
 from angarium.ledger.driver import aiosqlite
 from angarium.ledger.fold import Moment, fold
 from angarium.ledger.sqlite import BUSY_TIMEOUT_MS, told
@@ -84,18 +84,20 @@ class Questions:
         self._db = db
         self._path = path
 
-    async def progress(self, stream: str) -> Progress:
+    async def progress(self, stream: str) -> LedgerProgress:
         rows = await self.rows("SELECT stored_at, seen_at FROM positions WHERE stream = ?", stream)
         stored_at, seen_at = rows[0] if rows else (0.0, 0)
         gaps = await self.rows("SELECT since, until FROM gaps ORDER BY first")
-        return Progress(round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps))
+        return LedgerProgress(
+            round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps)
+        )
 
     async def receiver(self, name: str) -> int | None:
         """The number of a receiver; None where the ledger has nothing of it."""
         rows = await self.rows("SELECT id FROM receivers WHERE name = ?", name)
         return rows[0][0] if rows else None
 
-    async def attempts(self, receiver: int, wanted: Filter) -> list[Attempt]:
+    async def attempts(self, receiver: int, wanted: AttemptFilter) -> list[RecordedAttempt]:
         """Attempts at a receiver, the newest first.
 
         A block that ended before the oldest one found so far began cannot have a newer one.
@@ -117,7 +119,7 @@ class Questions:
         found.sort(key=lambda row: -row[0])
         return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
 
-    async def journey(self, event: str) -> list[Delivery]:
+    async def journey(self, event: str) -> list[RecordedDelivery]:
         """All deliveries of an event, by receiver, each with its attempts."""
         found = []
         for *members, receiver in await self.rows(_JOURNEY, event):
@@ -128,7 +130,7 @@ class Questions:
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
                 tries = await self.rows(_TRIES, receiver, first_at, end, sequence)
-            found.append(Delivery(
+            found.append(RecordedDelivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
                 ended_at=ended_at, ending=ending, reason=reason, count=count,
                 type=kind, attempts=tuple(_attempt(row, event_id) for row in tries),
@@ -140,29 +142,31 @@ class Questions:
         rows = await self.rows(_STARTS, since, until, receiver, since, until, limit)
         return [at for (at,) in rows]
 
-    async def changes(self, receiver: int) -> list[Change]:
+    async def changes(self, receiver: int) -> list[RecordedChange]:
         """The history of a receiver, in its order."""
         rows = await self.rows(
             "SELECT at, kind, detail FROM changes WHERE receiver = ? ORDER BY at, position, ordinal", receiver
         )
-        return [Change(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
+        return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
 
     async def configurations(self, receiver: int, until: int = schema.END_OF_TIME) -> list[Configured]:
         """The configurations that were put up to an instant, in their order."""
         query = "SELECT at, revision, document FROM configurations WHERE receiver = ? AND at <= ? ORDER BY at"
         return [Configured(*row) for row in await self.rows(query, receiver, until)]
 
-    async def standing(self, receiver: int) -> Standing:
+    async def standing(self, receiver: int) -> ReceiverSummary:
         """The standing of a receiver by now."""
-        return Standing(*(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0])
+        return ReceiverSummary(
+            *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
+        )
 
-    async def failing(self, limit: int) -> list[Standing]:
+    async def failing(self, limit: int) -> list[ReceiverSummary]:
         """The receivers that fail, those first that have done so for longest; and those that are disabled."""
-        return [Standing(*row) for row in await self.rows(_FAILING, limit)]
+        return [ReceiverSummary(*row) for row in await self.rows(_FAILING, limit)]
 
-    async def late(self, since: int, limit: int) -> list[Late]:
+    async def late(self, since: int, limit: int) -> list[LateReceiver]:
         """The receivers whose events came latest since an instant."""
-        return [Late(*row) for row in await self.rows(_LATE, since // 60_000, limit)]
+        return [LateReceiver(*row) for row in await self.rows(_LATE, since // 60_000, limit)]
 
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at an instant; empty where that is not known."""
@@ -189,7 +193,7 @@ class Questions:
             later = await self.rows(f"SELECT {_BASE} ORDER BY position LIMIT 1", receiver, after)
             if later and (later[0][3] == "snapshot" or later[0][2] <= pruned_at):
                 return Unknown(0, later[0][2])
-        base = Base(*found[0]) if found else None
+        base = BaseRow(*found[0]) if found else None
         rows = await self.rows(_FACTS_UNTIL, receiver, max(after, base.position if base else 0), at)
         return fold(name, base, rows, at)
 
@@ -206,7 +210,7 @@ class Questions:
             return list(await self._db.execute_fetchall(query, values))
 
 
-def _filtered(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
+def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
     """The index that has the attempts which are wanted, the conditions, and their values.
 
     No index: the table itself, which lies in this order.
@@ -217,7 +221,7 @@ def _filtered(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
     return index, f"{only} AND a.type = ?", (*values, wanted.type)
 
 
-def _by_status(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
+def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
     match wanted.status:
         case None if wanted.failed:
             return "attempts_failed", "AND a.verdict <> 0", ()
@@ -232,9 +236,9 @@ def _by_status(wanted: Filter) -> tuple[str, str, tuple[int | str, ...]]:
             return "", "AND a.status BETWEEN ? AND ?", (low, high)
 
 
-def _attempt(row: Any, event: str | None) -> Attempt:
+def _attempt(row: Any, event: str | None) -> RecordedAttempt:
     at, sequence, attempt, verdict, status, error, latency_us, next_at, answer, kind, *_ = row
-    return Attempt(
+    return RecordedAttempt(
         at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
         latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
     )  # fmt: skip

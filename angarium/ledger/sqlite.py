@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from angarium.ledger import schema
-from angarium.ledger.batch import Base, Batch, Ended, Receiver, milliseconds
+from angarium.ledger.batch import BaseRow, EndedRow, ReceiverRow, RowBatch, milliseconds
 from angarium.ledger.driver import aiosqlite
 from angarium.ledger.store import Block, LedgerError
 from streams.following.journal_reader import Place
@@ -128,8 +128,8 @@ class SqliteStore:
     def block(self) -> int:
         return self._block + (self._block_facts >= schema.BLOCK_FACTS)
 
-    async def receivers(self, names: Mapping[str, int]) -> dict[str, Receiver]:
-        found: dict[str, Receiver] = {}
+    async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
+        found: dict[str, ReceiverRow] = {}
         wanted = list(names)
         for start in range(0, len(wanted), NAMES_PER_QUERY_MAX):
             some = wanted[start : start + NAMES_PER_QUERY_MAX]
@@ -145,12 +145,12 @@ class SqliteStore:
                 found[name].shard = shard
             if name not in found:
                 self._last_id += 1
-                found[name] = Receiver(self._last_id, name, shard, fresh=True)
+                found[name] = ReceiverRow(self._last_id, name, shard, fresh=True)
         return found
 
     async def facts_since_base(
         self, receiver: int, up_to: int | None = None
-    ) -> tuple[Base | None, list[tuple[int, int, str]]]:
+    ) -> tuple[BaseRow | None, list[tuple[int, int, str]]]:
         last = schema.END_OF_TIME if up_to is None else up_to
         base = await last_base(self._db, receiver, last)
         after = base.position if base else 0
@@ -158,7 +158,7 @@ class SqliteStore:
 
     # ---- what the writer stores
 
-    async def write(self, stream: str, batch: Batch) -> None:
+    async def write(self, stream: str, batch: RowBatch) -> None:
         fresh = [each for each in batch.touched.values() if each.fresh]
         async with self._transaction():
             await self._move(stream, batch.before, batch.after)
@@ -201,7 +201,7 @@ class SqliteStore:
         async with self._transaction():
             await self._move(stream, place, place, seen_at)
 
-    async def add_base(self, base: Base) -> None:
+    async def add_base(self, base: BaseRow) -> None:
         async with self._transaction():
             await self._db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", _base_row(base))
             await self._db.execute(_BASED, (len(base.state), base.at, base.receiver))
@@ -331,36 +331,36 @@ def told(path: Path) -> Iterator[None]:
         raise LedgerError(f"the ledger {path} cannot be used ({error}): {remedy}") from error
 
 
-async def last_base(db: aiosqlite.Connection, receiver: int, position: int) -> Base | None:
+async def last_base(db: aiosqlite.Connection, receiver: int, position: int) -> BaseRow | None:
     """The last base state of a receiver that is no later than a position."""
     rows = list(await db.execute_fetchall(
         "SELECT receiver, position, at, origin, state FROM states WHERE receiver = ? AND position <= ? "
         "ORDER BY position DESC LIMIT 1",
         (receiver, position),
     ))  # fmt: skip
-    return Base(*rows[0]) if rows else None
+    return BaseRow(*rows[0]) if rows else None
 
 
-def _receiver(row: Any) -> Receiver:
-    return Receiver(
+def _receiver(row: Any) -> ReceiverRow:
+    return ReceiverRow(
         row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
         last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
         base_bytes=row[12], based_at=row[13],
     )  # fmt: skip
 
 
-def _ended_row(each: Ended) -> tuple[Any, ...]:
+def _ended_row(each: EndedRow) -> tuple[Any, ...]:
     return (
         each.attempts, each.first_at, each.ended_at, each.ending, each.reason, each.block, each.position,
         each.receiver, each.sequence,
     )  # fmt: skip
 
 
-def _base_row(base: Base) -> tuple[Any, ...]:
+def _base_row(base: BaseRow) -> tuple[Any, ...]:
     return (base.receiver, base.position, base.at, base.origin, base.state)
 
 
-def _touched_row(each: Receiver) -> tuple[Any, ...]:
+def _touched_row(each: ReceiverRow) -> tuple[Any, ...]:
     return (
         each.shard, each.failing_since, each.failures, each.disabled, int(each.paused), each.last_at,
         each.last_status, each.last_error, each.facts_since, each.bytes_since, each.base_bytes, each.based_at,

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.ledger.batch import Base, Batch, Receiver
+from angarium.ledger.batch import BaseRow, ReceiverRow, RowBatch
 from streams.following.journal_reader import Place
 
 SCHEME = "sqlite:///"
@@ -32,10 +32,10 @@ class Store(Protocol):
     async def place(self, stream: str) -> Place:
         """The place up to which a stream is read."""
 
-    async def receivers(self, names: Mapping[str, int]) -> dict[str, Receiver]:
+    async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
-    async def write(self, stream: str, batch: Batch) -> None:
+    async def write(self, stream: str, batch: RowBatch) -> None:
         """Store the rows together with the place. Raises `LedgerError` where the stored place is not the one
         before it: then another process writes, too."""
 
@@ -48,13 +48,13 @@ class Store(Protocol):
 
     async def facts_since_base(
         self, receiver: int, up_to: int | None = None
-    ) -> tuple[Base | None, list[tuple[int, int, str]]]:
+    ) -> tuple[BaseRow | None, list[tuple[int, int, str]]]:
         """The last base state, if given up to a position, and the rows of `facts` behind it, up to there.
 
         A row is a position, the instant of the flush, and the facts in JSON.
         """
 
-    async def add_base(self, base: Base) -> None:
+    async def add_base(self, base: BaseRow) -> None:
         """Store a base state."""
 
     async def configured(

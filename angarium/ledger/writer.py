@@ -14,7 +14,7 @@ import msgspec
 
 from actors.errors import InvalidName, NewerVersion
 from actors.ids import split_receiver
-from angarium.ledger.batch import Base, Batch, Read, Receiver, milliseconds, names_in
+from angarium.ledger.batch import BaseRow, ReadFlush, ReceiverRow, RowBatch, milliseconds, names_in
 from angarium.ledger.configurations import document_of
 from angarium.ledger.fold import as_base, base_due, fold
 from angarium.ledger.store import LedgerError, Store
@@ -58,7 +58,7 @@ class Writer:
         self._store = store
         self._keep_s = keep_s
         self._wall = wall
-        self._known: dict[str, Receiver] = {}
+        self._known: dict[str, ReceiverRow] = {}
         self._seen_at = 0.0
         self._configured_at = 0.0
         self._pruned_at = 0.0
@@ -124,7 +124,7 @@ class Writer:
         self._known |= await self._store.receivers(unknown)
         last = messages[len(reads) - 1]
         after = Place(created=place.created, position=last.sequence, stored_at=last.stored_at)
-        batch = Batch(place, after, self._store.block)
+        batch = RowBatch(place, after, self._store.block)
         for read in reads:
             batch.add(read, self._known)
             await asyncio.sleep(0)
@@ -134,9 +134,9 @@ class Writer:
                 await self._add_base(receiver)
         return after
 
-    async def _decoded(self, messages: list[StoredMessage]) -> list[Read]:
+    async def _decoded(self, messages: list[StoredMessage]) -> list[ReadFlush]:
         """The flushes, up to the first that cannot be read. Raises where that is the first of all."""
-        reads: list[Read] = []
+        reads: list[ReadFlush] = []
         for message in messages:
             where = f"message {message.sequence} of {self._names.journal}"
             try:
@@ -148,11 +148,11 @@ class Writer:
                     ) from error
                 return reads
             shard = int(message.subject.rpartition(".")[2])
-            reads.append(Read(message.sequence, message.stored_at, shard, flush))
+            reads.append(ReadFlush(message.sequence, message.stored_at, shard, flush))
             await asyncio.sleep(0)
         return reads
 
-    async def _add_base(self, receiver: Receiver) -> None:
+    async def _add_base(self, receiver: ReceiverRow) -> None:
         base, rows = await self._store.facts_since_base(receiver.id)
         moment = fold(receiver.name, base, rows, None)
         added = as_base(receiver.id, moment)
@@ -166,27 +166,27 @@ class Writer:
         """Put a gap on record, after the states as of its end: snapshots cover what was purged."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
         after = Place(created=place.created, position=gap.last, stored_at=0.0)
-        names, bases = dict[str, int](), list[tuple[str, Base]]()
+        names, bases = dict[str, int](), list[tuple[str, BaseRow]]()
         async for known in all_snapshots(self._js, self._names):
             behind = known.as_of > gap.last
             at = known.stored_at if behind else gap.until_at
             text = msgspec.json.encode(known.state).decode()
             position = max(known.as_of, gap.last)
             names[known.state.receiver] = known.shard
-            bases.append((known.state.receiver, Base(0, position, milliseconds(at), "snapshot", text)))
+            bases.append((known.state.receiver, BaseRow(0, position, milliseconds(at), "snapshot", text)))
             if len(bases) >= BASES_AT_ONCE:
                 await self._add_snapshots(place, names, bases)
         await self._add_snapshots(place, names, bases)
-        batch = Batch(place, after, gaps=[(gap, milliseconds(place.stored_at))])
+        batch = RowBatch(place, after, gaps=[(gap, milliseconds(place.stored_at))])
         await self._store.write(self._names.journal, batch)
         self._known.clear()
         return after
 
     async def _add_snapshots(
-        self, place: Place, shards: dict[str, int], bases: list[tuple[str, Base]]
+        self, place: Place, shards: dict[str, int], bases: list[tuple[str, BaseRow]]
     ) -> None:
         receivers = await self._store.receivers(shards)
-        batch = Batch(place, place, touched={each.id: each for each in receivers.values()})
+        batch = RowBatch(place, place, touched={each.id: each for each in receivers.values()})
         batch.bases = [msgspec.structs.replace(base, receiver=receivers[name].id) for name, base in bases]
         await self._store.write(self._names.journal, batch)
         shards.clear()

@@ -15,7 +15,7 @@ import angarium
 from actors.ports import Sender
 from angarium.connecting import connect_options
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
 from angarium.delivery.exchange.transport import Transport
 from angarium.delivery.http1_transport import Http1Transport
@@ -26,14 +26,14 @@ from angarium.node.descriptors import connections_max
 from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
-from angarium.node.shard import Surroundings
+from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from streams.clock import SystemTime, Timekeeper
 from streams.control import Control
 from streams.fleet.members import Members
 from streams.installation.topology import Names
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 from streams.nats.connection import connect
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
@@ -112,7 +112,7 @@ async def open_node(settings: Settings) -> AsyncIterator[Node]:
 
 
 def _transport(settings: Settings, guard: Guard) -> Transport:
-    limits = Limits(connections_max=connections_max())
+    limits = ConnectionLimits(connections_max=connections_max())
     match settings.transport:
         case "http1":
             return Http1Transport(guard, limits=limits)
@@ -144,9 +144,9 @@ async def member(
     freshness = Freshness(js, receivers.catch_up, time)
     copies = asyncio.Semaphore(COPIES_MAX)
     routing = Routing(subscriptions_of(receivers).match, freshness, copies, RoutingTotals())
-    around = Surroundings(
+    around = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, receivers=receivers,
-        sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=Turns(),
+        sender=sender, readers=asyncio.Semaphore(READERS_MAX), loads=LoadTurns(),
         gravediggers=asyncio.Semaphore(1), routing=routing,
         totals=NodeTotals(), announcer=Announcer(), saturated=saturated,
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,

@@ -1,6 +1,6 @@
 """Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget.
 
-The desk belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
+The handler belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
 after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
 the journal.
 """

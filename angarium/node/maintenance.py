@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from actors.errors import AngariumError
-from angarium.node.shard import Shard, Surroundings
+from angarium.node.shard import NodeContext, Shard
 from streams.nats.answers import StreamInfo
 from streams.nats.retry import Complaint, stream_info
 from streams.purge import eviction_end, is_short, purge_deliveries, purge_events, purge_journal
@@ -57,7 +57,7 @@ class Ends:
 class Maintenance:
     """The upkeep by one node. `owned` are the shards that are its own, as they come and go."""
 
-    def __init__(self, around: Surroundings, shards: int, owned: Mapping[int, Shard]) -> None:
+    def __init__(self, around: NodeContext, shards: int, owned: Mapping[int, Shard]) -> None:
         self._around = around
         self._shards = shards
         self._owned = owned

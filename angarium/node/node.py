@@ -15,7 +15,7 @@ from actors.errors import Unavailable, Unusable
 from actors.policy import Policy
 from actors.runtime.host import Host
 from angarium.node.maintenance import Maintenance
-from angarium.node.shard import Shard, Surroundings, take_over
+from angarium.node.shard import NodeContext, Shard, take_over
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, let_go
 from streams.journal.tails import Loss, RecordedLoss, refuse
@@ -39,7 +39,7 @@ Ts = TypeVarTuple("Ts")
 class Node:
     """One process of the fleet. `start` returns when it is a member; `stop` hands everything over."""
 
-    def __init__(self, around: Surroundings, shards: int) -> None:
+    def __init__(self, around: NodeContext, shards: int) -> None:
         self.around = around
         self.shards = shards
         self.owned: dict[int, Shard] = {}

@@ -28,11 +28,11 @@ from streams.fleet.lease import Lease
 from streams.fleet.members import Members
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
-from streams.journal.journal import Entry, Journal
+from streams.journal.journal import Journal, JournalEntry
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
 from streams.journal.tails import Loss, Mark, Marks, find_loss
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint
@@ -45,7 +45,7 @@ SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)
 
 
-class Surroundings(Struct, frozen=True):
+class NodeContext(Struct, frozen=True):
     """Objects that all shards of a node share."""
 
     js: JetStream
@@ -56,7 +56,7 @@ class Surroundings(Struct, frozen=True):
     receivers: Receivers
     sender: Sender
     readers: asyncio.Semaphore
-    loads: Turns
+    loads: LoadTurns
     gravediggers: asyncio.Semaphore
     routing: Routing
     totals: NodeTotals
@@ -85,7 +85,7 @@ class Shard:
     """
 
     def __init__(
-        self, number: int, around: Surroundings, lease: Lease, claimed: Claim, recovery: Recovery
+        self, number: int, around: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
         self.number = number
         self.ended = asyncio.Event()
@@ -199,7 +199,7 @@ class Shard:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
 
-    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """The journal holds these facts."""
         self.host.confirmed(entries)
 
@@ -399,7 +399,7 @@ class Shard:
             self.fenced("another node owns the shard's snapshots")
 
 
-async def take_over(number: int, around: Surroundings) -> Shard | NotOwned:
+async def take_over(number: int, around: NodeContext) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
     lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(

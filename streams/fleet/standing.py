@@ -29,7 +29,7 @@ UNWORKED_AFTER_S = 15.0
 _snapshot = msgspec.json.Decoder(Snapshot)
 
 
-class Standing(Struct, frozen=True):
+class ReceiverSnapshot(Struct, frozen=True):
     """A receiver by its last snapshot: its state without the dedup window, None where it cannot be read."""
 
     receiver: str
@@ -55,13 +55,15 @@ class Waiting(Struct, frozen=True):
     oldest_at: float | None = None
 
 
-async def standings(js: JetStream, names: Names, tenant: str = "*") -> AsyncIterator[Standing]:
+async def receiver_snapshots(
+    js: JetStream, names: Names, tenant: str = "*"
+) -> AsyncIterator[ReceiverSnapshot]:
     """Every receiver that has a snapshot; one may come twice, the newer one last. Raises as `newest`."""
     prefix = names.actor(0, "").removesuffix("0.")
     async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
         shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
         if message.data and not receiver.startswith("_"):
-            yield Standing(receiver, int(shard), _state(message.data, message.subject))
+            yield ReceiverSnapshot(receiver, int(shard), _state(message.data, message.subject))
 
 
 def _state(data: bytes, subject: str) -> State | None:
@@ -107,7 +109,7 @@ async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked
     return Worked(floor, max(age_s, 0.0), behind=False)
 
 
-def waiting(standing: Standing, worked: Worked) -> Waiting | None:
+def waiting(standing: ReceiverSnapshot, worked: Worked) -> Waiting | None:
     """The events that wait for a receiver, by its snapshot; None: they must be counted in the stream."""
     state = standing.state
     if state is None or state.parked or worked.behind:
@@ -115,7 +117,7 @@ def waiting(standing: Standing, worked: Worked) -> Waiting | None:
     return Waiting(len(state.open), min((each.stored_at for each in state.open), default=None))
 
 
-async def counted(js: JetStream, names: Names, standing: Standing, worked: Worked) -> Waiting:
+async def counted(js: JetStream, names: Names, standing: ReceiverSnapshot, worked: Worked) -> Waiting:
     """The events that wait by the stream, of a receiver whose state is known. Raises `Unavailable`."""
     state = standing.state or State(receiver=standing.receiver)
     # What an owner released without parking the receiver is settled.

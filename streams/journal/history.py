@@ -13,7 +13,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
 
-class History:
+class StreamHistory:
     """All marks of one shard. `latest` are those recorded last, the others all known messages of a stream."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class History:
         self.events.add(marks.events)
 
 
-async def read_history(js: JetStream, names: Names, shard: int) -> History:
+async def read_history(js: JetStream, names: Names, shard: int) -> StreamHistory:
     """Read the whole journal of the shard. Raises `NewerVersion` and `NotOurs`."""
-    history, subject, at = History(), names.journal_of(shard), 0
+    history, subject, at = StreamHistory(), names.journal_of(shard), 0
     checkpoint = await read_checkpoint(js, names, shard)
     while page := (await until_answered(partial(js.read, names.journal, subject, at + 1))).messages:
         for message in page:

@@ -46,7 +46,7 @@ APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 log = logging.getLogger(__name__)
 
 
-class Entry(Struct, frozen=True, gc=False):
+class JournalEntry(Struct, frozen=True, gc=False):
     """A fact, its index from 1, and the state after it; implements `actors.ports.Recorded`."""
 
     index: int
@@ -63,7 +63,7 @@ class Listener(Protocol):
     def marks(self) -> Marks:
         """Asked at the cut: the highest messages that were read of the streams."""
 
-    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
 
     def fenced(self, why: str) -> None:
@@ -83,7 +83,7 @@ class _Flush(Struct, frozen=True, gc=False):
     """A flush on its way: its number, what it carries, and its bytes, which never change."""
 
     number: int
-    entries: list[Entry]
+    entries: list[JournalEntry]
     floor: int
     marks: Marks
     data: bytes
@@ -122,7 +122,7 @@ class Journal:
         self._listener = listener
         self._time = time
         self._quiet_max_s = retention_s / FLUSHES_PER_RETENTION
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[JournalEntry] = deque()
         self._waiting_since = 0.0
         self._pending: _Flush | None = None
         self._number = 0
@@ -150,7 +150,7 @@ class Journal:
         self.index += 1
         if not self._waiting:
             self._waiting_since = self._loop.time()
-        self._waiting.append(Entry(self.index, fact, state))
+        self._waiting.append(JournalEntry(self.index, fact, state))
         if urgent:
             self._urgent_index = self.index
         if urgent or len(self._waiting) in (1, FLUSH_AT_FACTS):
@@ -271,7 +271,7 @@ class Journal:
     def _cut(self) -> _Flush:
         """The next flush: of the facts that wait, as many as one message takes."""
         room = self._js.wire.max_payload // FLUSHES_PER_PAYLOAD - ENVELOPE_BYTES_MAX
-        entries, facts = list[Entry](), list[bytes]()
+        entries, facts = list[JournalEntry](), list[bytes]()
         while self._waiting:
             fact = encode_fact(self._waiting[0].fact)
             if facts and len(fact) > room:

@@ -25,7 +25,7 @@ from streams.journal.fence import follows
 from streams.journal.leadership import info_since, is_last
 from streams.journal.parked import Incomplete, ParkedList, read_parked
 from streams.journal.snapshots import Snapshot, Snapshots
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream
@@ -66,7 +66,7 @@ async def recover(
     names: Names,
     claim: Claim,
     node: str,
-    turns: Turns | None = None,
+    turns: LoadTurns | None = None,
     *,
     accepts_loss: bool = False,
 ) -> Recovery | NotOwned:

@@ -22,7 +22,7 @@ from streams.journal.checkpoint import encode_checkpoint
 from streams.journal.claim import Claim, holds
 from streams.journal.leadership import is_last
 from streams.journal.parked import ParkedList
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError
@@ -54,9 +54,9 @@ class Snapshots:
     All shards of a node share the `turns` in which they are read.
     """
 
-    def __init__(self, js: JetStream, names: Names, claim: Claim, turns: Turns | None = None) -> None:
+    def __init__(self, js: JetStream, names: Names, claim: Claim, turns: LoadTurns | None = None) -> None:
         self._js = js
-        self._turns = turns or Turns()
+        self._turns = turns or LoadTurns()
         self._names = names
         self._claim = claim
         self._fence = {EXPECTED: str(claim.epoch), EXPECTED_SUBJECT: names.owner(claim.shard)}

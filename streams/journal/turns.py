@@ -11,7 +11,7 @@ LOADS_MAX = 32
 requests, heartbeats among them, behind them."""
 
 
-class Turns:
+class LoadTurns:
     """A bounded number of places, each taken for as long as `turn` is held."""
 
     def __init__(self, places: int = LOADS_MAX) -> None:

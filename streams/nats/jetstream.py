@@ -28,10 +28,10 @@ from streams.nats.codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_TO
 from streams.nats.errors import ApiError, Disconnected, NotPermitted
 from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
 from streams.nats.protocol import (
+    ApiReply,
     ConsumerReply,
     MessageReply,
     PurgeReply,
-    Reply,
     StreamReply,
     consumer_info,
     is_page_part,
@@ -52,7 +52,7 @@ API_TIMEOUT_S = 5.0
 UNSETTLED_FOR_S = 5.0
 """How long after a new connection something may still fail because of the one that was lost."""
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=ApiReply)
 T = TypeVar("T")
 
 SENT_IN_A_ROW = 32
@@ -195,7 +195,7 @@ class JetStream:
         The server has one code for "there is none" and "it may not be", hence the second question.
         """
         try:
-            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, Reply)
+            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, ApiReply)
         except ApiError:
             if await self.message(stream, sequence) is not None:
                 raise
@@ -327,11 +327,11 @@ class JetStream:
 
     async def consumer_unpin(self, stream: str, consumer: str, group: str) -> None:
         """Take the pin from the client that has it; the next pull in the line gets a new one."""
-        await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, Reply)
+        await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, ApiReply)
 
     async def check(self) -> None:
         """Raises `Unavailable` where JetStream is off for the account that we use."""
-        await self._api("INFO", None, Reply)
+        await self._api("INFO", None, ApiReply)
 
     async def request(
         self, subject: str, data: bytes, timeout_s: float = 2.0, headers: dict[str, str] | None = None

@@ -47,13 +47,13 @@ class Fault(Struct):
     description: str = ""
 
 
-class Reply(Struct):
+class ApiReply(Struct):
     """Members that all answers of the API have."""
 
     error: Fault | None = None
 
 
-class PublishReply(Reply):
+class PublishReply(ApiReply):
     stream: str = ""
     seq: int = 0
     duplicate: bool = False
@@ -79,7 +79,7 @@ class Cluster(Struct):
     replicas: list[Replica] = field(default_factory=list)
 
 
-class StreamReply(Reply):
+class StreamReply(ApiReply):
     cluster: Cluster | None = None
     config: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -87,7 +87,7 @@ class StreamReply(Reply):
     total: int = 0
 
 
-class PurgeReply(Reply):
+class PurgeReply(ApiReply):
     purged: int = 0
 
 
@@ -100,7 +100,7 @@ class PinnedGroup(Struct):
     pinned_client_id: str = ""
 
 
-class ConsumerReply(Reply):
+class ConsumerReply(ApiReply):
     name: str = ""
     created: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class RawMessage(Struct):
     data: bytes = b""
 
 
-class MessageReply(Reply):
+class MessageReply(ApiReply):
     message: RawMessage | None = None
 
 

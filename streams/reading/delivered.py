@@ -17,7 +17,7 @@ TOKENS_WITHOUT_DOMAIN = 9
 """Tokens of a reply subject without a domain; a longer one has two more before those that are read here."""
 
 
-class Delivered(Struct, frozen=True, gc=False):
+class DeliveryInfo(Struct, frozen=True, gc=False):
     """`stored_at` is the server's time of the message, seconds since the epoch.
 
     `deliveries` restarts at 1 on a reset of the consumer, so it counts nobody's attempts.
@@ -30,14 +30,14 @@ class Delivered(Struct, frozen=True, gc=False):
     pending: int
 
 
-def delivered(reply: str) -> Delivered:
+def delivered(reply: str) -> DeliveryInfo:
     """Read the reply subject of a delivered message. Raises `ValueError` where it is none."""
     tokens = reply.split(".")
     if len(tokens) < TOKENS_WITHOUT_DOMAIN or tokens[0] != "$JS" or tokens[1] != "ACK":
         raise ValueError(f"not the reply subject of a delivered message: {reply!r}")
     at = 4 if len(tokens) == TOKENS_WITHOUT_DOMAIN else 6
     deliveries, sequence, consumer_sequence, nanoseconds, pending = map(int, tokens[at : at + 5])
-    return Delivered(sequence, consumer_sequence, deliveries, nanoseconds / 1e9, pending)
+    return DeliveryInfo(sequence, consumer_sequence, deliveries, nanoseconds / 1e9, pending)
 
 
 # The rest of them is not read for every single message: what is asked for has a short way of its own.

@@ -7,7 +7,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, NotOwned, Owner, claim
 from streams.journal.envelope import Flush, decode_flush
-from streams.journal.journal import Entry
+from streams.journal.journal import JournalEntry
 from streams.journal.tails import Mark, Marks
 from streams.nats.jetstream import JetStream
 from tests.contract.waiting import until
@@ -38,7 +38,7 @@ class Listening:
     """A journal's listener that remembers. `released` says which floor the facts up to an index give."""
 
     def __init__(self, released: Callable[[int], int] = lambda index: 0) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
         self.sequences: list[int] = []
         self.fences: list[str] = []
         self.released = released
@@ -50,7 +50,7 @@ class Listening:
     def marks(self) -> Marks:
         return self.known
 
-    def confirmed(self, entries: Sequence[Entry], sequence: int) -> None:
+    def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         self.entries += entries
         self.sequences.append(sequence)
 

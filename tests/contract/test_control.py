@@ -22,7 +22,7 @@ from tests.contract.waiting import Seen, until
 RECEIVER = "acme.billing"
 
 
-class Desk:
+class Handler:
     """Owns what belongs to acme."""
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ def names(prefix: str) -> Names:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def handler() -> Handler:
+    return Handler()
 
 
 @pytest.fixture
-async def control(wire: Wire, names: Names, desk: Desk) -> AsyncIterator[Control]:
-    control = Control(wire, names, desk)
+async def control(wire: Wire, names: Names, handler: Handler) -> AsyncIterator[Control]:
+    control = Control(wire, names, handler)
     await control.start()
     yield control
     await control.stop()
@@ -69,16 +69,18 @@ async def ask(js: JetStream, subject: str, body: bytes = b"") -> Any:
     return msgspec.json.decode((await js.request(subject, body)).data)
 
 
-async def test_the_owner_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
+async def test_the_owner_answers(js: JetStream, names: Names, control: Control, handler: Handler) -> None:
     answer = await ask(js, names.control("inspect", "acme", "billing"), b"body")
     assert answer == {"ok": True, "receiver": RECEIVER, "queued": 3}
-    assert desk.requests == [ControlRequest("inspect", RECEIVER, b"body")]
+    assert handler.requests == [ControlRequest("inspect", RECEIVER, b"body")]
 
 
-async def test_everybody_else_is_silent(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
+async def test_everybody_else_is_silent(
+    js: JetStream, names: Names, control: Control, handler: Handler
+) -> None:
     with pytest.raises(Unavailable):
         await js.request(names.control("inspect", "other", "billing"), b"", timeout_s=0.2)
-    assert desk.requests == []
+    assert handler.requests == []
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,8 @@ async def test_what_is_not_done_is_denied_in_words(
 
 @pytest.mark.parametrize(("body", "headers"), [(bytes(600), None), (b"", {"A": "a" * 600})])
 async def test_too_many_bytes_are_left_to_the_server_for_a_while(
-    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch,
-    body: bytes, headers: dict[str, str] | None,
+    js: JetStream, wire: Wire, names: Names, control: Control, handler: Handler,
+    monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str] | None,
 ) -> None:  # fmt: skip
     """Else the connection is cut off that the node lives by."""
     monkeypatch.setattr(hearing, "HEARD_BYTES_MAX", 1000)
@@ -116,24 +118,29 @@ async def test_too_many_bytes_are_left_to_the_server_for_a_while(
         await wire.publish(subject, body, wire.new_inbox(), headers)
     with pytest.raises(Unavailable):
         await js.request(subject, b"", timeout_s=0.2)
-    assert len(desk.requests) == 1
+    assert len(handler.requests) == 1
     await until(lambda: control._hearing._deaf is not None and control._hearing._deaf.done())
     assert (await ask(js, subject))["ok"]
 
 
 async def test_more_than_can_be_under_way_is_denied(
-    js: JetStream, wire: Wire, names: Names, control: Control, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    wire: Wire,
+    names: Names,
+    control: Control,
+    handler: Handler,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("streams.control.UNDER_WAY_MAX", 2)
-    desk.waiting = asyncio.Event()
+    handler.waiting = asyncio.Event()
     seen, inbox = Seen(), wire.new_inbox()
     await wire.subscribe(inbox, seen)
     for _ in range(2):
         await wire.publish(names.control("inspect", "acme", "billing"), b"", inbox)
-    await until(lambda: len(desk.requests) == 2)
+    await until(lambda: len(handler.requests) == 2)
     answer = await ask(js, names.control("inspect", "acme", "billing"))
     assert answer["error"]["code"] == "busy"
-    desk.waiting.set()
+    handler.waiting.set()
     answers = [msgspec.json.decode(message.data) for message in await seen.first(2)]
     assert [answer["ok"] for answer in answers] == [True, True]
 
@@ -159,9 +166,9 @@ async def test_what_is_no_inbox_is_not_answered(
 
 
 async def test_who_has_another_inbox_is_answered_where_the_settings_name_it(
-    wire: Wire, names: Names, desk: Desk
+    wire: Wire, names: Names, handler: Handler
 ) -> None:
-    control = Control(wire, names, desk, Inboxes("_INBOX_other"))
+    control = Control(wire, names, handler, Inboxes("_INBOX_other"))
     await control.start()
     seen = Seen()
     await wire.subscribe("_INBOX_other.x", seen)
@@ -171,17 +178,19 @@ async def test_who_has_another_inbox_is_answered_where_the_settings_name_it(
     await control.stop()
 
 
-async def test_after_stop_nobody_answers(js: JetStream, names: Names, control: Control, desk: Desk) -> None:
-    desk.waiting = asyncio.Event()
+async def test_after_stop_nobody_answers(
+    js: JetStream, names: Names, control: Control, handler: Handler
+) -> None:
+    handler.waiting = asyncio.Event()
     subject = names.control("inspect", "acme", "billing")
     asked = asyncio.ensure_future(js.request(subject, b"", timeout_s=0.5))
-    await until(lambda: len(desk.requests) == 1)
+    await until(lambda: len(handler.requests) == 1)
     await control.stop()
     with pytest.raises(Unavailable):
         await asked
     with pytest.raises(Unavailable):
         await js.request(subject, b"", timeout_s=0.5)
-    assert len(desk.requests) == 1
+    assert len(handler.requests) == 1
 
 
 @pytest.fixture

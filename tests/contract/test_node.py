@@ -16,7 +16,7 @@ from actors.ports import Attempt
 from angarium.node.app import member
 from angarium.node.monitor import unready
 from angarium.node.node import Node
-from angarium.node.shard import Shard, Surroundings, take_over
+from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
 from streams.fleet.members import Members
 from streams.fleet.status import owners
@@ -154,7 +154,7 @@ async def test_what_passes_refuses_no_shard(
     monkeypatch.setattr("angarium.node.node.LOOK_EVERY_S", 0.01)
     failures = [passing] * SHARDS
 
-    async def failing_at_first(number: int, around: Surroundings) -> Shard | NotOwned:
+    async def failing_at_first(number: int, around: NodeContext) -> Shard | NotOwned:
         if failures:
             raise failures.pop()
         return await take_over(number, around)
@@ -261,7 +261,7 @@ async def test_what_is_being_claimed_while_a_node_stops_is_handed_over_too(
     names = await install(js, prefix)
     claimed, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def take_over_slowly(number: int, around: Surroundings) -> Shard | NotOwned:
+    async def take_over_slowly(number: int, around: NodeContext) -> Shard | NotOwned:
         taken = await take_over(number, around)
         claimed.set()
         await may_go_on.wait()

@@ -20,8 +20,8 @@ AT_ONCE = 200
 RECEIVER = "acme.billing"
 
 
-async def ask(desk: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
-    return await desk.deal(ControlRequest(verb, receiver, b""))
+async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
+    return await handler.deal(ControlRequest(verb, receiver, b""))
 
 
 def remembered(node: Node) -> int:
@@ -37,14 +37,14 @@ async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
     """Anybody who may ask could else fill the memory of a node and the bucket of the snapshots."""
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
-        desk = ReceiverControl(node)
+        handler = ReceiverControl(node)
         metrics = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
         verbs = ("inspect", "status", "ping", "skip", "forget", "inspect", "status", "pause", "resume")
         asked = [(verbs[number % len(verbs)], f"acme.n{number}") for number in range(UNKNOWN_NAMES)]
         for start in range(0, UNKNOWN_NAMES, AT_ONCE):
             some = asked[start : start + AT_ONCE]
             for (_, receiver), answer in zip(
-                some, await asyncio.gather(*(ask(desk, *each) for each in some)), strict=True
+                some, await asyncio.gather(*(ask(handler, *each) for each in some)), strict=True
             ):
                 assert isinstance(answer, Denied)
                 assert answer.code == "unknown_receiver"

@@ -19,7 +19,7 @@ from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
 from angarium.ledger import questions, schema
-from angarium.ledger.answers import Filter
+from angarium.ledger.answers import AttemptFilter
 from angarium.ledger.sqlite import written
 from angarium.operations.failures import NotDone
 from angarium.operations.records.attempts import attempts
@@ -88,7 +88,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert rows(path, "SELECT count(*) FROM blocks")[0][0] > 2
 
     async def listed(**wanted: Any) -> list[int]:
-        found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter(**wanted)))
+        found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter(**wanted)))
         assert all(each["event_id"] == f"e{each['sequence']}" for each in found.attempts)
         return [each["sequence"] for each in found.attempts]
 
@@ -102,7 +102,9 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert await listed(status=(201, 204)) == [7, 2]
     assert await listed(status=(204, 204)) == [2]
     assert await listed(since=MS + 3000, until=MS + 6000) == [6, 5, 4]
-    assert (await refused(settings, lambda of: attempts(of, "acme.nobody", Filter()))).kind == "not_found"
+    assert (
+        await refused(settings, lambda of: attempts(of, "acme.nobody", AttemptFilter()))
+    ).kind == "not_found"
 
 
 async def test_attempts_are_listed_by_the_type_of_their_event(
@@ -115,7 +117,7 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
     await catch_up(js, names, path)
 
     async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
-        found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter(**wanted)))
+        found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter(**wanted)))
         return [(each["sequence"], each["type"]) for each in found.attempts]
 
     assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
@@ -277,7 +279,7 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     await catch_up(js, names, path)
     failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
     assert "is not known before" in failure.text
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
 
 
@@ -302,11 +304,11 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     await pen.flush(opened())
     await catch_up(js, names, path)
     _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
     assert "behind, at 1970-01-01T00:16:40.000Z; see that angarium ledger runs" in found.ledger.notes[0]
     _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, Filter()))
+    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
     missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: top(of, 1.0, 1))
     assert "there is no ledger no/such.db: angarium dev keeps one" in missing.text
@@ -324,7 +326,7 @@ async def test_no_question_reads_a_whole_table(path: Path) -> None:
     queries.remove(questions._ATTEMPTS)
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = questions._filtered(Filter(failed=failed_only, status=status, type="a"))
+            index, only, _ = questions._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
             queries.append(
                 questions._ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
             )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.errors import NewerVersion
 from actors.ids import UNKNOWN_RECEIVERS
-from actors.machine.facts import Delivered, Fact, Parked, Refused, Repaired
+from actors.machine.facts import Delivered, EventRefused, Fact, Parked, Repaired
 from actors.machine.numbering import Numbered
 from streams import repair
 from streams.installation.topology import Names
@@ -19,7 +19,7 @@ from streams.journal import recovery as recovering
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import NotOwned, claim, release
 from streams.journal.envelope import decode_flush
-from streams.journal.history import History, last_same, read_history
+from streams.journal.history import StreamHistory, last_same, read_history
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
 from streams.journal.snapshots import Snapshots
@@ -88,7 +88,7 @@ async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Nam
 
 async def test_brings_back_the_record_of_all_names_that_nobody_knows(js: JetStream, names: Names) -> None:
     await grown_again(
-        js, names, Refused(receiver=UNKNOWN_RECEIVERS, at=1.0, position=10, reason="unknown_receiver")
+        js, names, EventRefused(receiver=UNKNOWN_RECEIVERS, at=1.0, position=10, reason="unknown_receiver")
     )
     _, count = await repaired(js, names)
     assert count == 2
@@ -311,7 +311,7 @@ class TestTheLastThatIsTheSame:
             message = await js.message(names.deliveries, position)
             assert message is not None
             times[position] = message.stored_at
-        history = History()
+        history = StreamHistory()
         for position in range(1, 10):
             again = 7.0 if position > 2 else times[position]
             history.add(Marks(deliveries=Mark(position=position, stored_at=again)))

@@ -7,7 +7,16 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
+from streams.fleet.standing import (
+    ReceiverSnapshot,
+    Waiting,
+    Worked,
+    counted,
+    receiver_snapshots,
+    shard_count,
+    waiting,
+    worked,
+)
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.snapshots import Snapshot
@@ -36,8 +45,8 @@ async def write(js: JetStream, names: Names, state: State) -> None:
     assert isinstance(answer, Stored)
 
 
-async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, Standing]:
-    return {each.receiver: each async for each in standings(js, names, tenant)}
+async def seen(js: JetStream, names: Names, tenant: str = "*") -> dict[str, ReceiverSnapshot]:
+    return {each.receiver: each async for each in receiver_snapshots(js, names, tenant)}
 
 
 @pytest.mark.parametrize(("batch", "size"), [(512, 4 << 20), (7, 4 << 20), (512, 2000)])
@@ -116,12 +125,14 @@ async def test_who_is_not_parked_is_known_by_the_snapshot() -> None:
     state = State(
         receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
     )  # fmt: skip
-    assert waiting(Standing(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
-    assert waiting(Standing(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
-    assert waiting(Standing(RECEIVER, 0, None), WORKED) is None
+    assert waiting(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == Waiting(1, 30.0)
+    assert waiting(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == Waiting(0)
+    assert waiting(ReceiverSnapshot(RECEIVER, 0, None), WORKED) is None
     parked = State(receiver=RECEIVER, parked=True)
-    assert waiting(Standing(RECEIVER, 0, parked), WORKED) is None
-    assert waiting(Standing(RECEIVER, 0, State(receiver=RECEIVER)), Worked(0, 99.0, behind=True)) is None
+    assert waiting(ReceiverSnapshot(RECEIVER, 0, parked), WORKED) is None
+    assert (
+        waiting(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), Worked(0, 99.0, behind=True)) is None
+    )
 
 
 async def test_who_is_parked_is_counted_from_the_frontier_on(js: JetStream, names: Names) -> None:
@@ -130,14 +141,14 @@ async def test_who_is_parked_is_counted_from_the_frontier_on(js: JetStream, name
     opened = Open(sequence=2, position=positions[1], id="a", stored_at=30.0)
     frontier = Frontier(position=positions[1])
     state = State(receiver=RECEIVER, parked=True, open=(opened,), frontier=frontier)
-    found = await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED)
+    found = await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
     assert found == Waiting(4, 30.0)
     state = State(receiver=RECEIVER, parked=True, frontier=frontier)
-    found = await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED)
+    found = await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)
     assert found.count == 3
     assert found.oldest_at == pytest.approx(time.time(), abs=60)
     state = State(receiver=RECEIVER, parked=True, frontier=Frontier(position=positions[-1]))
-    assert await counted(js, names, Standing(RECEIVER, shard(RECEIVER), state), WORKED) == Waiting(0)
+    assert await counted(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED) == Waiting(0)
 
 
 async def test_what_an_owner_released_is_not_counted_for_whoever_is_not_parked(
@@ -145,7 +156,7 @@ async def test_what_an_owner_released_is_not_counted_for_whoever_is_not_parked(
 ) -> None:
     positions = [await publish(js, names, RECEIVER) for _ in range(5)]
     behind = Worked(positions[2], 99.0, behind=True)
-    nothing = Standing(RECEIVER, shard(RECEIVER), State(receiver=RECEIVER))
+    nothing = ReceiverSnapshot(RECEIVER, shard(RECEIVER), State(receiver=RECEIVER))
     assert (await counted(js, names, nothing, behind)).count == 2
 
 

@@ -10,7 +10,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
 from angarium.operations.health import unwell
 from angarium.operations.health.finding import Finding
-from streams.fleet.standing import Standing
+from streams.fleet.standing import ReceiverSnapshot
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
@@ -142,7 +142,7 @@ async def test_whoever_may_not_look_is_told_so(
 
 def test_a_snapshot_of_a_healthy_receiver_costs_a_look() -> None:
     state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
-    standing, raw = Standing("acme.well", 0, state), b'{"url":"https://x.example/"}'
+    standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
     assert unwell.judge(standing, state, b"never parsed", NOW) is None
     failing = msgspec.structs.replace(state, failing_since=NOW - HOUR)
     found = unwell.judge(standing, failing, raw, NOW)

@@ -20,7 +20,7 @@ from tests.e2e.nats_cli import NatsCli, last_json, needs_nats_cli
 pytestmark = needs_nats_cli
 
 
-class Desk:
+class Handler:
     """Owns every receiver."""
 
     def owns(self, receiver: str) -> bool:
@@ -60,7 +60,7 @@ async def names(js: JetStream) -> Names:
 
 @pytest.fixture
 async def control(js: JetStream, names: Names) -> AsyncIterator[Control]:
-    control = Control(js.wire, names, Desk())
+    control = Control(js.wire, names, Handler())
     await control.start()
     yield control
     await control.stop()

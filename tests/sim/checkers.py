@@ -257,7 +257,7 @@ class Checkers:
                     self.letters.given_up(fact)
                     for position in range(floor + 1, turned_away[-1].position + 1):
                         self._check_released(ledger, position, "strangers are turned away above")
-                case f.DeadLettered() | f.Refused():
+                case f.DeadLettered() | f.EventRefused():
                     self.letters.given_up(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)

@@ -91,7 +91,7 @@ class Numbering:
                     self._fail(f"{self.receiver}: {there} are recorded as missing, and nobody took them")
                 self.source = max(self.source, source)
                 self._move(last, following)
-            case f.Refused(position=position):
+            case f.EventRefused(position=position):
                 self.source = max(self.source, self._deliveries.event(position).source)
                 self._move(position, self.sequence + 1)
             case f.WindowSet(size=size, above=above):

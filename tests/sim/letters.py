@@ -31,7 +31,7 @@ class Letters:
                 for stranger in strangers:
                     number = f"p{stranger.position}"
                     self._owe(stranger.receiver, number, stranger.position, stranger.reason)
-            case f.Refused(receiver=receiver, position=position, reason=reason):
+            case f.EventRefused(receiver=receiver, position=position, reason=reason):
                 self._owe(receiver, f"p{position}", position, reason)
 
     def _owe(self, receiver: str, number: str, position: int, reason: str) -> None:

@@ -13,7 +13,7 @@ from streams import purge
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.snapshots import Snapshots
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.purge import Held, deliveries_held, eviction_end
@@ -84,7 +84,7 @@ def _needed_of_those_here(host: Host) -> Needed:
 
 
 @asynccontextmanager
-async def _no_turn(turns: Turns, due: float) -> AsyncIterator[None]:
+async def _no_turn(turns: LoadTurns, due: float) -> AsyncIterator[None]:
     yield
 
 
@@ -117,7 +117,7 @@ STORAGE_MUTANTS = [
            ((Snapshots, "_store", _store_as_built),),
            snapshots.batch_arrives_after_the_next_write_began),
     Mutant("loads-unbounded", "all shards of a node read a bounded number of snapshots at a time",
-           ((Turns, "turn", _no_turn),),
+           ((LoadTurns, "turn", _no_turn),),
            snapshots.a_thousand_parked_actors_come_back),
     Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
            ((Host, "needed", _needed_anew),)),

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
-from angarium.ledger.audit import BARS_MAX, TOLERANCE_MS, Limit, allowance, bars, busiest, lengths
+from angarium.ledger.audit import BARS_MAX, TOLERANCE_MS, LimitPeriod, allowance, bars, busiest, lengths
 
-TEN = [Limit(0, 10.0, 2)]
+TEN = [LimitPeriod(0, 10.0, 2)]
 
 
 def test_the_busiest_window_is_found() -> None:
@@ -26,17 +26,17 @@ def test_a_window_with_too_many_is_found_whatever_comes_around_it() -> None:
 
 
 def test_without_a_limit_nothing_is_exceeded() -> None:
-    found = busiest([1] * 1000, [Limit(0)], 1.0)
+    found = busiest([1] * 1000, [LimitPeriod(0)], 1.0)
     assert (found.attempts, found.allowed, found.exceeded) == (1000, None, 0)
-    assert lengths([Limit(0)]) == [1.0]
+    assert lengths([LimitPeriod(0)]) == [1.0]
 
 
 def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() -> None:
-    limits = [Limit(0, 10.0, 1), Limit(10_000, 100.0, 5)]
+    limits = [LimitPeriod(0, 10.0, 1), LimitPeriod(10_000, 100.0, 5)]
     tolerance = TOLERANCE_MS / 1000
     assert allowance(limits, 9_000, 10_000) == int(5 + 10 * (1 + tolerance) + 100 * tolerance)
     assert allowance(limits, 9_500, 10_500) == int(5 + 10 * (0.5 + tolerance) + 100 * (0.5 + tolerance))
-    assert allowance([Limit(0, 10.0, 1), Limit(10_000)], 9_500, 10_500) is None
+    assert allowance([LimitPeriod(0, 10.0, 1), LimitPeriod(10_000)], 9_500, 10_500) is None
     assert lengths(limits) == [0.05, 0.1, 1.0]
 
 
@@ -57,7 +57,7 @@ def test_what_a_bucket_lets_pass_is_never_exceeded_and_a_burst_more_always_is(
         if (taken := take(bucket)) is not None:
             bucket = taken
             starts.append(now)
-    limits = [Limit(0, rate, burst)]
+    limits = [LimitPeriod(0, rate, burst)]
     for length_s in lengths(limits):
         assert not busiest(starts, limits, length_s).exceeded
     more = sorted(starts + [starts[0]] * (burst + int(rate) + 2))

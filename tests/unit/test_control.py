@@ -14,7 +14,7 @@ from streams.service import ANSWERS_AT_ONCE, Identity, Service
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 
-class Desk:
+class Handler:
     """Forgets the receiver of a shard."""
 
     def __init__(self, world: ShardWorld) -> None:
@@ -56,7 +56,7 @@ async def test_who_asks_of_a_shard_that_ends_is_told_to_ask_again(node_ends: boo
     world.sender.latency_s = 5.0
     world.publish()
     await world.until(lambda: bool(world.sender.made))
-    control = Control(wire, names, Desk(world))  # type: ignore[arg-type]
+    control = Control(wire, names, Handler(world))  # type: ignore[arg-type]
     await control.start()
     wire.hear(Message(names.control("forget", "acme", "billing"), b"", "_INBOX.x"))
     await world.pass_time(1)

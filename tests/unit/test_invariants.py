@@ -68,7 +68,7 @@ def owing(count: int) -> State:
         (owing(BURIALS_MAX), given_up(numbered(999, 4)), Breach.BURIALS),
         (
             owing(BURIALS_MAX),
-            f.Refused(receiver=RECEIVER, position=99, reason="expired", at=NOW),
+            f.EventRefused(receiver=RECEIVER, position=99, reason="expired", at=NOW),
             Breach.BURIALS,
         ),
         (QUIET, delivered(numbered(10, 4), bucket=Bucket(-0.5, NOW, 1)), Breach.TOKENS),

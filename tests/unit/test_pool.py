@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from angarium.delivery.connections import pool as pool_module
 from angarium.delivery.connections.connect import default_tls
-from angarium.delivery.connections.pool import Key, Limits, Pool
+from angarium.delivery.connections.pool import ConnectionLimits, Key, Pool
 from angarium.delivery.exchange.http1 import Connection
 
 TLS = default_tls()
@@ -38,7 +38,7 @@ class Wire:
 class World:
     """A pool, who asked it for a connection, and what each of them got."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         asyncio.get_running_loop().create_connection = connected  # type: ignore[method-assign, assignment]
         self.pool = Pool(TLS, limits)
         self.asked: list[asyncio.Task[Wire]] = []
@@ -76,7 +76,7 @@ def usable(*wires: Wire) -> list[bool]:
 
 
 async def test_nobody_who_comes_in_between_takes_the_room_of_who_was_called() -> None:
-    world = World(Limits(connections_max=1))
+    world = World(ConnectionLimits(connections_max=1))
     held = (await world.ask("acme.one")).result()
     waiting = await world.ask("acme.two")
     held.gone()
@@ -89,7 +89,7 @@ async def test_nobody_who_comes_in_between_takes_the_room_of_who_was_called() ->
 
 
 async def test_nobody_who_comes_in_between_takes_the_connection_of_who_was_called() -> None:
-    world = World(Limits(per_host_max=1))
+    world = World(ConnectionLimits(per_host_max=1))
     held = (await world.ask("acme.one")).result()
     waiting = await world.ask("acme.one")
     held.rest()
@@ -102,7 +102,7 @@ async def test_nobody_who_comes_in_between_takes_the_connection_of_who_was_calle
 
 
 async def test_a_connection_is_not_closed_for_who_gets_the_room_of_another() -> None:
-    world = World(Limits(connections_max=3))
+    world = World(ConnectionLimits(connections_max=3))
     busy, other, idle = [
         (await world.ask(name)).result() for name in ("acme.busy", "acme.other", "acme.idle")
     ]
@@ -124,7 +124,7 @@ async def test_a_connection_is_not_closed_for_who_gets_the_room_of_another() -> 
 
 
 async def test_of_what_rests_the_one_that_rests_longest_is_closed_wherever_it_is() -> None:
-    world = World(Limits(connections_max=3, per_host_max=2))
+    world = World(ConnectionLimits(connections_max=3, per_host_max=2))
     first, second, third = [
         (await world.ask(name, host)).result()
         for name, host in (("acme.a", "one.example"), ("acme.b", "three.example"), ("acme.c", "one.example"))
@@ -140,7 +140,7 @@ async def test_of_what_rests_the_one_that_rests_longest_is_closed_wherever_it_is
 
 
 async def test_who_is_called_and_gives_up_in_the_same_moment_passes_it_on() -> None:
-    world = World(Limits(connections_max=1))
+    world = World(ConnectionLimits(connections_max=1))
     held = (await world.ask("acme.one")).result()
     given_up, waiting, own, last = [
         await world.ask(name) for name in ("acme.two", "acme.three", "acme.one", "acme.one")
@@ -171,7 +171,7 @@ class Walk:
     """Does as it is told, and holds after each act what shall hold always."""
 
     def __init__(self) -> None:
-        self.world = World(Limits(connections_max=4, per_host_max=3))
+        self.world = World(ConnectionLimits(connections_max=4, per_host_max=3))
         self.held: list[Wire] = []
         self.wires: set[Wire] = set()
 

@@ -148,7 +148,7 @@ class Story:
                     delivered.setdefault(receiver, []).extend(each.position for each in events)
                 case f.TurnedAway(events=turned_away):
                     gone += [(each.receiver, each.position) for each in turned_away]
-                case f.Refused(receiver=receiver, position=position):
+                case f.EventRefused(receiver=receiver, position=position):
                     gone.append((receiver, position))
         for receiver, positions in delivered.items():
             assert positions == sorted(set(positions)), f"{receiver}: {positions}"

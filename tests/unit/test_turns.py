@@ -2,10 +2,10 @@
 
 import asyncio
 
-from streams.journal.turns import Turns
+from streams.journal.turns import LoadTurns
 
 
-async def hold(turns: Turns, due: float, came: list[float], until: asyncio.Event) -> None:
+async def hold(turns: LoadTurns, due: float, came: list[float], until: asyncio.Event) -> None:
     async with turns.turn(due):
         came.append(due)
         await until.wait()
@@ -17,7 +17,7 @@ async def pass_on() -> None:
 
 
 async def test_no_more_than_there_are_places() -> None:
-    turns, came, done = Turns(2), list[float](), asyncio.Event()
+    turns, came, done = LoadTurns(2), list[float](), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for due in (1.0, 2.0, 3.0):
             tasks.create_task(hold(turns, due, came, done))
@@ -28,7 +28,7 @@ async def test_no_more_than_there_are_places() -> None:
 
 
 async def test_who_is_due_first_comes_first_whenever_he_came() -> None:
-    turns, came, done = Turns(1), list[float](), asyncio.Event()
+    turns, came, done = LoadTurns(1), list[float](), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for due in (5.0, 9.0, float("inf"), 3.0, 0.0, 3.0):
             tasks.create_task(hold(turns, due, came, done))
@@ -38,7 +38,7 @@ async def test_who_is_due_first_comes_first_whenever_he_came() -> None:
 
 
 async def test_whoever_gives_up_takes_no_place_along() -> None:
-    turns, came, done = Turns(1), list[float](), asyncio.Event()
+    turns, came, done = LoadTurns(1), list[float](), asyncio.Event()
     first = asyncio.create_task(hold(turns, 1.0, came, done))
     second = asyncio.create_task(hold(turns, 2.0, came, done))
     third = asyncio.create_task(hold(turns, 3.0, came, done))
@@ -53,7 +53,7 @@ async def test_whoever_gives_up_takes_no_place_along() -> None:
 
 
 async def test_a_place_that_comes_in_the_moment_of_giving_up_goes_on_to_the_next() -> None:
-    turns, came, done = Turns(1), list[float](), asyncio.Event()
+    turns, came, done = LoadTurns(1), list[float](), asyncio.Event()
     first = asyncio.create_task(hold(turns, 1.0, came, done))
     second = asyncio.create_task(hold(turns, 2.0, came, done))
     third = asyncio.create_task(hold(turns, 3.0, came, done))

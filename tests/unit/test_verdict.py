@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.machine.bucket import Limit
-from angarium.demo.records import Arrival, Published, Record
+from angarium.demo.records import Arrival, PublishedEvent, ReceiverRecord
 from angarium.demo.verdict import PROMISES, busiest_window, judge
 
 EVENTS = 6
@@ -30,13 +30,15 @@ def arrival(number: int, at: float | None = None, **members: object) -> Arrival:
     return replace(usual, **members)
 
 
-def good_record() -> Record:
+def good_record() -> ReceiverRecord:
     """Everything at its time, and a retry and a repeat after a crash among it."""
-    record = Record(
+    record = ReceiverRecord(
         name="billing",
         limit=LIMIT,
         began_at=SPACING_S,
-        published=[Published(f"id-{n}", hashlib.sha256(b"%d" % n).digest()) for n in range(1, EVENTS + 1)],
+        published=[
+            PublishedEvent(f"id-{n}", hashlib.sha256(b"%d" % n).digest()) for n in range(1, EVENTS + 1)
+        ],
     )
     record.arrivals = [arrival(n) for n in range(1, EVENTS + 1)]
     record.arrivals[2:2] = [arrival(3, at=0.25, status=429, retry_after_s=0.05)]
@@ -44,7 +46,7 @@ def good_record() -> Record:
     return record
 
 
-def broken(record: Record) -> set[str]:
+def broken(record: ReceiverRecord) -> set[str]:
     return {finding.promise for finding in judge([good_record(), record]) if not finding.kept}
 
 
@@ -60,7 +62,7 @@ def test_a_relaxed_record_in_which_events_pass_one_that_fails_keeps_every_promis
     assert broken(record) == set()
 
 
-def with_dead_letter(record: Record, **again: object) -> None:
+def with_dead_letter(record: ReceiverRecord, **again: object) -> None:
     """The last event is refused twice, and comes again as `again` says."""
     record.rejected_attempts = 2
     refused = [arrival(EVENTS, at=0.6 + n / 10, attempt=n, status=422) for n in (1, 2)]
@@ -74,81 +76,81 @@ def test_a_dead_letter_that_is_sent_again_breaks_no_promise() -> None:
     assert broken(record) == set()
 
 
-def lose_one(record: Record) -> None:
+def lose_one(record: ReceiverRecord) -> None:
     record.arrivals = [each for each in record.arrivals if each.sequence != EVENTS]
 
 
-def refuse_one_for_ever(record: Record) -> None:
+def refuse_one_for_ever(record: ReceiverRecord) -> None:
     record.arrivals[-2:] = [arrival(EVENTS, status=503)]
 
 
-def invent_one(record: Record) -> None:
+def invent_one(record: ReceiverRecord) -> None:
     record.arrivals.append(arrival(EVENTS + 1))
 
 
-def swap_two(record: Record) -> None:
+def swap_two(record: ReceiverRecord) -> None:
     """The second and the third event change places, and their numbers with them."""
     second, third = record.arrivals[1], record.arrivals[3]
     record.arrivals[1:4] = [replace(third, sequence=2, at=0.2), replace(second, sequence=3, at=0.3)]
 
 
-def start_too_early(record: Record) -> None:
+def start_too_early(record: ReceiverRecord) -> None:
     """The fourth comes while the third has been refused only."""
     record.arrivals[3], record.arrivals[4] = arrival(4, at=0.3), arrival(3, at=0.4)
 
 
-def wait_in_relaxed_order(record: Record) -> None:
+def wait_in_relaxed_order(record: ReceiverRecord) -> None:
     record.strict = False
 
 
-def number_by_arrival(record: Record) -> None:
+def number_by_arrival(record: ReceiverRecord) -> None:
     """The second came as the third, in relaxed order, and was numbered so."""
     record.strict = False
     swap_two(record)
 
 
-def forget_a_dead_letter(record: Record) -> None:
+def forget_a_dead_letter(record: ReceiverRecord) -> None:
     with_dead_letter(record, again="")
 
 
-def leave_a_gap(record: Record) -> None:
+def leave_a_gap(record: ReceiverRecord) -> None:
     record.arrivals[-2:] = [arrival(EVENTS, sequence=EVENTS + 1)]
 
 
-def leave_out_the_number(record: Record) -> None:
+def leave_out_the_number(record: ReceiverRecord) -> None:
     record.arrivals.append(arrival(EVENTS, sequence=0))
 
 
-def use_a_number_twice(record: Record) -> None:
+def use_a_number_twice(record: ReceiverRecord) -> None:
     record.arrivals[-2:] = [arrival(EVENTS, sequence=EVENTS - 1)]
 
 
-def renumber_a_repeat(record: Record) -> None:
+def renumber_a_repeat(record: ReceiverRecord) -> None:
     record.arrivals[-1] = replace(record.arrivals[-1], sequence=EVENTS + 1)
 
 
-def change_a_body(record: Record) -> None:
+def change_a_body(record: ReceiverRecord) -> None:
     record.arrivals[0] = replace(record.arrivals[0], digest=b"something else")
 
 
-def sign_a_repeat_anew(record: Record) -> None:
+def sign_a_repeat_anew(record: ReceiverRecord) -> None:
     record.arrivals[-1] = replace(record.arrivals[-1], signature="v1,another")
 
 
-def sign_wrongly(record: Record) -> None:
+def sign_wrongly(record: ReceiverRecord) -> None:
     record.arrivals[0] = replace(record.arrivals[0], problems=("webhook-signature is wrong",))
 
 
-def hurry(record: Record) -> None:
+def hurry(record: ReceiverRecord) -> None:
     """The whole burst again at once, as a bucket filled up by a restart would grant."""
     record.arrivals += [arrival(EVENTS, at=0.81 + n / 1000) for n in range(4)]
 
 
-def come_before_the_time_named(record: Record) -> None:
+def come_before_the_time_named(record: ReceiverRecord) -> None:
     record.arrivals[2] = replace(record.arrivals[2], retry_after_s=0.06)
 
 
-BREACHES: list[tuple[Callable[[Record], None], str]] = [
+BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (lose_one, "everything arrived"),
     (refuse_one_for_ever, "everything arrived"),
     (invent_one, "everything arrived"),
@@ -170,7 +172,7 @@ BREACHES: list[tuple[Callable[[Record], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "promise"), BREACHES, ids=lambda each: getattr(each, "__name__", None))
-def test_a_broken_promise_is_found(spoil: Callable[[Record], None], promise: str) -> None:
+def test_a_broken_promise_is_found(spoil: Callable[[ReceiverRecord], None], promise: str) -> None:
     record = good_record()
     spoil(record)
     assert promise in broken(record)
@@ -202,13 +204,13 @@ def test_an_attempt_has_its_token_before_it_comes_and_after_the_one_before_did(
     came_at: list[float], kept: bool
 ) -> None:
     arrivals = [arrival(number, at=at) for number, at in enumerate(came_at, 1)]
-    record = Record(name="limited", limit=LIMIT, arrivals=arrivals, began_at=1.0)
+    record = ReceiverRecord(name="limited", limit=LIMIT, arrivals=arrivals, began_at=1.0)
     assert ("never above burst + rate · t" not in broken(record)) is kept
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=12).map(sorted))
 def test_the_busiest_window_is_the_one_that_comes_closest_to_the_limit(times: list[float]) -> None:
-    record = Record(name="limited", arrivals=[arrival(1, at=at) for at in times])
+    record = ReceiverRecord(name="limited", arrivals=[arrival(1, at=at) for at in times])
     count, window_s = busiest_window(record, LIMIT)
     starts = [record.began_at, *times]
     excesses = [
@@ -234,5 +236,5 @@ def test_who_keeps_to_the_limit_is_right_however_late_the_attempts_come(
         arrivals.append(arrival(number, at=at + wait_s + way_s))
         tokens = min(LIMIT.burst, tokens + LIMIT.per_second * way_s)
         at += wait_s + way_s
-    record = Record(name="limited", limit=LIMIT, arrivals=arrivals)
+    record = ReceiverRecord(name="limited", limit=LIMIT, arrivals=arrivals)
     assert "never above burst + rate · t" not in broken(record)

@@ -41,7 +41,7 @@ class Nowhere(Struct, frozen=True):
     taken_to: int = 0
 
 
-class Progress(Protocol):
+class ReadingProgress(Protocol):
     """The cursor, for reading alone: how far the stream is read for this receiver, and what is left in it.
 
     All events up to `read_to` are in memory or settled; the last that is known to have been there is at
@@ -95,7 +95,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     waiting: Collection[Event] = ()
     held: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
-    cursor: Progress = NothingRead()
+    cursor: ReadingProgress = NothingRead()
     cutoff: Cutoff | None = None
     trimmed_at: float = 0.0
     holding: bool = False

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.turns import Bound, Places, Waiter
 from angarium.delivery.exchange.target import Target
 
@@ -23,7 +23,7 @@ SLOW_TARGETS_MAX = 65_536
 class SlowLane:
     """Knows who is slow, and lets half as many of them be under way as there may be connections."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[Target, None] = {}
         self._places: Places[None] = Places(Bound(_half(limits.connections_max)))
         self._per_host_max = _half(limits.per_host_max)

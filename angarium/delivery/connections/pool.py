@@ -26,7 +26,7 @@ EXPIRED_AT_ONCE = 2
 """Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all that comes of it."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Bounds of a pool. `per_host_max` counts a host at one address, all its receivers together.
 
     Receivers of one host wait for each other once so many attempts hang there, all others go on.
@@ -37,7 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     idle_s: float = 30.0
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 class Key(Struct, frozen=True, gc=False):
@@ -108,7 +108,7 @@ class _Group:
 class Pool:
     """Keeps connections, opens new ones, and bounds both. Belongs to one event loop."""
 
-    def __init__(self, tls: ssl.SSLContext, limits: Limits) -> None:
+    def __init__(self, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._tls = tls
         self._limits = limits

@@ -21,7 +21,7 @@ from actors.status import Phase
 from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.operations.receivers.listing import phase_of, policy_of
 from angarium.quantities import age_text
-from streams.fleet.standing import Standing, Waiting, Worked, counted, standings, worked
+from streams.fleet.standing import ReceiverSnapshot, Waiting, Worked, counted, receiver_snapshots, worked
 from streams.installation.topology import Installation
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
@@ -54,7 +54,7 @@ class Ill(Struct, frozen=True):
     ailment: Ailment
     since: float
     phase: Phase
-    standing: Standing
+    standing: ReceiverSnapshot
 
 
 async def receivers(js: JetStream, of: Installation) -> list[Finding]:
@@ -106,7 +106,7 @@ async def _unwell(
     """All who are unwell by their snapshots, by name."""
     now = time.time()
     found: dict[str, Ill] = {}
-    async for standing in standings(js, of.names):
+    async for standing in receiver_snapshots(js, of.names):
         configuration = configurations.get(standing.receiver)
         sick = None
         if configuration is not None and standing.state is not None:
@@ -118,7 +118,7 @@ async def _unwell(
     return found
 
 
-def judge(standing: Standing, state: State, raw: bytes, now: float) -> Ill | None:
+def judge(standing: ReceiverSnapshot, state: State, raw: bytes, now: float) -> Ill | None:
     """Find what ails the receiver, if anything does. Most have nothing that could, and cost a look."""
     oldest_at = _oldest_at(state)
     if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:

@@ -14,7 +14,7 @@ from actors.errors import AngariumError, BadInput, InvalidPolicy
 from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, not_done, operation
-from angarium.operations.receivers.changes import Change
+from angarium.operations.receivers.changes import MemberChange
 from angarium.operations.receivers.declared import pointed, told
 from angarium.operations.receivers.proposal import Proposal, PutResult, store
 from angarium.operations.receivers.put import NewConfiguration, proposed
@@ -33,7 +33,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     action: Action
     receiver: str
-    changes: list[Change] = []
+    changes: list[MemberChange] = []
     notes: list[str] = []
 
 

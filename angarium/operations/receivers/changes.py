@@ -19,7 +19,7 @@ NO_VALUE = "none"
 _NESTED = ("retry", "offline")
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class MemberChange(Struct, frozen=True, kw_only=True):
     """One member, and what it was and will be, in words; `lost` if it was not said what it shall be."""
 
     member: str
@@ -31,18 +31,18 @@ class Change(Struct, frozen=True, kw_only=True):
         return f"{self.member}: {self.old} → {self.new}"
 
 
-def between(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+def between(before: dict[str, Any], after: dict[str, Any]) -> list[MemberChange]:
     """Lists what `after` changes, in the order of the members of `before`."""
     changes = [*_values(before, after), *_headers(before, after)]
     return changes + [each for each in (_secrets(before, after), _old_secrets(before, after)) if each]
 
 
-def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberChange]:
     old, new = _leaves(before), _leaves(after)
     for member in old | new:
         had, has = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
         if had != has:
-            yield Change(
+            yield MemberChange(
                 member=_cut(member), old=_text(member, old), new=_text(member, new), lost=member not in new
             )
 
@@ -103,16 +103,16 @@ def _cut(text: str) -> str:
     return visible(text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…")
 
 
-def _headers(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+def _headers(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberChange]:
     old, new = _by_cut(before), _by_cut(after)
     for name in old | new:
         member = _cut(f"headers.{name}")
         if name not in new:
-            yield Change(member=member, old=logs.HIDDEN, new=NO_VALUE, lost=True)
+            yield MemberChange(member=member, old=logs.HIDDEN, new=NO_VALUE, lost=True)
         elif name not in old:
-            yield Change(member=member, old=NO_VALUE, new=logs.HIDDEN, lost=False)
+            yield MemberChange(member=member, old=NO_VALUE, new=logs.HIDDEN, lost=False)
         elif old[name] != new[name]:
-            yield Change(member=member, old=logs.HIDDEN, new="another value", lost=False)
+            yield MemberChange(member=member, old=logs.HIDDEN, new="another value", lost=False)
 
 
 def _by_cut(members: dict[str, Any]) -> dict[str, Any]:
@@ -120,21 +120,23 @@ def _by_cut(members: dict[str, Any]) -> dict[str, Any]:
     return {name.lower(): value for name, value in headers.items()} if isinstance(headers, dict) else {}
 
 
-def _secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
+def _secrets(before: dict[str, Any], after: dict[str, Any]) -> MemberChange | None:
     old, new = secrets_of(before), secrets_of(after)
     if old == new:
         return None
     added = sum(each not in old for each in new)
     text = _counted(new) + (f" ({added} new)" if old and added else "")
-    return Change(member="secrets", old=_counted(old), new=text, lost=any(each not in new for each in old))
+    return MemberChange(
+        member="secrets", old=_counted(old), new=text, lost=any(each not in new for each in old)
+    )
 
 
-def _old_secrets(before: dict[str, Any], after: dict[str, Any]) -> Change | None:
+def _old_secrets(before: dict[str, Any], after: dict[str, Any]) -> MemberChange | None:
     old, new = (secrets_of(members, "old_secrets") for members in (before, after))
     if old == new:
         return None
     lost = any(each not in new for each in old)
-    return Change(member="old_secrets", old=_ends(old), new=_ends(new), lost=lost)
+    return MemberChange(member="old_secrets", old=_ends(old), new=_ends(new), lost=lost)
 
 
 def _ends(olds: list[Any]) -> str:

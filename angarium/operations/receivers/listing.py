@@ -20,7 +20,16 @@ from angarium.connecting import Access
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
 from angarium.operations.receivers.stored import members_of
-from streams.fleet.standing import Standing, Waiting, Worked, counted, shard_count, standings, waiting, worked
+from streams.fleet.standing import (
+    ReceiverSnapshot,
+    Waiting,
+    Worked,
+    counted,
+    receiver_snapshots,
+    shard_count,
+    waiting,
+    worked,
+)
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -61,7 +70,7 @@ class Seen(Struct):
 
     name: str
     raw: bytes
-    standing: Standing | None = None
+    standing: ReceiverSnapshot | None = None
     phase: Phase | None = None
     waiting: Waiting | None = None
 
@@ -82,7 +91,7 @@ async def overview(to: Access, tenant: str | None, phases: Collection[str] = ())
     found = await Receivers(js, names).all(tenant or "*")
     try:
         shards = await worked(js, names, await shard_count(js, names))
-        known = {each.receiver: each async for each in standings(js, names, tenant or "*")}
+        known = {each.receiver: each async for each in receiver_snapshots(js, names, tenant or "*")}
         rows = await _rows(found, known, shards, phases)
         await _count(js, names, rows, shards)
     except AngariumError as error:
@@ -92,7 +101,10 @@ async def overview(to: Access, tenant: str | None, phases: Collection[str] = ())
 
 
 async def _rows(
-    found: dict[str, Configuration], known: dict[str, Standing], shards: list[Worked], phases: Collection[str]
+    found: dict[str, Configuration],
+    known: dict[str, ReceiverSnapshot],
+    shards: list[Worked],
+    phases: Collection[str],
 ) -> list[Seen]:
     """Rows by the snapshots, of those in one of the phases."""
     now, rows = time.time(), []
@@ -110,10 +122,10 @@ async def _rows(
     return rows
 
 
-def _without_snapshot(name: str, shards: int) -> Standing:
+def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
     """One who never got an event, or whose shard nobody has worked since."""
     tenant, _, rest = name.partition(".")
-    return Standing(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
+    return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
 async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked]) -> None:

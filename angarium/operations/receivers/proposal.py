@@ -16,7 +16,7 @@ from msgspec import Struct
 from actors.policy import Policy, parse
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
-from angarium.operations.receivers.changes import Change, between, secrets_of
+from angarium.operations.receivers.changes import MemberChange, between, secrets_of
 from angarium.operations.receivers.edge import objections
 from angarium.operations.receivers.stored import confirmed
 from angarium.settings import Settings
@@ -38,7 +38,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
     replaced: bool
     secret: str | None
     secrets: int
-    changes: list[Change]
+    changes: list[MemberChange]
     notes: list[str]
 
 
@@ -53,7 +53,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     stored: dict[str, Any]
     members: dict[str, Any]
     policy: Policy
-    changes: list[Change]
+    changes: list[MemberChange]
     made: str | None
     notes: list[str]
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from actors.ids import split_receiver
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.receivers.changes import Change, secrets_of
+from angarium.operations.receivers.changes import MemberChange, secrets_of
 from angarium.operations.receivers.masks import unmasked
 from angarium.operations.receivers.proposal import (
     Proposal,
@@ -106,7 +106,7 @@ def _signed(
     return (members if unsaid else members | {"secrets": signing}), made
 
 
-def _refuse_losses(name: str, new: NewConfiguration, changes: list[Change]) -> None:
+def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]) -> None:
     dropping = new.drop_old_secrets
     secrets = ("secrets", "old_secrets")
     lost = [each for each in changes if each.lost and not (dropping and each.member in secrets)]

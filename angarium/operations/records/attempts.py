@@ -5,10 +5,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.answers import Attempt, Filter
+from angarium.ledger.answers import AttemptFilter, RecordedAttempt
 from angarium.ledger.schema import VERDICTS
 from angarium.operations.failures import operation
-from angarium.operations.records.reading import Records, Standing, number_of, standing, text
+from angarium.operations.records.reading import LedgerLag, Records, number_of, standing, text
 
 
 class AttemptList(Struct, frozen=True):
@@ -16,11 +16,11 @@ class AttemptList(Struct, frozen=True):
 
     attempts: list[dict[str, Any]]
     more: bool
-    ledger: Standing
+    ledger: LedgerLag
 
 
 @operation
-async def attempts(of: Records, receiver: str, wanted: Filter) -> AttemptList:
+async def attempts(of: Records, receiver: str, wanted: AttemptFilter) -> AttemptList:
     """List the newest attempts of those wanted. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     found = await of.questions.attempts(number, one_more(wanted))
@@ -28,12 +28,12 @@ async def attempts(of: Records, receiver: str, wanted: Filter) -> AttemptList:
     return AttemptList([shown(each) for each in found[: wanted.limit]], more, await standing(of))
 
 
-def one_more(wanted: Filter) -> Filter:
+def one_more(wanted: AttemptFilter) -> AttemptFilter:
     """The query with one more row, which tells that there are older ones."""
     return replace(wanted, limit=wanted.limit + 1)
 
 
-def shown(attempt: Attempt) -> dict[str, Any]:
+def shown(attempt: RecordedAttempt) -> dict[str, Any]:
     """An attempt as JSON has it; a ping has no number and no event."""
     return {
         "at": text(attempt.at),

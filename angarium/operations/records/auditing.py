@@ -5,10 +5,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.answers import Change
-from angarium.ledger.audit import TOLERANCE_MS, Bar, Limit, Window, bars, busiest, lengths
+from angarium.ledger.answers import RecordedChange
+from angarium.ledger.audit import TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.records.reading import Records, Standing, number_of, standing, text
+from angarium.operations.records.reading import LedgerLag, Records, number_of, standing, text
 
 ATTEMPTS_MAX = 200_000
 """Some seconds' work; for more, ask for one stretch after the other."""
@@ -25,10 +25,10 @@ class Audit(Struct, frozen=True):
     since: str
     until: str
     attempts: int
-    limits: list[Limit]
+    limits: list[LimitPeriod]
     windows: list[Window]
     chart: list[Bar]
-    ledger: Standing
+    ledger: LedgerLag
 
 
 @operation
@@ -53,16 +53,20 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
     )  # fmt: skip
 
 
-def limits_of(changes: list[Change], since: int, until: int, starts: list[int]) -> list[Limit]:
+def limits_of(changes: list[RecordedChange], since: int, until: int, starts: list[int]) -> list[LimitPeriod]:
     """The limits in force between two instants, by the facts that set them.
 
     A limit that was set before the first attempt holds from the beginning: there was nothing before to judge.
     """
-    found = [Limit(0)]
+    found = [LimitPeriod(0)]
     for each in changes:
         if each.kind == "rate_set" and each.at < until:
-            limit = Limit(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            limit = LimitPeriod(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
             found = [limit] if each.at <= since else [*found, limit]
-    if found[0] == Limit(0) and len(found) > 1 and (not starts or starts[0] >= found[1].at - TOLERANCE_MS):
+    if (
+        found[0] == LimitPeriod(0)
+        and len(found) > 1
+        and (not starts or starts[0] >= found[1].at - TOLERANCE_MS)
+    ):
         found = [replace(found[1], at=0), *found[2:]]
     return found

@@ -6,14 +6,14 @@ from msgspec import Struct
 
 from actors.policy import Offline
 from actors.status import duration_text
-from angarium.ledger.answers import Change, Configured
+from angarium.ledger.answers import Configured, RecordedChange
 from angarium.ledger.configurations import changed, policy_of
 from angarium.operations.failures import operation
+from angarium.operations.records.reading import LedgerLag as Reach
 from angarium.operations.records.reading import Records, number_of, standing, text
-from angarium.operations.records.reading import Standing as Reach
 
 
-class Entry(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """One thing that happened to a receiver. `what` is a sentence for people."""
 
     at: str
@@ -22,11 +22,11 @@ class Entry(Struct, frozen=True):
     detail: dict[str, Any]
 
 
-class History(Struct, frozen=True):
+class ReceiverHistory(Struct, frozen=True):
     """The history of a receiver, the oldest first; `now` is how it does by the last fact."""
 
     receiver: str
-    entries: list[Entry]
+    entries: list[HistoryEntry]
     now: str
     ledger: Reach
 
@@ -42,7 +42,7 @@ _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: i
 
 
 @operation
-async def history(of: Records, receiver: str, since: int, until: int) -> History:
+async def history(of: Records, receiver: str, since: int, until: int) -> ReceiverHistory:
     """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     configurations = await of.questions.configurations(number)
@@ -63,7 +63,7 @@ async def history(of: Records, receiver: str, since: int, until: int) -> History
             (at, "claimed", f"its shard went to {node}, from an owner that had died", {"node": node})
         )
     entries = [
-        Entry(str(text(at)), kind, what, detail)
+        HistoryEntry(str(text(at)), kind, what, detail)
         for at, kind, what, detail in sorted(found, key=lambda each: each[0])
         if since <= at < until
     ]
@@ -77,10 +77,10 @@ async def history(of: Records, receiver: str, since: int, until: int) -> History
         doing = (
             f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
         )
-    return History(receiver, entries, doing, await standing(of))
+    return ReceiverHistory(receiver, entries, doing, await standing(of))
 
 
-def _entry(change: Change, configurations: list[Configured]) -> tuple[int, str, str, dict[str, Any]]:
+def _entry(change: RecordedChange, configurations: list[Configured]) -> tuple[int, str, str, dict[str, Any]]:
     detail = change.detail
     match change.kind, detail:
         case "disabled", {"reason": reason}:

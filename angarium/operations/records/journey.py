@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from angarium.ledger.answers import Delivery
+from angarium.ledger.answers import RecordedDelivery
 from angarium.ledger.schema import ENDINGS
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.attempts import shown as attempt_shown
-from angarium.operations.records.reading import Records, Standing, standing, text
+from angarium.operations.records.reading import LedgerLag, Records, standing, text
 
 WHY_NONE = (
     "nobody subscribes to it; or it still waits, see angarium inspect; or it became a dead letter for a name "
@@ -21,7 +21,7 @@ class Journey(Struct, frozen=True):
 
     event_id: str
     deliveries: list[dict[str, Any]]
-    ledger: Standing
+    ledger: LedgerLag
 
 
 @operation
@@ -38,7 +38,7 @@ async def journey(of: Records, event_id: str, tenant: str | None = None) -> Jour
     return Journey(event_id, list(map(_shown, mine)), known)
 
 
-def _shown(delivery: Delivery) -> dict[str, Any]:
+def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
     return {
         "receiver": delivery.receiver,
         "sequence": delivery.sequence,
@@ -52,7 +52,7 @@ def _shown(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _state(delivery: Delivery) -> str:
+def _state(delivery: RecordedDelivery) -> str:
     """One word for it: `open` while it is under way, `unknown` where it ended within a gap."""
     if delivery.ended_at is None:
         return "open"

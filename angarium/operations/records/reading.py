@@ -21,7 +21,7 @@ BEHIND_AFTER_S = 15.0
 """The writer notes every five seconds that there is nothing new; from here on it is said."""
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class LedgerLag(Struct, frozen=True, kw_only=True):
     """The reach of the ledger: all that was recorded up to `as_of`, but for the `gaps`, from … to.
 
     `behind_s` is 0 while its writer has all that there is.
@@ -62,11 +62,11 @@ async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]])
         return not_done(error)
 
 
-async def standing(of: Records) -> Standing:
+async def standing(of: Records) -> LedgerLag:
     """Tell how far the ledger is."""
     progress = await of.questions.progress(Names(of.settings.prefix).journal)
     behind_s = time.time() - max(progress.seen_at, progress.as_of) / 1000
-    return Standing(
+    return LedgerLag(
         as_of=text(progress.as_of),
         behind_s=round(behind_s, 3) if behind_s >= BEHIND_AFTER_S else 0.0,
         gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],

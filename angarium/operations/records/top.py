@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from angarium.operations.failures import operation
-from angarium.operations.records.reading import Records, Standing, standing, text
+from angarium.operations.records.reading import LedgerLag, Records, standing, text
 
 
 class Worst(Struct, frozen=True):
@@ -15,7 +15,7 @@ class Worst(Struct, frozen=True):
     failing: list[dict[str, Any]]
     late: list[dict[str, Any]]
     within_s: float
-    ledger: Standing
+    ledger: LedgerLag
 
 
 @operation

@@ -11,7 +11,7 @@ import uvloop
 
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, Limits
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.exchange.target import parse_target
 from angarium.delivery.exchange.transport import Failure, Request, Response, Transport
@@ -56,7 +56,7 @@ async def make_transport(
         guard: Guard | None = None,
         resolver: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> Transport:
         guard = guard or Guard(allow_http=True, allow_networks=LOOPBACK, resolver=resolver)
         made.append(kind(guard, tls=tls or system_tls, limits=limits))

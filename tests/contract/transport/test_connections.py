@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.exchange.transport import FailureKind, Transport
 from tests.contract.transport.conftest import MakeTransport, Post, answered, failed, post_to
@@ -204,7 +204,7 @@ async def test_where_all_connections_are_taken_the_next_waits_its_turn(
             await peer.send(OK)
 
     receiver.plays(slow)
-    transport = make_transport(limits=Limits(connections_max=2))
+    transport = make_transport(limits=ConnectionLimits(connections_max=2))
     url = f"http://127.0.0.1:{receiver.port}/"
     posting = [asyncio.create_task(post_to(transport, url)) for _ in range(6)]
     await until(lambda: len(receiver.requests) == 2)
@@ -221,7 +221,7 @@ async def test_an_idle_connection_makes_room_for_another_host(
 ) -> None:
     other = Receiver()
     await other.start(host="127.0.0.2")
-    transport = make_transport(limits=Limits(connections_max=1))
+    transport = make_transport(limits=ConnectionLimits(connections_max=1))
     for _ in range(2):
         answered(await post_to(transport, f"http://127.0.0.1:{receiver.port}/"))
         answered(await post_to(transport, f"http://127.0.0.2:{other.port}/"))
@@ -233,7 +233,7 @@ async def test_an_idle_connection_makes_room_for_another_host(
 async def test_many_receivers_of_a_host_stay_within_the_bounds(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
-    transport = make_transport(limits=Limits(connections_max=4, per_host_max=3))
+    transport = make_transport(limits=ConnectionLimits(connections_max=4, per_host_max=3))
     url = f"http://127.0.0.1:{receiver.port}/"
     names = [f"acme.r{number}" for number in range(12)]
     for _ in range(3):
@@ -249,7 +249,7 @@ async def test_many_requests_over_few_connections_all_come_through(
     others = [Receiver() for _ in range(3)]
     for other in others:
         await other.start()
-    transport = make_transport(limits=Limits(connections_max=2, per_host_max=1))
+    transport = make_transport(limits=ConnectionLimits(connections_max=2, per_host_max=1))
     urls = [f"http://127.0.0.1:{each.port}/" for each in (receiver, *others)]
     for outcome in await asyncio.gather(*(post_to(transport, url) for url in urls * 10)):
         answered(outcome)

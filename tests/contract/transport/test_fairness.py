@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from angarium.delivery import http1_transport
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.exchange.transport import Failure, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
 from tests.contract.transport.conftest import MakeTransport, answered, post_to
@@ -28,7 +28,7 @@ def kind(request: pytest.FixtureRequest) -> type[Http1Transport]:
 
 
 @pytest.fixture(
-    params=[Limits(connections_max=CONNECTIONS), Limits(per_host_max=CONNECTIONS)],
+    params=[ConnectionLimits(connections_max=CONNECTIONS), ConnectionLimits(per_host_max=CONNECTIONS)],
     ids=["in all", "of a host"],
 )
 async def transport(request: pytest.FixtureRequest, make_transport: MakeTransport) -> Transport:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.exchange.answer import Answer
 from angarium.delivery.exchange.transport import FailureKind
 from angarium.delivery.http1_transport import Http1Transport
@@ -73,7 +73,7 @@ async def test_a_defect_of_ours_in_reading_a_body_leaves_the_status_in_force(
 async def test_idle_connections_are_closed_in_time_and_the_oldest_first(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
-    transport = make_transport(limits=Limits(idle_s=SOON_S))
+    transport = make_transport(limits=ConnectionLimits(idle_s=SOON_S))
     url = f"http://127.0.0.1:{receiver.port}/"
     for _ in range(2):
         await asyncio.gather(*(post_to(transport, url) for _ in range(3)))
@@ -83,7 +83,7 @@ async def test_idle_connections_are_closed_in_time_and_the_oldest_first(
 
 
 async def test_a_connection_in_use_is_not_idle(make_transport: MakeTransport, receiver: Receiver) -> None:
-    transport = make_transport(limits=Limits(idle_s=SOON_S))
+    transport = make_transport(limits=ConnectionLimits(idle_s=SOON_S))
 
     async def slow(peer: Peer) -> None:
         await peer.answer()
@@ -109,7 +109,7 @@ async def test_who_gives_up_in_line_leaves_its_turn_to_the_next(
         await polite(peer)
 
     receiver.plays(slow)
-    transport = make_transport(limits=Limits(per_host_max=1))
+    transport = make_transport(limits=ConnectionLimits(per_host_max=1))
     url = f"http://127.0.0.1:{receiver.port}/"
     posting = [asyncio.create_task(post_to(transport, url)) for _ in range(4)]
     await until(lambda: len(receiver.requests) == 1)
@@ -125,7 +125,7 @@ async def test_who_gives_up_in_line_leaves_its_turn_to_the_next(
 async def test_an_idle_connection_makes_room_for_another_receiver_of_the_host_the_oldest_first(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
-    transport = make_transport(limits=Limits(per_host_max=3))
+    transport = make_transport(limits=ConnectionLimits(per_host_max=3))
     url = f"http://127.0.0.1:{receiver.port}/"
     for name in ("acme.one", "acme.two", "acme.three", "acme.one", "acme.four"):
         answered(await post_to(transport, url, receiver=name))
@@ -141,7 +141,7 @@ async def test_an_idle_connection_makes_room_for_another_receiver_of_the_host_th
 async def test_who_rests_with_all_connections_of_a_host_makes_room_for_others_at_once(
     make_transport: MakeTransport, receiver: Receiver
 ) -> None:
-    transport = make_transport(limits=Limits(per_host_max=4))
+    transport = make_transport(limits=ConnectionLimits(per_host_max=4))
     url = f"http://127.0.0.1:{receiver.port}/"
     for outcome in await asyncio.gather(*(post_to(transport, url, receiver="acme.wide") for _ in range(4))):
         answered(outcome)
@@ -162,7 +162,7 @@ async def test_receivers_that_wait_for_a_host_have_their_turns_one_after_the_oth
             await peer.send(OK)
 
     receiver.plays(slow)
-    transport = make_transport(limits=Limits(per_host_max=1))
+    transport = make_transport(limits=ConnectionLimits(per_host_max=1))
     posting = []
     for name in ("a", "b", "c", "c", "d", "b"):
         url = f"http://127.0.0.1:{receiver.port}/{name}"

@@ -8,7 +8,7 @@ import pytest
 from angarium.delivery import http1_transport
 from angarium.delivery.connections import bulkhead
 from angarium.delivery.connections.bulkhead import SlowLane
-from angarium.delivery.connections.pool import Limits
+from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.exchange.target import parse_target
 from angarium.delivery.exchange.transport import FailureKind, Response, Transport
 from angarium.delivery.http1_transport import Http1Transport
@@ -27,7 +27,10 @@ def kind(request: pytest.FixtureRequest) -> type[Http1Transport]:
     return chosen
 
 
-@pytest.fixture(params=[Limits(connections_max=4), Limits(per_host_max=4)], ids=["in all", "of a host"])
+@pytest.fixture(
+    params=[ConnectionLimits(connections_max=4), ConnectionLimits(per_host_max=4)],
+    ids=["in all", "of a host"],
+)
 async def transport(request: pytest.FixtureRequest, make_transport: MakeTransport) -> Transport:
     return make_transport(limits=request.param)
 
@@ -114,7 +117,7 @@ async def test_who_answers_quickly_is_no_longer_slow(transport: Transport, crowd
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "SLOW_TARGETS_MAX", 2)
-    lane = SlowLane(Limits())
+    lane = SlowLane(ConnectionLimits())
     targets = [parse_target(f"https://example.com/{number}") for number in range(3)]
     for target in (*targets, targets[2]):
         lane.learn(target, slow=True)
