@@ -165,3 +165,8 @@ def test_nothing_in_a_letter_is_obeyed() -> None:
     assert shown[0].startswith("letter 1: ac\\x1b[2Jme.\\u202e, malformed, ")
     assert all(line.isprintable() for line in shown)
     assert sum(map(len, shown)) < 61_000
+
+
+def test_nothing_in_an_error_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["dead", "list", "--reason", "\x1b[2J\u202e\x9b"]) == 2
+    assert "--reason \\x1b[2J\\u202e\\x9b: there is no such reason" in capsys.readouterr().err
