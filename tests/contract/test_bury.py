@@ -14,7 +14,7 @@ from streams.nats.answers import Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from tests.contract.installation import install, publish, shard
-from tests.contract.waiting import until, until_true
+from tests.contract.waiting import PATIENCE_S, until, until_true
 
 RECEIVER = "acme.billing"
 
@@ -299,7 +299,7 @@ async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_r
     room = min(HEADERS_MAX, (272 << 10) - len(body)) - len(first + last) - 100
     (message,) = await published.messages((RECEIVER.encode(), first + lines[:room] + last, body))
     burial = Burial(position=message.sequence, reason="rejected", sequence=1, attempts=5, status=422)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {message.sequence: "é" * 1000})
     (letter,) = await letters(js, names)
     assert letter.data == body
