@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from actors.errors import InvalidName
 from actors.ids import split_receiver
-from streams.hearing import Hearing
+from streams.bounded_subscription import BoundedSubscription
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
@@ -81,7 +81,7 @@ class Control:
         self._handler = handler
         self._inboxes = inboxes or Inboxes()
         self._under_way: dict[asyncio.Task[None], None] = {}
-        self._hearing = Hearing(wire, [(self.subject, self._on_message)])
+        self._hearing = BoundedSubscription(wire, [(self.subject, self._on_message)])
 
     async def start(self) -> None:
         """Begin to answer requests."""

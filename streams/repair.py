@@ -31,10 +31,10 @@ from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Claim, NotOwned, Owner, claim, holds, read_owner, release
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
-from streams.journal.history import StreamHistory, last_same, read_history
 from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.snapshots import Snapshots
+from streams.journal.stream_history import StreamHistory, last_same, read_history
 from streams.journal.tails import (
     NO_MARK,
     Loss,

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from streams.bounded_subscription import BoundedSubscription
 from streams.control import ControlTotals
-from streams.hearing import Hearing
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
 
@@ -56,7 +56,7 @@ class Service:
         self._totals = totals
         self._data = data
         self._inboxes = inboxes or Inboxes()
-        self._hearing = Hearing(wire, self._endpoints())
+        self._hearing = BoundedSubscription(wire, self._endpoints())
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from typing import assert_never
 
-from actors.answers import failure_text
 from actors.errors import Unavailable
+from actors.last_answers import failure_text
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.event import Event

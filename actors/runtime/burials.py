@@ -1,6 +1,6 @@
 """The burials of one receiver: dead letters that are on record, and are published until they are stored."""
 
-from actors.answers import LastAnswers
+from actors.last_answers import LastAnswers
 from actors.machine import commands as c
 from actors.machine.facts import Burial
 from actors.runtime.live_state import LiveState

@@ -35,7 +35,7 @@ def attempts(
 ) -> None:
     """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
     from angarium.cli import record_words as words
-    from angarium.ledger.answers import AttemptFilter
+    from angarium.ledger.ledger_answers import AttemptFilter
     from angarium.operations.records import attempts as operation
 
     settings = options.settings_of(given)

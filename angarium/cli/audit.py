@@ -51,7 +51,7 @@ def audit(receiver: str, as_json: bool, **given: Any) -> None:
 def lines(found: "Audit") -> list[str]:
     """The audit for people: the verdict, the busiest windows, and a chart."""
     from angarium.cli import record_words as words
-    from angarium.operations.records.reading import text
+    from angarium.operations.records.ledger_access import text
 
     said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
     said += [
@@ -80,7 +80,7 @@ def _limit(limit: "LimitPeriod") -> str:
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:
     """One part of the time: its busiest second, beside what was allowed in it."""
     from angarium.cli import record_words as words
-    from angarium.operations.records.reading import text
+    from angarium.operations.records.ledger_access import text
 
     scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
     drawn = "#" * round(bar.most / scale * BAR_WIDTH)

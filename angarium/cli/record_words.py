@@ -9,7 +9,7 @@ import click
 from angarium import quantities
 from angarium.cli.perform import done
 from angarium.operations.failures import NotDone
-from angarium.operations.records.reading import LedgerLag, Records, consulted
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, open_ledger
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import run
@@ -22,9 +22,9 @@ CLOCK_SKEW_MAX_MS = 60_000
 """What the clock of a node may be ahead of this machine's: an instant that it told is no mistake."""
 
 
-def consult(settings: Settings, operation: Callable[[Records], Awaitable[T | NotDone]]) -> T:
+def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
     """Ask the ledger that the settings name; returns the answer. Raises NotDone."""
-    return done(run(consulted(settings, operation)))
+    return done(run(open_ledger(settings, operation)))
 
 
 def span(given: dict[str, Any]) -> tuple[int, int]:

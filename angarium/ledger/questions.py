@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 
 from angarium.ledger import schema
-from angarium.ledger.answers import (
+from angarium.ledger.batch import BaseRow
+from angarium.ledger.driver import aiosqlite
+from angarium.ledger.fold import Moment, fold
+from angarium.ledger.ledger_answers import (
     AttemptFilter,
     Configured,
     LateReceiver,
@@ -19,9 +22,6 @@ from angarium.ledger.answers import (
     RecordedDelivery,
     Unknown,
 )
-from angarium.ledger.batch import BaseRow
-from angarium.ledger.driver import aiosqlite
-from angarium.ledger.fold import Moment, fold
 from angarium.ledger.sqlite import BUSY_TIMEOUT_MS, told
 from angarium.ledger.store import LedgerError
 

@@ -20,7 +20,7 @@ from angarium.ledger.fold import as_base, base_due, fold
 from angarium.ledger.store import LedgerError, Store
 from streams.following.bucket_reader import BucketReader
 from streams.following.journal_reader import Gap, JournalReader, Place
-from streams.following.snapshots import all_snapshots
+from streams.following.known_states import all_snapshots
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage

@@ -33,7 +33,7 @@ from streams.clock import SystemTime, Timekeeper
 from streams.control import Control
 from streams.fleet.members import Members
 from streams.installation.topology import Names
-from streams.journal.turns import LoadTurns
+from streams.journal.load_turns import LoadTurns
 from streams.nats.connection import connect
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream

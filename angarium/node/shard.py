@@ -29,10 +29,10 @@ from streams.fleet.members import Members
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
+from streams.journal.load_turns import LoadTurns
 from streams.journal.recovery import Recovery, recover
 from streams.journal.snapshots import Checkpoint, Snapshots
 from streams.journal.tails import Loss, Mark, Marks, find_loss
-from streams.journal.turns import LoadTurns
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint

@@ -8,7 +8,7 @@ from actors.errors import Unusable
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
-from streams.fleet.status import recorded_losses, remade
+from streams.fleet.installation_status import recorded_losses, remade
 from streams.nats.errors import RepairError
 from streams.repair import Damage, accept_loss, check_rights, dead_holders, examine, free_or_of
 

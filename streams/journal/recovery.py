@@ -23,9 +23,9 @@ from streams.journal.claim import Claim, NotOwned, holds
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.fence import follows
 from streams.journal.leadership import info_since, is_last
+from streams.journal.load_turns import LoadTurns
 from streams.journal.parked import Incomplete, ParkedList, read_parked
 from streams.journal.snapshots import Snapshot, Snapshots
-from streams.journal.turns import LoadTurns
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRemade
 from streams.nats.jetstream import JetStream

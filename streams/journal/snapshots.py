@@ -21,8 +21,8 @@ from streams.journal.checkpoint import Checkpoint as Checkpoint
 from streams.journal.checkpoint import encode_checkpoint
 from streams.journal.claim import Claim, holds
 from streams.journal.leadership import is_last
+from streams.journal.load_turns import LoadTurns
 from streams.journal.parked import ParkedList
-from streams.journal.turns import LoadTurns
 from streams.nats.answers import Put, Refused, Stored, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError

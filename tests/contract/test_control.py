@@ -10,7 +10,7 @@ import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from actors.errors import Unavailable
-from streams import hearing
+from streams import bounded_subscription
 from streams.control import BODY_BYTES_MAX, Control, ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
@@ -111,8 +111,8 @@ async def test_too_many_bytes_are_left_to_the_server_for_a_while(
     monkeypatch: pytest.MonkeyPatch, body: bytes, headers: dict[str, str] | None,
 ) -> None:  # fmt: skip
     """Else the connection is cut off that the node lives by."""
-    monkeypatch.setattr(hearing, "HEARD_BYTES_MAX", 1000)
-    monkeypatch.setattr(hearing, "UNSUBSCRIBED_FOR_S", 0.5)
+    monkeypatch.setattr(bounded_subscription, "HEARD_BYTES_MAX", 1000)
+    monkeypatch.setattr(bounded_subscription, "UNSUBSCRIBED_FOR_S", 0.5)
     subject = names.control("inspect", "acme", "billing")
     for _ in range(5):
         await wire.publish(subject, body, wire.new_inbox(), headers)

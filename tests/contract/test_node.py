@@ -18,8 +18,8 @@ from angarium.node.monitor import unready
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
+from streams.fleet.installation_status import owners
 from streams.fleet.members import Members
-from streams.fleet.status import owners
 from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Claim, NotOwned, release

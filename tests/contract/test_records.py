@@ -19,15 +19,15 @@ from actors.machine.state import State
 from actors.policy import parse
 from actors.status import inspect
 from angarium.ledger import questions, schema
-from angarium.ledger.answers import AttemptFilter
+from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.sqlite import written
 from angarium.operations.failures import NotDone
 from angarium.operations.records.attempts import attempts
 from angarium.operations.records.auditing import audit
 from angarium.operations.records.history import history
 from angarium.operations.records.journey import journey
+from angarium.operations.records.ledger_access import open_ledger
 from angarium.operations.records.moment import MEMORY_MEMBERS, moment
-from angarium.operations.records.reading import consulted
 from angarium.operations.records.top import top
 from angarium.settings import Settings
 from streams.following import journal_reader
@@ -63,13 +63,13 @@ def path(tmp_path: Path) -> Path:
 
 
 async def ask(settings: Settings, question: Any) -> Any:
-    answer = await consulted(settings, question)
+    answer = await open_ledger(settings, question)
     assert not isinstance(answer, NotDone), answer
     return answer
 
 
 async def refused(settings: Settings, question: Any) -> NotDone:
-    answer = await consulted(settings, question)
+    answer = await open_ledger(settings, question)
     assert isinstance(answer, NotDone), answer
     return answer
 

@@ -19,10 +19,10 @@ from streams.journal import recovery as recovering
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import NotOwned, claim, release
 from streams.journal.envelope import decode_flush
-from streams.journal.history import StreamHistory, last_same, read_history
 from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
 from streams.journal.snapshots import Snapshots
+from streams.journal.stream_history import StreamHistory, last_same, read_history
 from streams.journal.tails import UNKNOWN_MARKS as UNMARKED
 from streams.journal.tails import Loss, Mark, Marks, RecordedLoss, Restart, read_recorded_loss, refuse
 from streams.nats.answers import StreamInfo

@@ -7,7 +7,7 @@ from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node.app import member
 from streams.clock import SystemTime
-from streams.fleet.status import remade
+from streams.fleet.installation_status import remade
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire

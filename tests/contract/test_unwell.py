@@ -10,13 +10,13 @@ from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
 from angarium.operations.health import unwell
 from angarium.operations.health.finding import Finding
-from streams.fleet.standing import ReceiverSnapshot
+from streams.fleet.receivers_seen import ReceiverSnapshot
 from streams.installation.topology import Names
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from tests.contract.installation import installation, publish
 from tests.contract.servers import RealServer, Server
-from tests.contract.test_standing import write
+from tests.contract.test_receivers_seen import write
 
 HOUR = 3600.0
 NOW = time.time()

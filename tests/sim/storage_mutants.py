@@ -12,8 +12,8 @@ from angarium.node import maintenance
 from streams import purge
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.load_turns import LoadTurns
 from streams.journal.snapshots import Snapshots
-from streams.journal.turns import LoadTurns
 from streams.nats.answers import Put, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.purge import Held, deliveries_held, eviction_end

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from actors.answers import ANSWERS_MAX, TEXT_MAX, failure_text
+from actors.last_answers import ANSWERS_MAX, TEXT_MAX, failure_text
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.policy import Policy, Retry

@@ -9,7 +9,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.state import State
 from actors.runtime.actor import Actor
 from actors.runtime.host import LOADS_AT_ONCE, PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
-from streams.journal.turns import LoadTurns
+from streams.journal.load_turns import LoadTurns
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, Snapshots, in_virtual_time
 

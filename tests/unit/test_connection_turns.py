@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from angarium.delivery.connections.turns import Bound, Line, Places, Waiter
+from angarium.delivery.connections.connection_turns import Bound, Line, Places, Waiter
 
 SERVICE_S = 0.875
 """Just below what the slow lane takes for slow; exact in binary, as all times here."""

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.connections.turns import Bound, Places, Waiter
 from angarium.delivery.exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0

@@ -19,7 +19,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from angarium.delivery.connections.turns import Bound, Places, Waiter
+from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
 from angarium.delivery.exchange.http1 import Connection, Exchange
 
 EXPIRED_AT_ONCE = 2

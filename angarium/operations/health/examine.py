@@ -8,7 +8,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.operations.health import sizing, unwell
 from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.settings import Settings, UnknownVariable, unknown_variables
-from streams.fleet.status import owners, recorded_losses, remade, seen_members, server_time
+from streams.fleet.installation_status import owners, recorded_losses, remade, seen_members, server_time
 from streams.installation.setup import check
 from streams.installation.topology import Installation
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError

@@ -21,7 +21,14 @@ from actors.status import Phase
 from angarium.operations.health.finding import Finding, ill, warning, well
 from angarium.operations.receivers.listing import phase_of, policy_of
 from angarium.quantities import age_text
-from streams.fleet.standing import ReceiverSnapshot, Waiting, Worked, counted, receiver_snapshots, worked
+from streams.fleet.receivers_seen import (
+    ReceiverSnapshot,
+    Waiting,
+    Worked,
+    counted,
+    receiver_snapshots,
+    worked,
+)
 from streams.installation.topology import Installation
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream

@@ -20,7 +20,7 @@ from angarium.connecting import Access
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
 from angarium.operations.receivers.stored import members_of
-from streams.fleet.standing import (
+from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     Waiting,
     Worked,

@@ -17,8 +17,8 @@ from actors.policy import Policy, parse
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from angarium.operations.receivers.changes import MemberChange, between, secrets_of
-from angarium.operations.receivers.edge import objections
 from angarium.operations.receivers.stored import confirmed
+from angarium.operations.receivers.url_check import objections
 from angarium.settings import Settings
 from streams.receivers import Configuration, Receivers
 

@@ -5,10 +5,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.answers import AttemptFilter, RecordedAttempt
+from angarium.ledger.ledger_answers import AttemptFilter, RecordedAttempt
 from angarium.ledger.schema import VERDICTS
 from angarium.operations.failures import operation
-from angarium.operations.records.reading import LedgerLag, Records, number_of, standing, text
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
 
 
 class AttemptList(Struct, frozen=True):
@@ -20,12 +20,12 @@ class AttemptList(Struct, frozen=True):
 
 
 @operation
-async def attempts(of: Records, receiver: str, wanted: AttemptFilter) -> AttemptList:
+async def attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> AttemptList:
     """List the newest attempts of those wanted. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     found = await of.questions.attempts(number, one_more(wanted))
     more = len(found) > wanted.limit
-    return AttemptList([shown(each) for each in found[: wanted.limit]], more, await standing(of))
+    return AttemptList([shown(each) for each in found[: wanted.limit]], more, await ledger_lag(of))
 
 
 def one_more(wanted: AttemptFilter) -> AttemptFilter:

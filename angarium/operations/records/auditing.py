@@ -5,10 +5,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.answers import RecordedChange
 from angarium.ledger.audit import TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
+from angarium.ledger.ledger_answers import RecordedChange
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.records.reading import LedgerLag, Records, number_of, standing, text
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
 
 ATTEMPTS_MAX = 200_000
 """Some seconds' work; for more, ask for one stretch after the other."""
@@ -32,7 +32,7 @@ class Audit(Struct, frozen=True):
 
 
 @operation
-async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
+async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
     """Audit a stretch of time. Fails as invalid, as not_found, and as refused where it is too long."""
     number = await number_of(of, receiver)
     starts = await of.questions.starts(number, since, until, ATTEMPTS_MAX + 1)
@@ -49,7 +49,7 @@ async def audit(of: Records, receiver: str, since: int, until: int) -> Audit:
     drawn = bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
     return Audit(
         receiver, "exceeded" if exceeded else "kept" if limited else "no_limit", str(text(since or 1)),
-        str(text(until)), len(starts), limits, windows, drawn, await standing(of),
+        str(text(until)), len(starts), limits, windows, drawn, await ledger_lag(of),
     )  # fmt: skip
 
 

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from actors.policy import Offline
 from actors.status import duration_text
-from angarium.ledger.answers import Configured, RecordedChange
 from angarium.ledger.configurations import changed, policy_of
+from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.operations.failures import operation
-from angarium.operations.records.reading import LedgerLag as Reach
-from angarium.operations.records.reading import Records, number_of, standing, text
+from angarium.operations.records.ledger_access import LedgerLag as Reach
+from angarium.operations.records.ledger_access import OpenLedger, ledger_lag, number_of, text
 
 
 class HistoryEntry(Struct, frozen=True):
@@ -42,7 +42,7 @@ _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: i
 
 
 @operation
-async def history(of: Records, receiver: str, since: int, until: int) -> ReceiverHistory:
+async def history(of: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
     """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     configurations = await of.questions.configurations(number)
@@ -77,7 +77,7 @@ async def history(of: Records, receiver: str, since: int, until: int) -> Receive
         doing = (
             f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
         )
-    return ReceiverHistory(receiver, entries, doing, await standing(of))
+    return ReceiverHistory(receiver, entries, doing, await ledger_lag(of))
 
 
 def _entry(change: RecordedChange, configurations: list[Configured]) -> tuple[int, str, str, dict[str, Any]]:

@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from angarium.ledger.answers import RecordedDelivery
+from angarium.ledger.ledger_answers import RecordedDelivery
 from angarium.ledger.schema import ENDINGS
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.attempts import shown as attempt_shown
-from angarium.operations.records.reading import LedgerLag, Records, standing, text
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, text
 
 WHY_NONE = (
     "nobody subscribes to it; or it still waits, see angarium inspect; or it became a dead letter for a name "
@@ -25,10 +25,10 @@ class Journey(Struct, frozen=True):
 
 
 @operation
-async def journey(of: Records, event_id: str, tenant: str | None = None) -> Journey:
+async def journey(of: OpenLedger, event_id: str, tenant: str | None = None) -> Journey:
     """Tell the journey of an event, of one tenant if given. Fails as not_found."""
     found = await of.questions.journey(event_id)
-    known = await standing(of)
+    known = await ledger_lag(of)
     mine = [each for each in found if tenant is None or each.receiver.startswith(f"{tenant}.")]
     if not mine:
         told = "; ".join(known.notes) or WHY_NONE

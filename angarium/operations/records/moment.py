@@ -8,20 +8,20 @@ from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.status import Head, inspect
-from angarium.ledger.answers import Configured, Unknown
 from angarium.ledger.configurations import UNKNOWN_URL, policy_of
+from angarium.ledger.ledger_answers import Configured, Unknown
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.records.reading import Records, number_of, standing, text
+from angarium.operations.records.ledger_access import OpenLedger, ledger_lag, number_of, text
 
 MEMORY_MEMBERS = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
 """The members that tell of a node's memory, or of the stream; no fact does."""
 
 
 @operation
-async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
+async def moment(of: OpenLedger, receiver: str, at: int) -> dict[str, Any]:
     """Fold the facts up to the instant `at`. Fails as invalid, as not_found, and where that is not known."""
     number = await number_of(of, receiver)
-    known = await standing(of)
+    known = await ledger_lag(of)
     found = await of.questions.moment(number, receiver, at)
     if isinstance(found, Unknown):
         since = f"between {text(found.since)} and" if found.since else "before"
@@ -43,7 +43,7 @@ async def moment(of: Records, receiver: str, at: int) -> dict[str, Any]:
     return members | {"at": text(at), "recorded_at": text(found.at), "ledger": known}
 
 
-def _policy(of: Records, configured: list[Configured], state: State) -> Policy | None:
+def _policy(of: OpenLedger, configured: list[Configured], state: State) -> Policy | None:
     """The last configuration that could be used; a made-up one where the ledger came later than that."""
     policies = [policy_of(each.document) for each in configured]
     policy = next((each for each in reversed(policies) if each), None)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from angarium.operations.failures import operation
-from angarium.operations.records.reading import LedgerLag, Records, standing, text
+from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, text
 
 
 class Worst(Struct, frozen=True):
@@ -19,7 +19,7 @@ class Worst(Struct, frozen=True):
 
 
 @operation
-async def top(of: Records, within_s: float, limit: int) -> Worst:
+async def top(of: OpenLedger, within_s: float, limit: int) -> Worst:
     """Find so many of each."""
     failing = [
         {
@@ -44,4 +44,4 @@ async def top(of: Records, within_s: float, limit: int) -> Worst:
         }
         for each in await of.questions.late(round((time.time() - within_s) * 1000), limit)
     ]
-    return Worst(failing, late, within_s, await standing(of))
+    return Worst(failing, late, within_s, await ledger_lag(of))

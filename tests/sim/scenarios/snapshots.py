@@ -2,7 +2,7 @@
 
 import asyncio
 
-from streams.journal.turns import LOADS_MAX
+from streams.journal.load_turns import LOADS_MAX
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.plan import Plan

@@ -7,7 +7,7 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import Open, State
-from streams.fleet.standing import (
+from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     Waiting,
     Worked,
@@ -173,7 +173,7 @@ async def test_a_shard_that_nobody_works_is_behind(
     assert [each.behind for each in found] == [number == shard(RECEIVER) for number in range(SHARDS)]
     await js.publish(names.checkpoint(shard(RECEIVER)), encode_checkpoint(Checkpoint()))
     assert not (await worked(js, names, SHARDS))[shard(RECEIVER)].behind  # Maybe it is on its way.
-    monkeypatch.setattr("streams.fleet.standing.UNWORKED_AFTER_S", -1.0)
+    monkeypatch.setattr("streams.fleet.receivers_seen.UNWORKED_AFTER_S", -1.0)
     assert (await worked(js, names, SHARDS))[shard(RECEIVER)].behind
     checkpoint = encode_checkpoint(Checkpoint(floor=position))
     await js.publish(names.checkpoint(shard(RECEIVER)), checkpoint)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.machine.state import State
-from streams.fleet.status import QUESTIONS_AT_ONCE, server_time
+from streams.fleet.installation_status import QUESTIONS_AT_ONCE, server_time
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint

@@ -46,23 +46,23 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
         return notes
 
 
-class Records(Struct, frozen=True):
+class OpenLedger(Struct, frozen=True):
     """The way to the ledger, as these operations take it: the open ledger, and the settings."""
 
     questions: Questions
     settings: Settings
 
 
-async def consulted(settings: Settings, work: Callable[[Records], Awaitable[T]]) -> T | NotDone:
+async def open_ledger(settings: Settings, work: Callable[[OpenLedger], Awaitable[T]]) -> T | NotDone:
     """Do one work with the ledger of the settings."""
     try:
         async with asked(path_of(settings.ledger)) as questions:
-            return await work(Records(questions, settings))
+            return await work(OpenLedger(questions, settings))
     except LedgerError as error:
         return not_done(error)
 
 
-async def standing(of: Records) -> LedgerLag:
+async def ledger_lag(of: OpenLedger) -> LedgerLag:
     """Tell how far the ledger is."""
     progress = await of.questions.progress(Names(of.settings.prefix).journal)
     behind_s = time.time() - max(progress.seen_at, progress.as_of) / 1000
@@ -73,7 +73,7 @@ async def standing(of: Records) -> LedgerLag:
     )
 
 
-async def number_of(of: Records, receiver: str) -> int:
+async def number_of(of: OpenLedger, receiver: str) -> int:
     """The number of a receiver in the ledger. Fails as invalid and not_found."""
     split_receiver(receiver)
     number = await of.questions.receiver(receiver)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from streams.journal.turns import LoadTurns
+from streams.journal.load_turns import LoadTurns
 
 
 async def hold(turns: LoadTurns, due: float, came: list[float], until: asyncio.Event) -> None:

@@ -20,7 +20,7 @@ UNSUBSCRIBED_FOR_S = 2.0
 log = logging.getLogger(__name__)
 
 
-class Hearing:
+class BoundedSubscription:
     """Hears what comes on `subjects`, whatever the handler does with it; see above."""
 
     def __init__(self, wire: Wire, subjects: Sequence[tuple[str, Callable[[Message], None]]]) -> None:
