@@ -54,6 +54,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "live",
         "gate openapi",
         "routes",
+        "front",
         "app",
         "server",
     ),

@@ -9,18 +9,24 @@ from litestar.openapi.spec import Components, SecurityScheme, Server
 
 from angarium import __version__
 from angarium.api import problems
-from angarium.api.gate import guard
+from angarium.api.front import Front
+from angarium.api.gate import Gate, guard
 from angarium.api.live import Live
-from angarium.api.routes import publishing, readiness
+from angarium.api.routes import batches, publishing, readiness
 from angarium.connecting import Access
 
-GATED = (publishing.fan_out, publishing.direct, publishing.direct_untyped)
+GATED = (publishing.fan_out, publishing.direct, publishing.direct_untyped, batches.batch)
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)
 
 
-def application(live: Live) -> Litestar:
+def application(live: Live) -> Front:
     """The application over the live state of this process."""
+    gate = Gate(live)
+    return Front(live, gate, _litestar(live, gate))
+
+
+def _litestar(live: Live, gate: Gate) -> Litestar:
 
     def the_live() -> Live:
         return live
@@ -30,7 +36,7 @@ def application(live: Live) -> Litestar:
 
     origins = list(live.access.settings.cors_origins)
     return Litestar(
-        [Router("/", route_handlers=GATED, guards=[guard(live)]), *OPEN],
+        [Router("/", route_handlers=GATED, guards=[guard(gate)]), *OPEN],
         dependencies={
             "live": Provide(the_live, sync_to_thread=False),
             "access": Provide(the_access, sync_to_thread=False),

@@ -21,7 +21,9 @@ IN_FLIGHT_MAX = 1024
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = dict[bytes, bytes]
+SEVERAL = b"\0several"
+"""In the place of a header that comes twice with different values."""
 
 
 class Seat(Struct):
@@ -60,13 +62,26 @@ class Room:
         self.held += size
 
 
+def heads(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers by their names, which are in lower case."""
+    found: Headers = {}
+    for name, value in headers:
+        known = found.get(name)
+        if known is None:
+            found[name] = value
+        elif known != value:
+            found[name] = SEVERAL
+    return found
+
+
 def header(headers: Headers, name: bytes) -> str:
     """The value of a header, or nothing. Raises `Refusal` where it comes twice and differs."""
-    found = {value for each, value in headers if each == name}
-    if len(found) > 1:
-        text = name.decode()
-        raise Refusal(400, "not-http", f"the header {text} comes several times; send one")
-    return found.pop().decode("latin-1").strip() if found else ""
+    value = headers.get(name)
+    if value is None:
+        return ""
+    if value is SEVERAL:
+        raise Refusal(400, "not-http", f"the header {name.decode()} comes several times; send one")
+    return value.decode("latin-1").strip()
 
 
 async def read(receive: Receive, headers: Headers, room: Room, seat: Seat, limit: int) -> bytes:

@@ -19,7 +19,7 @@ HEADERS_MAX = 128
 PIPELINED_MAX = 64
 CONNECTIONS_MAX = 4096
 LINGER_S = 2.0
-LINGER_MAX = 4 << 20
+LINGER_MAX = 16 << 20
 """What is read and dropped of a body that nobody wanted, so that its sender gets to see the answer."""
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant
-from angarium.api.bodies import header
+from angarium.api.bodies import Headers, header, heads
 from angarium.api.live import Live
 from angarium.api.problems import Refusal, hidden, unavailable
 from angarium.operations.tokens.secret import presented, proves
@@ -54,42 +54,41 @@ def caller(connection: Connection) -> Caller:
     return found
 
 
-def guard(live: Live) -> Guard:
+def guard(gate: "Gate") -> Guard:
     """The gate as Litestar takes it, which would copy an object, for all routes below it."""
-    gate = Gate(live)
 
     async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
-        gate.check(connection, handler)
+        headers, tenant = heads(connection.scope["headers"]), connection.path_params.get("tenant")
+        connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
 
     return guarded
 
 
 class Gate:
-    """Made by `guard`. Each route states its scope by `needs`."""
+    """The gate of one process. Each route states its scope by `needs`."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._noted: dict[str, float] = {}
         self._noting: set[asyncio.Task[Any]] = set()
 
-    def check(self, connection: Connection, handler: BaseRouteHandler) -> None:
-        """Let it in, or raise `Refusal`."""
+    def admitted(self, headers: Headers, needed: Scope, tenant: str | None) -> Caller:
+        """The caller, if it may; `tenant` is the one in the path, if there is one. Raises `Refusal`."""
         if not self._live.ready:
             raise unavailable("NATS is away; send it again")
-        found = self._identify(connection)
+        found = self._identified(headers)
         if found is None:
             raise Refusal(
                 401, "unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)",
                 www_authenticate='Bearer realm="angarium"',
             )  # fmt: skip
-        needed: Scope = handler.opt[_NEEDS]
-        if needed not in found.token.scopes or not _sees(found.token, connection.path_params.get("tenant")):
+        if needed not in found.token.scopes or not _sees(found.token, tenant):
             raise hidden()
-        connection.scope["state"][_CALLER] = found
         self._note(found.id)
+        return found
 
-    def _identify(self, connection: Connection) -> Caller | None:
-        scheme, _, text = header(connection.scope["headers"], b"authorization").partition(" ")
+    def _identified(self, headers: Headers) -> Caller | None:
+        scheme, _, text = header(headers, b"authorization").partition(" ")
         given = presented(text.strip()) if scheme.lower() == "bearer" else None
         if given is None:
             return None

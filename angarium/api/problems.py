@@ -5,7 +5,7 @@ see and what is not there look the same.
 """
 
 import logging
-from http import HTTPStatus
+from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -147,11 +147,45 @@ def _sentence(text: str) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
-# ---- what Litestar does with whatever is raised
+# ---- what becomes of whatever is raised
 
 
-def respond(refused: Refusal) -> Response[bytes]:
-    """The answer to a request that is refused."""
+def refused_by(error: Exception, method: str, path: str) -> Refusal:
+    """The answer that an exception means.
+
+    What nobody foresaw may quote anything, so that the log has it and the client does not.
+    """
+    match error:
+        case Refusal():
+            return error
+        case AngariumError():
+            return refusal(not_done(error))
+        case HTTPException(status_code=status, detail=detail, headers=headers) if status < 500:
+            return _refused_by_litestar(status, detail, headers or {})
+        case _:
+            log.error("api.broken", exc_info=error, extra={"method": method, "path": path})
+            return Refusal(500, "internal", "this is a defect of Angarium; the log of the API says more")
+
+
+def _refused_by_litestar(status: int, detail: str, headers: Mapping[str, str]) -> Refusal:
+    """Errors of Litestar's own: no such route, no such method, a body that does not fit its type."""
+    match status:
+        case 400:
+            return Refusal(400, "not-http", detail)
+        case 404:
+            return hidden()
+        case 405:
+            return Refusal(405, "method-not-allowed", "use another method", allow=headers.get("Allow", ""))
+        case 413:
+            return Refusal(413, "too-large", "the body is too large")
+        case 415:
+            return Refusal(415, "unsupported", detail)
+        case _:
+            return Refusal(422, "invalid", detail)
+
+
+def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    refused = refused_by(error, request.method, request.url.path)
     return Response(
         content=msgspec.json.encode(refused.problem),
         status_code=refused.problem.status,
@@ -160,44 +194,4 @@ def respond(refused: Refusal) -> Response[bytes]:
     )
 
 
-def _on_refusal(_: Request[Any, Any, Any], error: Refusal) -> Response[bytes]:
-    return respond(error)
-
-
-def _on_angarium_error(_: Request[Any, Any, Any], error: AngariumError) -> Response[bytes]:
-    return respond(refusal(not_done(error)))
-
-
-def _on_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Errors of Litestar's own: no such route, no such method, a body that does not fit its type."""
-    match error.status_code:
-        case 404:
-            return respond(hidden())
-        case 405:
-            allowed = (error.headers or {}).get("Allow", "")
-            return respond(Refusal(405, "method-not-allowed", "use another method", allow=allowed))
-        case 413:
-            return respond(Refusal(413, "too-large", "the body is too large"))
-        case 415:
-            return respond(Refusal(415, "unsupported", error.detail))
-        case 400:
-            return respond(Refusal(400, "not-http", error.detail))
-        case status if status < 500:
-            return respond(Refusal(422, "invalid", error.detail))
-        case _:
-            return _on_anything(_, error)
-
-
-def _on_anything(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """A defect of ours. What it says may quote anything, so that the log has it and the client does not."""
-    log.error("api.broken", exc_info=error, extra={"method": request.method, "path": request.url.path})
-    return respond(Refusal(500, "internal", "this is a defect of Angarium; the log of the API says more"))
-
-
-HANDLERS: ExceptionHandlersMap = {
-    Refusal: _on_refusal,
-    AngariumError: _on_angarium_error,
-    HTTPException: _on_http,
-    HTTPStatus.INTERNAL_SERVER_ERROR: _on_anything,
-    Exception: _on_anything,
-}
+HANDLERS: ExceptionHandlersMap = {HTTPException: _answer, Exception: _answer}

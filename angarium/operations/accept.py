@@ -5,12 +5,14 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
@@ -53,16 +55,45 @@ class Accepted(Struct, kw_only=True, omit_defaults=True):
 
 @operation
 async def accept(to: Access, event: NewEvent) -> Accepted:
-    """Store the event. Fails as too_large, full, refused, not_allowed and unanswered."""
-    names = to.names
+    """Store the event. Fails as too_large, full, refused, conflict, not_allowed and unanswered."""
+    (done,) = await accept_all(to, [event])
+    if isinstance(done, OperationError):
+        raise done
+    return done
+
+
+async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
+    """Store events, sent in their order and answered each for itself, as `accept` does."""
+    names, js = to.names, to.js
+    messages = [_message(names, event) for event in events]
+    sending = [js.publish(each.subject, each.body, each.headers, ANSWER_S) for each in messages]
+    try:
+        async with asyncio.timeout(SENT_S):
+            answers = await asyncio.gather(*sending) if len(sending) > 1 else [await sending[0]]
+    except TimeoutError:
+        answers = [Unanswered("it takes nothing more")] * len(messages)
+    return [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
+
+
+class _Message(Struct, frozen=True, gc=False):
+    """An event as it is published."""
+
+    id: str
+    stream: str
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def _message(names: Names, event: NewEvent) -> _Message:
     event_id = event.id or str(uuid.uuid4())
-    target = event.tenant
     headers = {EVENT_ID: event_id}
     if event.name:
         target = f"{event.tenant}.{event.name}"
         subject, stream = names.publish_to(target), names.deliveries
         headers[EVENT_TYPE] = event.type
     else:
+        target = event.tenant
         subject, stream = names.publish_event(target, event.type), names.events
     headers[MESSAGE_ID] = f"{target}:{event.key or event_id}"
     if event.content_type != CONTENT_TYPE_DEFAULT:
@@ -71,23 +102,22 @@ async def accept(to: Access, event: NewEvent) -> Accepted:
         headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
         headers[TRACESTATE] = event.tracestate
-    try:
-        async with asyncio.timeout(SENT_S):
-            answer = await to.js.publish(subject, event.body, headers, ANSWER_S)
-    except TimeoutError:
-        answer = Unanswered("it takes nothing more")
+    return _Message(event_id, stream, subject, headers, event.body)
+
+
+def _meaning(message: _Message, answer: Answer) -> Accepted | OperationError:
     match answer:
         case Stored(sequence=sequence, duplicate=duplicate):
-            return Accepted(id=event_id, stream=stream, seq=sequence, duplicate=duplicate)
+            return Accepted(id=message.id, stream=message.stream, seq=sequence, duplicate=duplicate)
         case Refused(code, text):
-            raise _refused(code, text)
+            return _refused(code, text)
         case Forbidden(why):
-            raise OperationError("not_allowed", why)
+            return OperationError("not_allowed", why)
         case Unanswered(why):
-            raise OperationError(
+            return OperationError(
                 "unanswered",
-                f"NATS did not confirm the event ({why}); it may be stored: send it again with "
-                f"the same Angarium-Id, {event_id}, or the same Idempotency-Key",
+                f"NATS did not confirm the event ({why}); it may be stored: send it again with the same "
+                f"Angarium-Id, {message.id}, or the same Idempotency-Key",
             )
 
 

@@ -4,32 +4,37 @@ import asyncio
 import re
 from typing import Any
 
+import msgspec
 from litestar import Request, Response, post
 from litestar.params import FromPath
+from litestar.types import Receive
+from msgspec import Struct
 
 from actors.errors import InvalidName, Unavailable
 from actors.ids import event_id as event_id_of
 from actors.ids import split_receiver
-from angarium.api.bodies import Headers, header, read
+from angarium.api.bodies import Headers, header, heads, read
 from angarium.api.gate import Caller, caller, needs
 from angarium.api.live import Live, TheLive
 from angarium.api.openapi import publishing
-from angarium.api.problems import (
-    Fault,
-    Refusal,
-    answered,
-    hidden,
-    invalid,
-    not_found,
-    unavailable,
-)
+from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
 from angarium.operations.accept import Accepted, NewEvent, accept
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
+ID_TEXT = "1 to 128 of A-Z a-z 0-9 _ - :"
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?\Z")
+_KEY_TEXT = "1 to 255 printable ASCII characters"
 
 Asked = Request[Any, Any, Any]
+
+
+class Way(Struct, frozen=True):
+    """The way of an event: to all that subscribe to its type, or to the one receiver of that name."""
+
+    tenant: str
+    type: str
+    name: str = ""
 
 
 @post(
@@ -40,9 +45,9 @@ Asked = Request[Any, Any, Any]
 )
 async def fan_out(
     request: Asked, tenant: FromPath[str], type: FromPath[str], live: TheLive
-) -> Response[Accepted]:
+) -> Response[bytes]:
     """Publish an event to every receiver of the tenant that subscribes to its type."""
-    return await _publish(request, live, tenant, "", type)
+    return await _respond(request, live, Way(tenant, type))
 
 
 @post(
@@ -53,9 +58,9 @@ async def fan_out(
 )
 async def direct(
     request: Asked, tenant: FromPath[str], name: FromPath[str], type: FromPath[str], live: TheLive
-) -> Response[Accepted]:
+) -> Response[bytes]:
     """Publish an event to one receiver."""
-    return await _publish(request, live, tenant, name, type)
+    return await _respond(request, live, Way(tenant, type, name))
 
 
 @post(
@@ -66,39 +71,46 @@ async def direct(
 )
 async def direct_untyped(
     request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
-) -> Response[Accepted]:
+) -> Response[bytes]:
     """Publish an event of the type `message` to one receiver."""
-    return await _publish(request, live, tenant, name, TYPE_DEFAULT)
+    return await _respond(request, live, Way(tenant, TYPE_DEFAULT, name))
 
 
-async def _publish(request: Asked, live: Live, tenant: str, name: str, event_type: str) -> Response[Accepted]:
-    """Check all that can be checked without the body, then read it, then store it."""
-    rate_headers = within_rate(live, caller(request), 1)
-    headers: Headers = request.scope["headers"]
-    if problem := type_problem(event_type):
+async def _respond(request: Asked, live: Live, way: Way) -> Response[bytes]:
+    headers = heads(request.scope["headers"])
+    accepted, told = await publish(live, caller(request), way, headers, request.receive)
+    return Response(
+        msgspec.json.encode(accepted), status_code=202, media_type="application/json", headers=told
+    )
+
+
+async def publish(
+    live: Live, who: Caller, way: Way, headers: Headers, receive: Receive
+) -> tuple[Accepted, dict[str, str]]:
+    """Check all that can be checked without the body, then read it, then store it. Raises `Refusal`.
+
+    Returns what is answered, and the headers that tell of the caller's rate.
+    """
+    told = within_rate(live, who, 1)
+    if problem := type_problem(way.type):
         raise invalid(Fault(detail=problem))
     event_id, key = _ids(headers)
     content_type = header(headers, b"content-type") or CONTENT_TYPE_DEFAULT
     if not is_content_type(content_type):
         raise invalid(Fault(header="content-type", detail="at most 256 printable ASCII characters"))
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
-    if name:
-        await must_exist(live, tenant, name)
+    if way.name:
+        await must_exist(live, way.tenant, way.name)
     with live.room.seat() as seat:
-        limit = live.access.settings.max_body
-        body = await read(request.receive, headers, live.room, seat, limit)
-        accepted = answered(
-            await accept(
-                live.access,
-                NewEvent(
-                    tenant=tenant, name=name, type=event_type, body=body, id=event_id, key=key,
-                    content_type=content_type, traceparent=traceparent, tracestate=tracestate,
-                ),
-            )
+        body = await read(receive, headers, live.room, seat, live.access.settings.max_body)
+        event = NewEvent(
+            tenant=way.tenant, name=way.name, type=way.type, body=body, id=event_id, key=key,
+            content_type=content_type, traceparent=traceparent, tracestate=tracestate,
         )  # fmt: skip
-    if not name:
-        accepted.matched = await live.matched(tenant, event_type)
-    return Response(accepted, status_code=202, headers=rate_headers)
+        accepted = answered(await accept(live.access, event))
+    if not way.name:
+        accepted.matched = await live.matched(way.tenant, way.type)
+    return accepted, told
 
 
 def within_rate(live: Live, who: Caller, events: int) -> dict[str, str]:
@@ -131,23 +143,21 @@ async def must_exist(live: Live, tenant: str, name: str) -> None:
 def _ids(headers: Headers) -> tuple[str, str]:
     """The event's id, and the key by which JetStream knows a repeat; both may be empty. Raises `Refusal`.
 
-    The key may stand in quotes, as draft-ietf-httpapi-idempotency-key-header has it.
+    The key may stand in quotes, as draft-ietf-httpapi-idempotency-key-header has it. Where there is a key and
+    no id, the id is made of it: the same for the same key, also when JetStream has forgotten that.
     """
     event_id, key = header(headers, b"angarium-id"), header(headers, b"idempotency-key")
+    if event_id and not is_id(event_id):
+        raise invalid(Fault(header="angarium-id", detail=ID_TEXT))
+    if b"idempotency-key" not in headers:
+        return event_id, ""
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
-        if not key:
-            raise invalid(Fault(header="idempotency-key", detail=_KEY_TEXT))
-    if event_id and not _ID.match(event_id):
-        raise invalid(Fault(header="angarium-id", detail="1 to 128 of A-Z a-z 0-9 _ - :"))
-    if key and not _KEY.match(key):
+    if not _KEY.match(key):
         raise invalid(Fault(header="idempotency-key", detail=_KEY_TEXT))
-    return event_id or key_as_id(key), key
+    return event_id or event_id_of(key, "", 0.0), key
 
 
-def key_as_id(key: str) -> str:
-    """The id of an event that has a key and no id: the same for the same key, within 2 minutes and after."""
-    return event_id_of(key, "", 0.0) if key else ""
-
-
-_KEY_TEXT = "1 to 255 printable ASCII characters"
+def is_id(text: str) -> bool:
+    """Return whether an event can have that id."""
+    return _ID.match(text) is not None

@@ -73,6 +73,16 @@ class Api:
         return (await self.js.read(stream, ">", 1)).messages
 
 
+def problem(answer: httpx.Response, status: int, name: str) -> str:
+    """Check that it is that problem; returns its detail."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["status"], body["type"]) == (status, f"urn:angarium:problem:{name}")
+    assert body["title"]
+    return str(body["detail"])
+
+
 @pytest.fixture
 def settings(nats: EmbeddedServer) -> Settings:
     """Those of an installation that nobody else has."""

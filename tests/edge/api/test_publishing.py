@@ -14,21 +14,11 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from tests.contract.waiting import until_true
-from tests.edge.api.conftest import MAX_BODY, Api
+from tests.edge.api.conftest import MAX_BODY, Api, problem
 
 EVENTS = "/v1/tenants/acme/events/order.created"
 BILLING = "/v1/tenants/acme/receivers/billing/events"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-def problem(answer: httpx.Response, status: int, name: str) -> str:
-    """Check that it is that problem; returns its detail."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    body = answer.json()
-    assert (body["status"], body["type"]) == (status, f"urn:angarium:problem:{name}")
-    assert body["title"]
-    return str(body["detail"])
 
 
 async def test_an_event_for_all_is_stored_byte_for_byte_before_the_answer(api: Api) -> None:
