@@ -1,12 +1,19 @@
 """The credentials of a receiver, and texts without them: an answer may repeat what the request said."""
 
 from collections.abc import Collection
+from functools import cached_property, lru_cache
 
 from actors.policy import Policy
 
 REDACTED = "[redacted]"
 CREDENTIAL_MIN = 8
 """The shortest word that is looked for in a text, in characters: others would be found by chance."""
+
+FEW = 64
+"""So many words are looked for one by one, which is quicker than to take the text to pieces."""
+KEPT_MAX = 64
+"""Configurations whose credentials are kept: to find them takes a millisecond where there are 16 KiB of them,
+and each failed attempt is told without them. They take a megabyte at most."""
 
 
 class Credentials:
@@ -20,15 +27,21 @@ class Credentials:
         self._words = words
         self._first = {word[:CREDENTIAL_MIN] for word in words}
 
+    @cached_property
+    def _any(self) -> set[str]:
+        return set[str]().union(*map(_pieces, self._words))
+
     def hide(self, text: str) -> str:
         """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
-        if not any(map(text.__contains__, self._first)):
+        if len(self._first) <= FEW and not any(map(text.__contains__, self._first)):
             return text
-        pieces_of_words = set[str]().union(*map(_pieces, self._words))
+        pieces = _pieces(text)
+        if self._first.isdisjoint(pieces):
+            return text
         parts = []
         inside, end = False, 0
-        for at, piece in enumerate(_pieces(text)):
-            inside = piece in self._first or (inside and piece in pieces_of_words)
+        for at, piece in enumerate(pieces):
+            inside = piece in self._first or (inside and piece in self._any)
             if inside:
                 if at >= end:
                     parts += [text[end:at], REDACTED]
@@ -41,8 +54,13 @@ def credentials_of(policy: Policy) -> Credentials:
 
     Its URL's path and the values of its query are among them, since a hook's URL is a secret by itself.
     """
-    words = {word for value in policy.headers.values() for word in value.split()}
-    address, _, query = policy.url.partition("?")
+    return _credentials((*policy.headers.values(),), policy.url)
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _credentials(values: tuple[str, ...], url: str) -> Credentials:
+    words = {word for value in values for word in value.split()}
+    address, _, query = url.partition("?")
     words |= {address.partition("://")[2].partition("/")[2], *query.replace("=", "&").split("&")}
     return Credentials({word for word in words if len(word) >= CREDENTIAL_MIN})
 
