@@ -37,7 +37,7 @@ def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, in
     after_s = (policy.offline if policy else Offline()).after_s
     match fact:
         case f.Delivered() if _was_offline(before, after_s):
-            return _of(before, "recovered", "it takes events again")
+            return _of(before, "recovered", "it accepts events again")
         case f.Disabled(reason=reason, at=at) if not before.disabled:
             why = "it answered 410" if reason == "gone" else _no_success(after, at)
             return _of(after, "disabled", why)
@@ -47,7 +47,7 @@ def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, in
         case f.Resumed() if before.disabled or _was_offline(before, after_s):
             return _of(before, "recovered", "it was resumed")
         case f.Retargeted() if before.disabled or _was_offline(before, after_s):
-            return _of(before, "recovered", "it has another url")
+            return _of(before, "recovered", "its URL was changed")
         case f.Parked() if policy is None and invalid and not before.parked:
             return _of(after, "misconfigured", "it never had a valid configuration; its events wait")
     return None

@@ -185,7 +185,7 @@ def _told(sentences: list[str]) -> list[str]:
     """The first of them, none too long, and how many there are besides."""
     told = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_TOLD]]
     more = len(sentences) - len(told)
-    return [*told, f"and {more} more of the kind"] if more else told
+    return [*told, f"and {more} more of this kind"] if more else told
 
 
 @cache
@@ -275,7 +275,7 @@ def _further_problems(policy: Policy) -> list[str]:
         if not is_pattern(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
         elif (count := pattern.count("*")) > WILDCARDS_MAX:
-            remedy = "name more tokens, or end it with > (order.>)"
+            remedy = "write out more tokens, or end it with > (order.>)"
             problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
     return problems
 
@@ -297,10 +297,10 @@ def _url_problems(url: str) -> list[str]:
     if not parts.hostname:
         return ["url: has no host"]
     if "@" in parts.netloc:
-        return ["url: must not carry a user or password; put credentials into headers"]
+        return ["url: must not contain a user or password; put credentials into headers"]
     if any(ord(c) <= 32 or ord(c) == 127 for c in url):
-        return ["url: must not contain blanks or control characters; percent-encode them"]
-    return ["url: port 0 cannot be connected to"] if port == 0 else []
+        return ["url: must not contain spaces or control characters; percent-encode them"]
+    return ["url: port 0 cannot be used"] if port == 0 else []
 
 
 def _secret_problems(secret: str) -> list[str]:
@@ -325,12 +325,12 @@ def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for name in islice(headers, HEADERS_MAX):
         if name.lower() in seen:
-            yield name, "named twice, and case does not count; leave one out, or only the first is sent"
+            yield name, "given twice (case does not matter); leave one out, or only the first is sent"
         seen.add(name.lower())
         if name.lower() in _CONTENT:
-            yield name, "is the event's or Angarium's own, and would not be sent; leave it out"
+            yield name, "is set from the event or by Angarium, and would not be sent; leave it out"
         elif name.lower() in _CONNECTION:
-            yield name, "concerns the connection, and would not be sent; leave it out"
+            yield name, "is a header of the connection, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:

@@ -142,13 +142,13 @@ def _held_words(
 ) -> str:
     """Say what keeps the receiver from its events; empty where nothing does."""
     receiver, held = state.receiver, held_back(state, policy, now)
-    go_on = f"angarium receiver resume {receiver} lets it go on"
+    go_on = f"to continue, run angarium receiver resume {receiver}"
     match held:
         case None:
             return ""
         case "misconfigured":
             found = "; ".join(problems) or "it never had a valid configuration"
-            return f"misconfigured: {found}; angarium receiver put {receiver} mends it"
+            return f"misconfigured: {found}; to fix it, run angarium receiver put {receiver}"
         case "disabled" if state.disabled == "gone":
             return f"disabled: it answered 410 (Gone); {go_on}"
         case "disabled":
@@ -157,7 +157,7 @@ def _held_words(
             return f"paused: {go_on}"
         case "offline":
             at = _resume_at(state, policy, now)
-            following = f"the next attempt is at {_moment(at, now)}" if at else "it is tried at once"
+            following = f"the next attempt is at {_moment(at, now)}" if at else "the next attempt is due"
             following = "an attempt is under way" if view.in_flight else following
             return f"offline: {_no_success(state, now)}, {_failures(state)}; {following}"
         case "throttled":
@@ -174,16 +174,16 @@ def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> 
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
     match next_step(state, policy, view, now):
         case WaitUntil(at, Rule.RETRYING):
-            return f"all that waits was tried, and is tried again from {_moment(at, now)} on"
+            return f"every waiting event was tried; the next retry is at {_moment(at, now)}"
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = f"{policy.rate.limit:g} a {policy.rate.per}"
             return f"out of tokens until {_moment(at, now)}, at {rate}"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
-            return "it waits for NATS to confirm what was recorded"
+            return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):
-            return "it waits until NATS has stored its dead letters"
+            return "waiting for NATS to store its dead letters"
         case Rest(Rule.REMOVAL):
-            return "it waits for NATS to say whether the receiver was removed"
+            return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
 
@@ -197,7 +197,7 @@ def _failures(state: State) -> str:
     """Describe its failures: `3 failures in a row, the last: HTTP 503`."""
     count, last = state.consecutive_failures, state.last
     if isinstance(last, AttemptFailed) and last.ours:
-        return "this node had nothing to spare for the last attempt"
+        return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"
     error = last.error or f"HTTP {last.status}" if isinstance(last, AttemptFailed) else ""
     return f"{failures}, the last: {error}" if error else failures

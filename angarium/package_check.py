@@ -13,7 +13,7 @@ from pathlib import Path
 OWN_PACKAGES = ("actors", "streams")
 _OWN_MARK = b"Angarium"
 """Stands in the first line of each of our packages."""
-_REMEDY = "install angarium into an environment of its own"
+_REMEDY = "install angarium in its own environment (pipx or a venv)"
 _HOME = Path(__file__).resolve().parent.parent
 
 

@@ -32,9 +32,9 @@ def rate(text: str, burst: int | None = None) -> Rate:
     try:
         return msgspec.convert(members | {"burst": burst}, Rate)
     except msgspec.ValidationError:
-        bounds = "a limit above 0, at most a million, and a burst from 1 to a million"
+        bounds = "a limit above 0 and up to a million, and a burst from 1 to a million"
         with_burst = "" if burst is None else f" with burst {burst}"
-        raise BadQuantity(f"{text!r}{with_burst} is no possible rate; give {bounds}") from None
+        raise BadQuantity(f"{text!r}{with_burst} is not a possible rate; give {bounds}") from None
 
 
 def size(text: str) -> int:

@@ -69,7 +69,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     creds: Annotated[str | None, Meta(description="file with NATS credentials (JWT and seed)")] = None
     nkey: Annotated[str | None, Meta(description="file with the seed of a NATS nkey")] = None
     tls_ca: Annotated[str | None, Meta(description="file with the CA that signed the NATS server")] = None
-    tls_cert: Annotated[str | None, Meta(description="file with our client certificate for NATS")] = None
+    tls_cert: Annotated[str | None, Meta(description="file with the client certificate for NATS")] = None
     tls_key: Annotated[str | None, Meta(description="file with the private key of tls_cert")] = None
     prefix: Annotated[
         str, Meta(description="name of the installation: all its subjects and streams begin with it")
@@ -91,10 +91,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     node: Annotated[str, Meta(description="unique name of this node")] = field(default_factory=_node_name)
     ttl_s: Annotated[float, Meta(ge=2, le=60, description="silence after which a node counts as dead")] = 5.0
     drain_s: Annotated[
-        float, Meta(ge=0, le=300, description="time for attempts in flight when a node stops")
+        float, Meta(ge=0, le=300, description="time that attempts in flight get when a node stops")
     ] = 10.0
     replay_keep_s: Annotated[
-        float, Meta(ge=0, le=604_800, description="time for which settled events are kept for replays")
+        float, Meta(ge=0, le=604_800, description="time that settled events are kept for replays")
     ] = 86_400.0
     allow_http: Annotated[bool, Meta(description="allow receivers with http:// URLs")] = False
     allow_networks: Annotated[
@@ -108,7 +108,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         Literal["http1", "httpx"], Meta(description="HTTP client for receivers; httpx needs angarium[httpx]")
     ] = "http1"
     default_rate: Annotated[
-        str | None, Meta(description="rate of receivers that state none, such as 10/second or 10/s")
+        str | None, Meta(description="rate of receivers without their own, such as 10/second or 10/s")
     ] = None
     default_burst: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="burst that goes with default_rate")
@@ -135,7 +135,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     log_format: Annotated[Literal["text", "json"], Meta(description="format of the log")] = "text"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="lowest level that is logged")
+        Literal["debug", "info", "warning", "error"], Meta(description="lowest level to log")
     ] = "info"
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ class UnknownVariable(Struct, frozen=True):
     meant: str | None
 
     def __str__(self) -> str:
-        return f"the variable {self.name} is no setting; {_instead(self.meant) or 'it is ignored'}"
+        return f"the variable {self.name} is not a setting; {_instead(self.meant) or 'it is ignored'}"
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVariable]:
@@ -297,9 +297,9 @@ def _wanted(kind: inspect.Type) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.VarTupleType():
-            return "a list of texts"
+            return "a list of strings"
         case _:
-            return "a text"
+            return "a string"
 
 
 def _contradictions(settings: Settings) -> list[tuple[str, str]]:
@@ -310,10 +310,10 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
         if (path := getattr(settings, name)) is not None and not os.path.isfile(path)
     ]
     if not settings.nats:
-        found.append(("nats", "names no server; give one such as nats://127.0.0.1:4222"))
+        found.append(("nats", "is empty; give a server such as nats://127.0.0.1:4222"))
     elif not all(map(quantities.is_server, settings.nats)):
         # Not shown: it may hold a password.
-        found.append(("nats", "one is not the address of a server; write each as nats://host:4222"))
+        found.append(("nats", "one is not a server address; write each as nats://host:4222"))
     for name in ("allow_networks", "deny_networks"):
         for network in getattr(settings, name):
             try:
@@ -321,7 +321,7 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
             except ValueError as error:
                 found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
     if settings.transport == "httpx" and find_spec("httpcore") is None:
-        found.append(("transport", "httpx is not installed; pip install 'angarium[httpx]', or take http1"))
+        found.append(("transport", "httpx is not installed; pip install 'angarium[httpx]', or use http1"))
     if not _PREFIX.match(settings.prefix):
         found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
     prefixes = [("inbox_prefix", settings.inbox_prefix)]
@@ -333,10 +333,10 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
         found.append(("replicas", "must be 1, 3 or 5, so that a majority is clear"))
     if settings.replicas > 1 and settings.ttl_s <= ELECTION_MAX_S:
         found.append(
-            ("ttl_s", f"must be above {ELECTION_MAX_S:g} with replicas: an election may take as long")
+            ("ttl_s", f"must be above {ELECTION_MAX_S:g} with replicas: electing a leader may take that long")
         )
     if settings.default_burst is not None and settings.default_rate is None:
-        found.append(("default_burst", "goes with default_rate; set that too"))
+        found.append(("default_burst", "needs default_rate; set that too"))
     if (settings.tls_cert is None) != (settings.tls_key is None):
         found.append(("tls_cert", "goes with tls_key; give both or neither"))
     return found

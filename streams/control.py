@@ -125,7 +125,7 @@ class Control:
     def _denied_unread(self, request: ControlRequest) -> Denied | None:
         """Denies a request for its form, or for the number of those under way."""
         if len(self._under_way) > UNDER_WAY_MAX:
-            return Denied("busy", f"{UNDER_WAY_MAX} requests are under way on this node; ask again later")
+            return Denied("busy", f"{UNDER_WAY_MAX} requests are running on this node; try again later")
         if len(request.body) > BODY_BYTES_MAX:
             return Denied("too_large", f"the body of a request has at most {BODY_BYTES_MAX} bytes")
         try:
@@ -142,10 +142,10 @@ class Control:
             if task is None or task.cancelling():
                 raise
             # Not we have ended, but the shard that was waited for.
-            return Denied("unavailable", "the receiver's shard went to another node meanwhile; ask again")
+            return Denied("unavailable", "the receiver's shard has moved to another node; try again")
         except Exception as error:
             log.exception("control.failed", extra={"verb": request.verb, "receiver": request.receiver})
-            return Denied("internal", f"{type(error).__name__}; the node's log tells more")
+            return Denied("internal", f"{type(error).__name__}; see the node's log")
 
 
 def _encode(answer: Granted | Denied) -> bytes:

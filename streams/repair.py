@@ -165,7 +165,7 @@ async def accept_loss(
     claimed = await claim(js, names, shard, node, time, may_claim=may_claim, accepts_loss=True)
     if isinstance(claimed, NotOwned):
         raise RepairError(
-            f"shard {shard} cannot be repaired: {claimed.why}; stop what owns it, and try again"
+            f"shard {shard} cannot be repaired: {claimed.why}; stop the node that owns it, and try again"
         )
     repairing = _Repair(js, names, claimed, node)
     return await repairing.run(agreed)
@@ -186,7 +186,7 @@ def _check_agreed(agreed: Damage, found: Damage) -> None:
         if set(found.remade) <= set(agreed.remade):
             return
     raise RepairError(
-        f"shard {found.shard} is not repaired: more was lost than was agreed to; run the command again"
+        f"shard {found.shard} is not repaired: more was lost than you accepted; run the command again"
     )
 
 
@@ -214,7 +214,7 @@ class _Repair:
         recorded = await read_recorded_loss(js, names, claimed.shard)
         if recorded is None:
             # Nobody may run the shard before this is complete.
-            why = f"angarium repair was cut off in shard {claimed.shard}; run it again"
+            why = f"angarium repair was interrupted in shard {claimed.shard}; run it again"
             refusal = RecordedLoss(node=self._node, at=claimed.at, stream=names.deliveries)
             self._hold(await refuse(
                 js, names, claimed.shard, claimed.epoch, Loss(names.deliveries, _NEVER, why), refusal

@@ -26,13 +26,13 @@ class Breach(Enum):
     """A rule that is broken; the value says how."""
 
     STRANGER = "it names another receiver"
-    FRONTIER = "the frontier falls: events that had their turn would have it again"
-    NUMBER = "it names a number that is neither the next one nor given already"
-    SETTLED = "an event that is settled is taken for an open one"
+    FRONTIER = "the frontier goes back: events that had their turn would be sent again"
+    NUMBER = "its number is neither the next one nor one that was already given"
+    SETTLED = "it treats a settled event as an open one"
     BEYOND = "an open event lies beyond the frontier"
     OPEN = f"more than {OPEN_MAX} events are open"
     BURIALS = f"more than {BURIALS_MAX} dead letters are owed"
-    TOKENS = "the bucket holds fewer tokens than none, or more than its burst"
+    TOKENS = "the bucket holds less than no tokens, or more than its burst"
 
 
 class InvariantBroken(Unusable):
@@ -41,8 +41,8 @@ class InvariantBroken(Unusable):
     def __init__(self, fact: f.Fact, breach: Breach) -> None:
         tag = fact.__struct_config__.tag
         super().__init__(
-            f"{fact.receiver}: its fact `{tag}` breaks a rule that always holds ({breach.value}). This is a "
-            f"defect of Angarium: see `Refused shards` in docs/operating.md"
+            f"{fact.receiver}: its fact `{tag}` breaks an invariant ({breach.value}). This is a "
+            f"defect in Angarium: see `Refused shards` in docs/operating.md"
         )
         self.breach = breach
 

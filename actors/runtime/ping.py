@@ -22,9 +22,9 @@ async def ping(actor: Actor) -> Answered | Failed:
         raise ControlRefused("misconfigured", f"{actor.receiver} has no valid configuration; put one")
     if actor.state.throttled_until > now:
         wait_s = actor.state.throttled_until - now
-        raise ControlRefused("throttled", f"{actor.receiver} asked to be left alone for {wait_s:.0f} s more")
+        raise ControlRefused("throttled", f"{actor.receiver} is throttled for {wait_s:.0f} s more")
     if not host.may_start():
-        raise ControlRefused("unavailable", "the shard is not in order at the moment; try again")
+        raise ControlRefused("unavailable", "the shard is not ready at the moment; try again")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
     if bucket is not None:

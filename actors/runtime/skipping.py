@@ -59,7 +59,7 @@ async def _read(actor: Actor) -> Numbered | None:
         frontier = actor.state.frontier
         batch = await actor.host.backlog.read(actor.receiver, after, cursor.seen, MAILBOX_MAX)
         if actor.state.frontier is not frontier or actor.pending.in_flight:
-            raise ControlRefused("unavailable", f"{actor.receiver} is going on at this moment; ask again")
+            raise ControlRefused("unavailable", f"{actor.receiver} is working at this moment; try again")
         if known := _known(actor):
             return known
         fresh = [each for each in batch.events if _is_fresh(actor, each)]

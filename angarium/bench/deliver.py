@@ -134,7 +134,7 @@ class DeliverBench:
         sample = body(plan.size)
         http1 = await loops.http1_loop(url, sample, plan.receivers, plan.timed_s)
         aiohttp = await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s)
-        tell("deliver what was published")
+        tell("deliver the published events")
         full, samples = await self._full_load()
         tell("POST in a bare loop once more")
         aiohttp = aiohttp.mean(await loops.aiohttp_loop(url, sample, plan.receivers, plan.timed_s))
@@ -177,7 +177,7 @@ class DeliverBench:
         try:
             await node.start()
             await node.until_ready()
-            self._tell(f"publish for {fast} more and deliver them meanwhile")
+            self._tell(f"publish for {fast} more deliveries and deliver at the same time")
             live = await self._meanwhile(node, fast, self._publish(fast))
             self._tell(f"publish and deliver {plan.rate} a second for {plan.timed_s:g} s")
             return live, await self._meanwhile(node, slow, self._publish_steadily(slow))

@@ -135,9 +135,9 @@ class FanoutBench:
             await node.until_ready()
             tell(f"route {plan.events} events to {plan.receivers} paused receivers")
             still = await self._route(node, STILL)
-            tell("the same to receivers that get them")
+            tell("the same, to active receivers")
             live = await self._route(node, LIVE)
-            tell(f"publish for {NEIGHBOURS} tenants, alone and beside an event for {plan.wide} receivers")
+            tell(f"publish for {NEIGHBOURS} tenants, alone and with an event for {plan.wide} receivers")
             alone, beside, wide_s = await self._beside(node)
         finally:
             await node.stop()

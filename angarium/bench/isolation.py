@@ -105,7 +105,7 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
 
     return [
         Trouble("nobody", {}, [], 0),
-        Trouble(f"a dead one with {plan.behind:,} behind", dead, direct(dead), plan.behind),
+        Trouble(f"a dead receiver with {plan.behind:,} waiting", dead, direct(dead), plan.behind),
         Trouble(
             f"{plan.slow} that answer after {SLOW_ANSWER_S} s",
             slow, direct(slow), plan.slow * a_while, goes_on=True,
@@ -242,7 +242,7 @@ async def measured(plan: IsolationPlan, tell: Callable[[str], None]) -> list[Row
     """Run the bench, each time on a ground of its own."""
     rows = []
     for trouble in troubles(plan, Names(), plan.shards):
-        tell(f"beside {trouble.name}")
+        tell(f"with {trouble.name}")
         async with ground(plan.shards) as on:
             rows.append(await IsolationBench(plan, trouble, on).run())
     return rows

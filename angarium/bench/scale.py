@@ -130,7 +130,7 @@ class ScaleBench:
         tell(f"configure {plan.receivers} receivers")
         await self._configure(range(plan.receivers))
         active = range(0, plan.receivers, max(1, plan.receivers // plan.active))[: plan.active]
-        tell(f"start a node, and give each of {len(active)} an event")
+        tell(f"start a node, and send each of {len(active)} receivers an event")
         node = on.node()
         try:
             await node.start()
@@ -145,7 +145,7 @@ class ScaleBench:
             await node.start()
             await node.until_ready()
             ready_s = time.monotonic() - started_at
-            tell("an event to each that is not in memory, then one to each that is")
+            tell("send an event to each receiver not in memory, then to each in memory")
             fresh = await self._publish_to(active)
             resident = await self._publish_to(active)
             tell(f"watch it idle for {plan.timed_s:g} s")
@@ -196,7 +196,7 @@ class ScaleBench:
             await node.start()
             await node.until_ready()
             await self._until_quiet()
-            self._tell("let it come back")
+            self._tell("resume it")
             before, seen = usage(node.pid), list[float]()
             await self._sink.forget()
             await self._configure([0])

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 SIGNS = {"create": "+", "change": "~", "remove": "-", "keep": "="}
 
 
-@click.command("apply", short_help="Bring receivers to what a file declares.")
+@click.command("apply", short_help="Change receivers to match a file.")
 @click.option(
     "-f", "--file", "file", type=click.File("rb"), required=True,
-    help="JSON, or TOML where its name ends in .toml; - is JSON from stdin.",
+    help="JSON, or TOML if the name ends in .toml; - is JSON from stdin.",
 )  # fmt: skip
-@click.option("--tenant", metavar="TENANT", help="Look at this tenant alone; else at those in the file.")
-@click.option("--prune", is_flag=True, help="Remove their receivers that the file does not have.")
-@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="The plan and what was done, in JSON.")
+@click.option("--tenant", metavar="TENANT", help="Only this tenant (default: those in the file).")
+@click.option("--prune", is_flag=True, help="Remove receivers that are not in the file.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan and the result as JSON.")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def apply(
     file: BinaryIO, tenant: str | None, prune: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Bring receivers to what a file declares: {"receivers": {"TENANT.NAME": {"url": …}}}.
+    """Change receivers to match a file: {"receivers": {"TENANT.NAME": {"url": …}}}.
 
-    Everything is checked before anything is stored, and the plan is shown first. What the file does not say
-    goes back to its default, but for secrets and for a pause, which stay. `angarium export` writes such a
-    file; what it hides (…) stays as it is stored.
+    Everything is checked before anything is stored, and the plan is shown first. Members that the file leaves
+    out go back to their defaults, except secrets and a pause, which stay. `angarium export` writes such a
+    file; values that it hides (…) stay as they are.
     """
     from actors.errors import InvalidPolicy
     from angarium.operations.failures import NotDone
@@ -56,7 +56,9 @@ def apply(
         if output.answers_come():
             return click.confirm("apply this?", err=True)
         if any(each.action == "remove" for each in changing):
-            raise click.UsageError("receivers would be removed, and what waits for them discarded; say --yes")
+            raise click.UsageError(
+                "receivers would be removed, and their waiting events discarded; confirm with --yes"
+            )
         return True
 
     async def located(to: Any) -> "Applied | NotDone":
@@ -87,7 +89,7 @@ def lines(plan: "list[Step]") -> Iterator[str]:
     for step in plan:
         if step.action == "keep":
             continue
-        discarded = " (what it has waiting is discarded)" if step.action == "remove" else ""
+        discarded = " (its waiting events are discarded)" if step.action == "remove" else ""
         yield f"{SIGNS[step.action]} {step.action} {step.receiver}{discarded}"
         yield from (f"    {change}" for change in step.changes)
         yield from (f"    note: {note}" for note in step.notes)

@@ -10,18 +10,22 @@ from angarium.terminal import output
 LIST_MAX = 50
 
 
-@click.command("attempts", short_help="Attempts at a receiver, from the ledger.")
+@click.command("attempts", short_help="List the attempts to a receiver, from the ledger.")
 @names.receiver("receiver")
-@click.option("--failed", is_flag=True, help="Only attempts that did not deliver.")
+@click.option("--failed", is_flag=True, help="Only failed attempts.")
 @click.option("--status", metavar="STATUS", help="Only this status, such as 503, or a class, such as 5xx.")
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type, such as order.created.")
-@click.option("--since", metavar="TIME", help="Only since then: 2h, 3d, 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only from before then.")
+@click.option("--since", metavar="TIME", help="Only since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=LIST_MAX, show_default=True, help="So many at most."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=LIST_MAX,
+    show_default=True,
+    help="Maximum number to show.",
 )
-@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
-@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
 def attempts(
     receiver: str,
@@ -33,7 +37,7 @@ def attempts(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """List the attempts at a receiver, the newest first, each with what came back and how long it took."""
+    """List the attempts to a receiver, newest first, each with its result and how long it took."""
     from angarium.cli import record_words as words
     from angarium.ledger.ledger_answers import AttemptFilter
     from angarium.operations.records import attempts as operation
@@ -52,5 +56,5 @@ def attempts(
         words.HEADINGS, map(words.cells, listed.attempts), cut=() if wide else words.CUT_COLUMNS, wide=wide
     )
     if listed.more:
-        output.note(f"note: there are older ones than these {limit}; --limit or --until shows them")
+        output.note(f"note: these are the newest {limit}; --limit or --until shows older ones")
     words.notes(listed.ledger)

@@ -19,18 +19,23 @@ VERDICTS = {
 }
 
 
-@click.command("audit", short_help="Attempts against a receiver's rate, from the ledger.")
+@click.command("audit", short_help="Check a receiver's rate limit, from the ledger.")
 @names.receiver("receiver")
 @click.option(
-    "--since", metavar="TIME", default="1h", show_default=True, help="Since then: 2h, 3d, or an instant."
+    "--since",
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    help="From this time on: 2h, 3d, 2026-01-31T12:00:00Z.",
 )
-@click.option("--until", metavar="TIME", help="Up to then.")
-@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
 def audit(receiver: str, as_json: bool, **given: Any) -> None:
-    """Compare the attempts in every window of a second, and of the burst's length, with the limit in force.
+    """Check that the attempts to a receiver kept its rate limit, in every window.
 
-    In any window of t seconds at most burst + rate * t attempts may start. Ends with 1 where more did.
+    In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
+    burst's length are checked. The exit status is 1 if more did.
     """
     from angarium.cli import record_words as words
     from angarium.operations.records import auditing

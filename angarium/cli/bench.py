@@ -23,15 +23,15 @@ FIGURE_HEADINGS = ("measure", "figure")
 ISOLATION_HEADINGS = ("beside", "p50", "p99", "worst", "memory", "unacked")
 
 
-@click.group(short_help="Measure, beside bare clients in the same run.")
+@click.group(short_help="Measure this machine, next to bare clients.")
 def bench() -> None:
-    """Measure Angarium on this machine, beside what bare clients can do in the same run.
+    """Measure Angarium on this machine, and bare clients in the same run.
 
-    Machines differ, and so do their minutes: read the ratios.
+    Machines differ, and the same machine differs from minute to minute: compare the ratios.
     """
 
 
-@bench.command(short_help="Deliveries of one node at full load, and how long an event takes.")
+@bench.command(short_help="Measure deliveries at full load, and the time that an event takes.")
 @click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--deliveries", default=60_000, show_default=True, type=click.IntRange(100))
 @click.option("--fan", default=1, show_default=True, type=click.IntRange(1, 1000),
@@ -41,9 +41,9 @@ def bench() -> None:
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="Length of the steady part (500 events a second) and of each bare loop.")  # fmt: skip
 @click.option("--profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, writable=True),
-              help="Write to this file where the node's time went.")  # fmt: skip
+              help="Write a profile of the node to this file.")  # fmt: skip
 @with_shards
-@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def deliver(
     receivers: int,
     deliveries: int,
@@ -54,10 +54,10 @@ def deliver(
     profile: Path | None,
     as_json: bool,
 ) -> None:
-    """Strict receivers, signed events, a server and a node and a sink in processes of their own.
+    """Measure deliveries to strict receivers: signed events, and a process each for server, node and sink.
 
-    At full load the events are published before the node starts. Ends with 1 if one was lost, repeated or
-    came out of order.
+    At full load the events are published before the node starts. The exit status is 1 if an event was lost,
+    repeated or came out of order.
     """
     from angarium.bench.deliver import DeliverPlan, measured
 
@@ -69,7 +69,7 @@ def deliver(
     _check(figures, "delivery")
 
 
-@bench.command(short_help="Copies that one node routes, and what a wide event costs other tenants.")
+@bench.command(short_help="Measure the router, and what a wide event costs other tenants.")
 @click.option("--receivers", default=1000, show_default=True, type=click.IntRange(1, 20_000))
 @click.option("--copies", default=50_000, show_default=True, type=click.IntRange(100))
 @click.option("--wide", default=20_000, show_default=True, type=click.IntRange(1, 100_000),
@@ -77,14 +77,14 @@ def deliver(
 @click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000),
               help="Body size in bytes.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
-              help="Of other tenants' events, alone and beside the wide one.")  # fmt: skip
+              help="Length of each run with other tenants' events.")  # fmt: skip
 @with_shards
-@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def fanout(seconds: float, as_json: bool, **plan: int) -> None:
-    """Events for all receivers of a tenant: routed to paused ones, then to such as get them.
+    """Measure fan-out: copies to paused receivers, then to receivers that get them.
 
-    Then one event for very many receivers beside the events of other tenants. Ends with 1 if a copy was lost,
-    repeated or came out of order.
+    Then one event for very many receivers, together with the events of other tenants. The exit status is 1 if
+    a copy was lost, repeated or came out of order.
     """
     from angarium.bench.fanout import FanoutPlan, measured
 
@@ -92,12 +92,12 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
     _check(figures, "copy")
 
 
-@bench.command(short_help="What dead, slow, hanging and flooding neighbours cost healthy receivers.")
+@bench.command(short_help="Measure what dead, slow, hanging and flooding receivers cost healthy ones.")
 @click.option("--receivers", default=200, show_default=True, type=click.IntRange(1, 5000),
               help="Number of healthy receivers.")  # fmt: skip
 @click.option("--rate", default=300, show_default=True, type=click.IntRange(1), help="Events a second.")
 @click.option("--behind", default=200_000, show_default=True, type=click.IntRange(1),
-              help="Events that wait for the dead one.")  # fmt: skip
+              help="Events that wait for the dead receiver.")  # fmt: skip
 @click.option("--slow", default=50, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--hanging", default=2000, show_default=True, type=click.IntRange(1, 5000))
 @click.option("--flood", default=200_000, show_default=True, type=click.IntRange(1),
@@ -108,11 +108,11 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
               help="Length of a run.")  # fmt: skip
 @with_shards
-@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def isolation(seconds: float, as_json: bool, **plan: int) -> None:
-    """Healthy receivers alone, and beside each kind of trouble in turn; the medians of several runs.
+    """Measure healthy receivers alone, then with each kind of trouble; shows medians of several runs.
 
-    Ends with 1 if a delivery to a healthy one was lost, repeated or came out of order.
+    The exit status is 1 if a delivery to a healthy one was lost, repeated or came out of order.
     """
     from angarium.bench.isolation import IsolationPlan, measured
 
@@ -120,25 +120,25 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
         measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION_HEADINGS, _isolation_rows
     )
     for row in rows:
-        _check(row, f"delivery beside {row.beside}")
+        _check(row, f"delivery with {row.beside}")
 
 
-@bench.command(short_help="Very many receivers, a node that is killed, a receiver that is far behind.")
+@bench.command(short_help="Measure very many receivers, a killed node, and a long backlog.")
 @click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
 @click.option("--active", default=1000, show_default=True, type=click.IntRange(1),
-              help="How many of them get events.")  # fmt: skip
+              help="Number of them that get events.")  # fmt: skip
 @click.option("--parked", default=5000, show_default=True, type=click.IntRange(1),
-              help="Actors that wait when the node is killed.")  # fmt: skip
+              help="Parked actors when the node is killed.")  # fmt: skip
 @click.option("--behind", default=200_000, show_default=True, type=click.IntRange(100),
-              help="Events that wait for the one that comes back.")  # fmt: skip
+              help="Events that wait for the receiver that comes back.")  # fmt: skip
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.1, 600),
-              help="How long the idle node is watched.")  # fmt: skip
+              help="Time that the idle node is watched.")  # fmt: skip
 @with_shards
-@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: int) -> None:
-    """A crowd of receivers of which few get events; a node that is killed with parked actors; a long backlog.
+    """Measure very many receivers (few of them active), a node killed with parked actors, and a long backlog.
 
-    Ends with 1 if a delivery was lost, repeated or came out of order.
+    The exit status is 1 if a delivery was lost, repeated or came out of order.
     """
     from angarium.bench.scale import ScalePlan, measured
 
@@ -147,10 +147,10 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
     _check(figures, "delivery")
 
 
-@bench.command("all", short_help="All of them, as they are by default: some ten minutes.")
-@click.option("--json", "as_json", is_flag=True, help="The figures in JSON, and nothing else.")
+@bench.command("all", short_help="Run all of them with their defaults: about ten minutes.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def whole(as_json: bool) -> None:
-    """Every bench in one run; deliveries also fanned out (each event to 10 receivers), and on few shards."""
+    """Run every bench; deliveries also with fan-out (each event to 10 receivers) and on few shards."""
     from msgspec import to_builtins
     from msgspec.structs import replace
 
@@ -241,8 +241,8 @@ def _fanout_rows(figures: Any) -> list[tuple[str, str]]:
         (f"one event for {figures.wide:,} receivers", f"{figures.wide_ms:,.0f} ms"),
         ("other tenants alone, p50", f"{figures.neighbours_p50_ms:.1f} ms"),
         ("other tenants alone, worst", f"{figures.neighbours_worst_ms:.1f} ms"),
-        ("other tenants beside it, p50", f"{figures.neighbours_beside_p50_ms:.1f} ms"),
-        ("other tenants beside it, worst", f"{figures.neighbours_beside_worst_ms:.1f} ms"),
+        ("other tenants meanwhile, p50", f"{figures.neighbours_beside_p50_ms:.1f} ms"),
+        ("other tenants meanwhile, worst", f"{figures.neighbours_beside_worst_ms:.1f} ms"),
     ]
     if figures.cpu_us_per_copy is not None and figures.memory_mb is not None:
         rows.append(("the node's CPU a copy", f"{figures.cpu_us_per_copy:.0f} µs"))

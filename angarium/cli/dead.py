@@ -19,19 +19,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def _filters(command: Command) -> Command:
     """Gives a command the flags by which letters are selected."""
     for option in (
-        click.option("--until", metavar="TIME", help="Only letters from before then."),
+        click.option("--until", metavar="TIME", help="Only letters before this time."),
         click.option(
-            "--since", metavar="TIME", help="Only letters since then: 2h, 3d, 2026-01-31T12:00:00Z."
+            "--since", metavar="TIME", help="Only letters since this time: 2h, 3d, 2026-01-31T12:00:00Z."
         ),
-        click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these (repeatable)."),
+        click.option(
+            "--reason", "reasons", multiple=True, metavar="REASON", help="Only this one (repeatable)."
+        ),
     ):
         command = option(command)
     return command
 
 
-@click.group(short_help="Look after dead letters.")
+@click.group(short_help="List, show, redrive and drop dead letters.")
 def dead() -> None:
-    """Look after dead letters: what could not be delivered, kept for 30 days with the reason.
+    """Manage dead letters: events that could not be delivered, kept for 30 days with the reason.
 
     Reasons: expired, attempts, rejected, overflow, evicted, skipped, unknown_receiver, malformed.
     """
@@ -41,11 +43,11 @@ def dead() -> None:
 @click.argument("receiver", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
 @_filters
 @click.option("--limit", type=click.IntRange(0), default=LIST_MAX, show_default=True, help="0: all.")
-@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a letter.")
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per letter.")
 @options.takes(*options.CONNECTION)
 def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
-    """List dead letters, the newest first: all, or those of a tenant or a receiver."""
+    """List dead letters, newest first: all, or those of a tenant or a receiver."""
     from angarium.cli import dead_words as words
     from angarium.operations.dead_letters.listing import newest
 
@@ -61,12 +63,12 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
     else:
         output.say_table(words.NARROW_COLUMNS, map(words.narrow, rows), cut=words.CUT_COLUMNS)
     if listed.more:
-        output.note(f"note: there are older ones than these {limit}; --limit 0 lists all")
+        output.note(f"note: these are the newest {limit}; --limit 0 lists all")
 
 
 @dead.command(short_help="Show a dead letter.")
 @click.argument("letter", type=click.IntRange(1, LETTER_MAX))
-@click.option("--json", "as_json", is_flag=True, help="In JSON; a body that is no text is in base64.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; a binary body is in base64.")
 @options.takes(*options.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:
     """Show a dead letter, by its number in the list, with its headers and its body."""
@@ -84,18 +86,18 @@ def show(letter: int, as_json: bool, **given: Any) -> None:
 @dead.command(short_help="Send dead letters again.")
 @click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
 @_filters
-@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
-@click.option("--unsure", is_flag=True, help="Also what an interrupted redrive may have sent already.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--all", "everything", is_flag=True, help="Select all letters.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
+@click.option("--unsure", is_flag=True, help="Also send what an interrupted redrive may have sent already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION)
 def redrive(
     which: tuple[str, ...], everything: bool, limit: int | None, unsure: bool, as_json: bool, **given: Any
 ) -> None:
     """Send dead letters to their receivers again, under new numbers, and drop them here.
 
-    Each is sent once, also where this command is cut off: run again, it goes on. It ends by itself when the
-    stream of deliveries is full.
+    Each is sent once. If the command is interrupted, run it again and it continues. It stops by itself when
+    the stream of deliveries is full.
     """
     from angarium.cli import dead_words as words
     from angarium.operations.dead_letters.redrive import redrive
@@ -113,25 +115,25 @@ def redrive(
         for line in words.summary(done):
             output.say(line)
     if done.stopped:
-        raise click.ClickException(f"{done.stopped}; run it again when events have been settled")
+        raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:
         raise click.ClickException(words.not_there(sent.missing))
     if isinstance(wanted, tuple) and done.left:
-        raise click.ClickException("not every letter that was named could be sent")
+        raise click.ClickException("some of these letters could not be sent")
 
 
 @dead.command(short_help="Drop dead letters.")
 @click.argument("which", metavar="[LETTER…|TENANT[.NAME]]", nargs=-1, shell_complete=completion.receivers)
 @_filters
-@click.option("--all", "everything", is_flag=True, help="All letters that there are.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most, the oldest first.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--all", "everything", is_flag=True, help="Select all letters.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number, oldest first.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION)
 def drop(
     which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Drop dead letters for good. It asks before."""
+    """Drop dead letters for good. Asks for confirmation."""
     from angarium.cli import dead_words as words
     from angarium.operations.dead_letters.drop import drop
 
@@ -139,7 +141,7 @@ def drop(
         if yes:
             return True
         if not output.answers_come():
-            raise click.UsageError(f"{words.counted(count)} would be dropped for good; say --yes")
+            raise click.UsageError(f"{words.counted(count)} would be dropped for good; confirm with --yes")
         return click.confirm(f"drop {words.counted(count)} for good?", err=True)
 
     settings = options.settings_of(given)

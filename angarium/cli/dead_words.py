@@ -30,12 +30,12 @@ NAME_WIDTH_MAX = 40
 
 WHY_LEFT = {
     redriving.GONE: "cannot be redriven, since only the headers could be kept",
-    redriving.MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show tells how)",
-    redriving.TOO_LARGE: "cannot be redriven, since the stream takes no events of that size any more",
-    redriving.UNSURE: "may have been redriven by a command that was cut off, and what it sent is purged; "
+    redriving.MALFORMED: "cannot be redriven, since the event is malformed (angarium dead show says why)",
+    redriving.TOO_LARGE: "cannot be redriven, since the stream no longer accepts events of that size",
+    redriving.UNSURE: "may have been redriven by an interrupted command, and what it sent is purged; "
     "drop them, or redrive them with --unsure",
-    redriving.TAKEN: "cannot be redriven just now, since somebody published something else under their "
-    "message id; redrive them again in two minutes, and find out who may publish there",
+    redriving.TAKEN: "cannot be redriven now, since another publisher used their message id for something "
+    "else; redrive them again in two minutes, and check who may publish there",
 }
 
 
@@ -47,12 +47,12 @@ def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, lim
     selected = any(given[name] for name in ("reasons", "since", "until"))
     if which and all(text.isdecimal() and len(text) <= DIGITS_MAX for text in which):
         if selected or everything or limit is not None:
-            raise click.UsageError("letters are named or selected by flags, not both")
+            raise click.UsageError("give letter numbers or selecting flags, not both")
         return tuple(map(int, dict.fromkeys(which)))
     if len(which) > 1:
-        raise click.UsageError("name letters by their numbers, or one receiver or tenant")
+        raise click.UsageError("give letter numbers, or one receiver or tenant")
     if not (which or selected or everything):
-        raise click.UsageError("which letters? name them, or a receiver or tenant, or say --all")
+        raise click.UsageError("which letters? give numbers, a receiver, a tenant, or --all")
     return selection(which[0] if which else None, given)
 
 
@@ -62,7 +62,7 @@ def selection(receiver: str | None, given: dict[str, Any]) -> Selection:
     since, until = (given[name] and quantities.instant(given[name], now) for name in ("since", "until"))
     reasons = frozenset(given["reasons"])
     if unknown := reasons.difference(REASONS):
-        raise click.UsageError(f"--reason {min(unknown)}: there is no such reason, but {', '.join(REASONS)}")
+        raise click.UsageError(f"--reason {min(unknown)}: unknown reason; use one of {', '.join(REASONS)}")
     return Selection(receivers=_pattern(receiver), reasons=reasons, since=since, until=until)
 
 
@@ -128,13 +128,13 @@ def lines(letter: Letter) -> Iterator[str]:
         yield f"  {output.visible(name):{width}}  {output.visible(text)}"
     yield ""
     if letter.body_gone:
-        yield "(the body was gone before the event could be buried)"
+        yield "(the body was gone before the dead letter was stored)"
         return
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:
         size = quantities.bytes_text(len(letter.body))
-        yield f"(a body of {size} that is no text; --json has it in base64)"
+        yield f"(a binary body of {size}; --json shows it in base64)"
         return
     yield from map(output.visible, text.splitlines())
 
@@ -151,7 +151,7 @@ def summary(done: Redriven) -> Iterator[str]:
     """The result of a redrive for people."""
     yield f"redriven {counted(done.redriven)}"
     if done.finished:
-        yield f"{counted(len(done.finished))} had been redriven by a command that was cut off; dropped here"
+        yield f"{counted(len(done.finished))} had been redriven by an interrupted command; now dropped here"
     for why, positions in done.left.items():
         named = ", ".join(map(str, positions[:5])) + (", …" if len(positions) > 5 else "")
         yield f"{counted(len(positions))} ({named}) {WHY_LEFT[why]}"
@@ -160,4 +160,4 @@ def summary(done: Redriven) -> Iterator[str]:
 def waiting(began_at: float, wait_s: float) -> str:
     """The note that a redrive waits for another one's end."""
     began = instant(began_at)
-    return f"a redrive of {began} did not end in order; waiting {wait_s:.0f} s, until it is over for certain"
+    return f"a redrive started {began} was interrupted; waiting {wait_s:.0f} s to be sure that it has ended"

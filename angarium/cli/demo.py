@@ -7,17 +7,18 @@ from angarium.terminal.run import run_long
 
 
 @click.command(
-    short_help="Show it all, with a crash in the middle.",
-    epilog="All runs on this machine, on free ports, in a temporary directory; nothing is left behind.",
+    short_help="Show everything, with a crash in the middle.",
+    epilog="It runs on this machine only, on free ports, in a temporary directory; nothing is left behind.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The verdict in JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the verdict, in JSON.")
 def demo(as_json: bool) -> None:
-    """Deliver some hundred real payloads to six receivers while the node is killed, and judge what came.
+    """Deliver a few hundred real payloads to six receivers, kill the node meanwhile, and check the result.
 
-    One receiver is healthy, one limited to 20 requests a second, one flaky, one dead for the first seconds,
-    one slow and in relaxed order, one rejects what then is redriven. Each event goes to all that subscribe
-    to its type. The node is killed with -9 half-way and started again. At the end the receivers' own records
-    are judged, each promise by itself. Ends with 1 if one was broken; takes less than a minute.
+    One receiver is healthy, one is limited to 20 requests a second, one is flaky, one is dead for the first
+    seconds, one is slow and in relaxed order, and one rejects events, which are then redriven. Each event
+    goes to all receivers that subscribe to its type. The node is killed with -9 half-way and started again.
+    At the end each promise is checked against the receivers' own records. The exit status is 1 if one was
+    broken. Takes less than a minute.
     """
     from msgspec import to_builtins
 

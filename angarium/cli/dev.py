@@ -23,28 +23,30 @@ USUAL_NATS = "nats://127.0.0.1:4222"
     show_default=True,
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where NATS keeps its store, and the ledger lies.",
+    help="Directory of the NATS store and of the ledger.",
 )
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Port of NATS (default: that of the last run in DIR; at first 4222; a free one if it is taken).",
+    help="Port of NATS (default: that of the last run in DIR, else 4222, else a free one).",
 )
 @options.takes(*options.CONNECTION, *options.INSTALLATION, *options.NODE)
 def dev(directory: Path, port: int | None, **given: Any) -> None:
-    """Run NATS, set it up, and run a node and a ledger, until Ctrl-C. The store stays and is used again.
+    """Run NATS, a node and a ledger on this machine until Ctrl-C. The store is kept for the next run.
 
-    It is for your own machine: its NATS has no password, so that everybody on the machine may use it.
+    Use it on your own machine only: its NATS has no password, so every user of the machine can use it.
 
-    Receivers may be on http:// and on this machine's loopback addresses. With --nats a server that is there
-    already is used; the one in angarium.toml is not, since it may be the one in production.
+    Receivers may have http:// URLs and loopback addresses. With --nats it uses a running server. It ignores
+    the server in angarium.toml, since that may be the one in production.
     """
     from angarium.local.dev import develop
 
     server = given["nats"]
     if server and port:
-        raise click.UsageError("--port is for a server of its own, --nats names another; give one")
+        raise click.UsageError(
+            "--port is for the embedded server, --nats is for another one; give one of them"
+        )
     kept = {} if server else {"ledger": f"sqlite:///{directory / 'ledger.db'}"}
     settings = options.settings_of(given, log_level="info", **kept)
     run_long(develop(settings, None if server else directory, port, _tell))
@@ -56,10 +58,10 @@ def _tell(step: "Step") -> None:
 
     match step:
         case dev.Starting(directory):
-            output.note(f"starting nats-server, its store is {directory}")
+            output.note(f"starting nats-server, with its store in {directory}")
         case dev.Serving(url, port, wanted, pid_file):
             if port != wanted:
-                output.note(f"port {wanted} is taken: NATS is on {port}, from now on in this directory")
+                output.note(f"port {wanted} is taken: NATS uses {port}, and keeps it for this directory")
             output.note(f"nats-server runs on {url}; its pid is in {pid_file}")
         case dev.Claiming(shards, wait_max_s):
             output.note(f"claiming {shards} shards; after a crash that takes up to {wait_max_s:g} s")
@@ -81,6 +83,6 @@ def _tell_ready(ready: "Ready") -> None:
         "  angarium receiver put acme.billing --url http://127.0.0.1:9000/ --rate 10/second",
         "  angarium publish acme.billing '{\"order\": 7}' --type order.created",
         "  angarium inspect acme.billing",
-        "Ctrl-C ends it in order.",
+        "Ctrl-C stops it cleanly.",
     ):
         output.say(line)

@@ -11,13 +11,13 @@ from angarium.terminal.run import run
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-@click.command(short_help="Say what is wrong, and what to do about it.")
-@click.option("--json", "as_json", is_flag=True, help="The findings in JSON.")
+@click.command(short_help="Check the installation, and say what to do.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @options.takes(*options.CONNECTION, *options.INSTALLATION)
 def doctor(as_json: bool, **given: Any) -> None:
-    """Look at the installation and its receivers, and say what is wrong, with the remedy.
+    """Check the installation and its receivers, and show each problem with its remedy.
 
-    Ends with 1 if there is a problem with the installation. A receiver that is unwell is a warning.
+    The exit status is 1 if there is a problem with the installation. A receiver that is unwell is a warning.
     """
     from msgspec import to_builtins
 

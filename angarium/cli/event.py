@@ -11,17 +11,17 @@ ANSWER_MAX = 200
 """Characters of an answer that are shown; `--json` has all that is kept."""
 
 
-@click.command("event", short_help="One event's journey, from the ledger.")
+@click.command("event", short_help="Show what happened to an event, from the ledger.")
 @click.argument("event_id", metavar="ID")
 @click.option(
-    "--tenant", metavar="TENANT", help="Only receivers of this tenant; another one may use the same id."
+    "--tenant", metavar="TENANT", help="Only receivers of this tenant; other tenants may use the same id."
 )
-@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
 def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> None:
-    """Show to which receivers an event went, under which number, each attempt, and how it ended.
+    """Show which receivers got an event, with its number, each attempt, and how it ended.
 
-    A receiver is listed once it has begun with the event: before that, `angarium inspect` says what waits.
+    A receiver is listed once its first attempt has started. Before that, `angarium inspect` shows what waits.
     """
     from angarium.cli import record_words as words
     from angarium.operations.records.journey import journey
@@ -57,7 +57,7 @@ def headline(delivery: dict[str, Any]) -> str:
         case "open":
             return f"{name}: under way, {stored}"
         case "unknown":
-            return f"{name}: how it ended is not known, {stored}"
+            return f"{name}: it is not known how it ended, {stored}"
         case "dead":
             return f"{name}: dead letter ({delivery['reason']}) {ended}, {stored}"
         case state:

@@ -9,20 +9,20 @@ from angarium.cli.perform import CommandFailed, perform
 from angarium.terminal import output
 
 
-@click.command("export", short_help="Write receivers down, for apply.")
+@click.command("export", short_help="Print all receivers, as a file for apply.")
 @names.tenant("tenant")
 @click.option(
     "--json", is_flag=True, help="Accepted for consistency; the output is always JSON.", expose_value=False
 )
 @options.takes(*options.CONNECTION)
 def export(tenant: str | None, **given: Any) -> None:
-    """Write the configurations of all receivers, or of a tenant's, as the JSON that `angarium apply` takes.
+    """Print the configurations of all receivers, or of a tenant's, as JSON for `angarium apply`.
 
-    Secrets and values of headers are hidden (…); applied to the same installation, they stay as they are.
+    Secrets and header values are hidden (…). If you apply the file to the same installation, they stay.
     """
     from angarium.operations.receivers.export import export
 
     done = perform(options.settings_of(given), lambda to: export(to, tenant))
     output.say_json({"receivers": done.receivers})
     if done.unreadable:
-        raise CommandFailed(f"left out, since nobody can read it: {', '.join(done.unreadable)}")
+        raise CommandFailed(f"left out, since it cannot be read: {', '.join(done.unreadable)}")

@@ -8,16 +8,16 @@ from angarium.cli import names, options
 from angarium.terminal import output
 
 
-@click.command("history", short_help="What happened to a receiver, from the ledger.")
+@click.command("history", short_help="Show what happened to a receiver, from the ledger.")
 @names.receiver("receiver")
-@click.option("--since", metavar="TIME", help="Only since then: 2h, 3d, 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only from before then.")
-@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@click.option("--since", metavar="TIME", help="Only since this time: 2h, 3d, 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
 def history(receiver: str, as_json: bool, **given: Any) -> None:
-    """Tell in words what happened to a receiver: paused, changed, resumed, disabled, offline, and back again.
+    """Show what happened to a receiver: paused, changed, resumed, disabled, offline, recovered.
 
-    A configuration that was put and replaced while no ledger ran is not known: the bucket keeps the last.
+    If a configuration was put and replaced while no ledger ran, it is missing: NATS keeps the last one only.
     """
     from angarium.cli import record_words as words
     from angarium.operations.records import history as operation

@@ -13,16 +13,16 @@ from angarium.terminal import output
 
 @click.command("inspect", short_help="Show the live state of a receiver.")
 @names.receiver("receiver")
-@click.option("--at", metavar="TIME", help="As of then, from the ledger: 2h, 2026-01-31T12:00:00Z.")
-@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@click.option("--at", metavar="TIME", help="State at this time, from the ledger: 2h, 2026-01-31T12:00:00Z.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @options.takes(*options.CONNECTION, "ledger")
 def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
     """Show the live state of a receiver: its phase and why, its numbers, its bucket, its last attempt.
 
-    The owning node answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
-    Where NATS does not permit that, but angarium.ctl.status, the receiver's last answer is left out.
+    The node that owns the receiver answers, as it does to: nats req angarium.ctl.inspect.TENANT.NAME ''
+    If NATS permits only angarium.ctl.status, the receiver's last answer is left out.
 
-    With --at, the ledger tells what was then: all but what lay in a node's memory.
+    With --at, the ledger answers: everything except what was only in a node's memory.
     """
     from angarium.operations.control.state import state
 

@@ -11,7 +11,7 @@ from angarium.terminal.run import end_on_sigterm, run_long
 KEEP_MIN_S = 60
 
 
-@click.command("ledger", short_help="Keep what happened in a file that can be asked.")
+@click.command("ledger", short_help="Record what happened in a SQLite file, for queries.")
 @click.option(
     "--to", "ledger", metavar="URL", help="Where to keep it, sqlite:///path/of/a/file [ANGARIUM_LEDGER]."
 )
@@ -20,21 +20,21 @@ KEEP_MIN_S = 60
     default="30d",
     show_default=True,
     metavar="AGE",
-    help="How long: 12h, 30d, 8w; older rows are dropped.",
+    help="How long to keep rows: 12h, 30d, 8w.",
 )
 @options.takes(*options.CONNECTION)
 def ledger(keep: str, **given: Any) -> None:
-    """Follow the journal into a ledger until Ctrl-C: every attempt, what became of every event, and why.
+    """Copy the journal into a ledger until Ctrl-C: every attempt, and how each event ended and why.
 
-    It reads what the nodes have recorded and costs them nothing. It goes on where it stopped; deleted, it is
-    rebuilt as far back as the journal reaches. `angarium dev` runs one. Ask it by `angarium event`,
-    `attempts`, `history`, `audit`, `top` and `inspect --at`, or in SQL (docs/ledger.md).
+    It reads what the nodes have recorded and costs them nothing. It continues where it stopped. If you delete
+    the file, it is rebuilt as far back as the journal reaches. `angarium dev` runs one. Query it with
+    `angarium event`, `attempts`, `history`, `audit`, `top` and `inspect --at`, or in SQL (docs/ledger.md).
     """
     from angarium import quantities
 
     settings, keep_s = options.settings_of(given, log_level="info"), quantities.age(keep)
     if keep_s < KEEP_MIN_S:
-        raise click.UsageError(f"--keep {keep}: keep a minute at least")
+        raise click.UsageError(f"--keep {keep}: must be at least a minute")
     run_long(_follow(settings, keep_s))
 
 

@@ -10,8 +10,8 @@ USUAL_PORT = 9000
 
 
 @click.command(
-    short_help="Run a local receiver that verifies and shows what it gets.",
-    epilog="It answers only on this machine unless --host says otherwise. End it with Ctrl-C.",
+    short_help="Run a test receiver that shows and verifies each request.",
+    epilog="It is reachable only from this machine unless you set --host. Stop it with Ctrl-C.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535),
@@ -22,13 +22,13 @@ USUAL_PORT = 9000
               help="Status to answer with.")  # fmt: skip
 @click.option("--delay", "delay_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
               help="Time to wait before each answer.")  # fmt: skip
-@click.option("--fail-every", type=click.IntRange(1), metavar="N", help="Fail each Nth request.")
+@click.option("--fail-every", type=click.IntRange(1), metavar="N", help="Fail every Nth request.")
 @click.option("--fail-status", type=click.IntRange(200, 599), default=503, show_default=True,
               help="Status of a failure.")  # fmt: skip
 @click.option("--retry-after", metavar="SECONDS|DATE", help="Retry-After header of a failure.")
-@click.option("--count", "count_max", type=click.IntRange(1), metavar="N", help="End after N requests.")
-@click.option("--body", "whole_body", is_flag=True, help="Show bodies whole, not their beginning.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a request.")
+@click.option("--count", "count_max", type=click.IntRange(1), metavar="N", help="Stop after N requests.")
+@click.option("--body", "whole_body", is_flag=True, help="Show whole bodies, not only their beginning.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
 def listen(
     host: str,
     port: int | None,
@@ -38,10 +38,10 @@ def listen(
     as_json: bool,
     **manners: Any,
 ) -> None:
-    """A receiver on this machine: it answers, verifies the signatures, and shows each request in a line.
+    """Run a receiver on this machine that answers, verifies signatures, and shows each request in a line.
 
-    Repeats (a number seen before) and gaps in the numbers are marked, each path on its own. With --secret it
-    ends with status 1 if a signature was wrong.
+    Repeats (a number seen before) and gaps in the numbers are marked, for each path separately. With --secret
+    the exit status is 1 if a signature was wrong.
     """
     from angarium.delivery.signing import InvalidSecret, parse_secret
     from angarium.local.listen import Listening, Manners

@@ -75,7 +75,7 @@ def _commands() -> click.Group:
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(__version__, message="angarium %(version)s")
     def angarium() -> None:
-        """Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash."""
+        """Send webhooks from NATS JetStream: in order, within each receiver's rate limit, crash-safe."""
 
     commands = (
         dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, listen, doctor,
@@ -125,13 +125,13 @@ def _broken(error: Exception) -> int:
             click.echo(f"angarium: {_sentence(str(error))}", err=True)
             return EXIT_WRONG_USAGE
         case UnicodeEncodeError():
-            click.echo("angarium: an argument is no text; write it in UTF-8", err=True)
+            click.echo("angarium: an argument is not text; write it in UTF-8", err=True)
             return EXIT_WRONG_USAGE
         case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EIO, filename=None):
             _drop_output()
             return _failed(f"cannot write the output ({error.strerror}); make room, or send it elsewhere")
         case Unavailable() | ApiError() if not isinstance(error, NotPermitted):
-            return _failed(f"{error}; angarium doctor tells what is missing")
+            return _failed(f"{error}; run angarium doctor to see what is missing")
         case AngariumError():
             return _failed(str(error))
     log.debug("command.broken", exc_info=error)

@@ -9,12 +9,12 @@ from angarium.settings import Settings
 from angarium.terminal.run import run_long
 
 
-@click.command(short_help="Run a node: a member of a fleet.")
+@click.command(short_help="Run a node that delivers events.")
 @options.takes(*options.CONNECTION, "shards", "replicas", *options.NODE)
 def node(**given: Any) -> None:
-    """Run a node until SIGTERM or Ctrl-C; then it hands its shards over, so that nothing is repeated.
+    """Run a node until SIGTERM or Ctrl-C. It then hands its shards over, so that nothing is repeated.
 
-    `angarium setup` must have run. Any number of nodes may run; each takes its share of the shards.
+    Run `angarium setup` first. You can run any number of nodes; they share the shards.
     """
     run_long(_serve(options.settings_of(given, log_level="info")))
 

@@ -42,6 +42,6 @@ def done(outcome: "T | NotDone") -> T:
         case "invalid":
             raise WrongRequest(outcome.text)
         case "unavailable":
-            raise CommandFailed(f"{outcome.text}; angarium doctor tells what is missing")
+            raise CommandFailed(f"{outcome.text}; run angarium doctor to see what is missing")
         case _:
             raise CommandFailed(outcome.text)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
 
-@click.command(short_help="Publish events to a tenant's receivers, or to one of them.")
+@click.command(short_help="Publish events to a tenant's receivers, or to one receiver.")
 @click.argument("target", metavar="TENANT[.NAME]", shell_complete=completion.receivers)
 @click.argument("body", required=False)
 @click.option("--type", "event_type", default="message", show_default=True, help="Type of the event.")
-@click.option("--data", help="The body, where it begins with a dash.")
+@click.option("--data", help="The body, for one that begins with a dash.")
 @click.option("--file", "file", type=click.File("rb"), help="Read the body from a file; - is stdin.")
-@click.option("--lines", is_flag=True, help="Each line of the input is the body of an event of its own.")
-@click.option("--id", "event_id", help="Id of the event (default: a new UUID); repeats of it are dropped.")
+@click.option("--lines", is_flag=True, help="Publish each line of the input as one event.")
+@click.option("--id", "event_id", help="Id of the event (default: a new UUID); repeats are dropped.")
 @click.option("--content-type", default="application/json", show_default=True, help="Type of the body.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an event.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @options.takes(*options.CONNECTION)
 def publish(
     target: str,
@@ -45,10 +45,10 @@ def publish(
 ) -> None:
     """Publish an event and show where it is stored: stream, position, id.
 
-    TENANT alone means every receiver of the tenant that subscribes to the event's type, TENANT.NAME that one.
+    TENANT sends it to every receiver of the tenant that subscribes to its type, TENANT.NAME to one receiver.
 
-    The body is the argument, or comes from --data, --file or stdin. With --lines the events go one after the
-    other, and the first that is refused ends the command, so that none overtakes it.
+    The body is the argument, or comes from --data, --file or stdin. With --lines the events are published one
+    after the other. The command stops at the first one that is refused, so that none overtakes it.
     """
     from angarium.operations.publish import Template
 
@@ -83,7 +83,7 @@ async def _publish(
                 output.note(f"note: {why}")
             if not json_noted and not _is_json(body):
                 json_noted = True
-                output.note("note: the body is not JSON; say what it is with --content-type")
+                output.note("note: the body is not JSON; set its type with --content-type")
 
 
 def _show(published: "Published", *, as_json: bool) -> None:
@@ -116,17 +116,17 @@ def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> N
     if event_id is not None and not _ID.match(event_id):
         raise click.UsageError("--id: 1 to 128 of A-Z a-z 0-9 _ - :")
     if event_id is not None and lines:
-        raise click.UsageError("--id names one event; with --lines each gets an id of its own")
+        raise click.UsageError("--id is for one event; with --lines each event gets a new id")
 
 
 def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[bytes]:
     """Reads what to publish; raises click.UsageError where that is not clear."""
     if len(texts) + (file is not None) > 1:
-        raise click.UsageError("there are several bodies; give one argument, --data or --file")
+        raise click.UsageError("several bodies were given; give one argument, --data or --file")
     if texts:
         body = os.fsencode(texts[0])  # The bytes that were typed, be they text or not.
         return iter(body.splitlines() if lines else [body])
     source = file or sys.stdin.buffer
     if source.isatty():
-        raise click.UsageError("there is no body; give one as an argument or by --file, or pipe it in")
+        raise click.UsageError("there is no body; give it as an argument, with --file, or on stdin")
     return (line.rstrip(b"\r\n") for line in source) if lines else iter([source.read()])

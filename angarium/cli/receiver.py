@@ -20,15 +20,15 @@ PHASES = (
 )  # fmt: skip
 
 
-@click.group(short_help="Configure receivers and look after them.")
+@click.group(short_help="Configure and control receivers.")
 def receiver() -> None:
-    """Configure receivers and look after them. A receiver is named TENANT.NAME, such as acme.billing."""
+    """Configure and control receivers. A receiver is named TENANT.NAME, such as acme.billing."""
 
 
 def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value and not value.startswith(SECRET):  # Not shown: it may be one all the same.
         raise click.BadParameter(
-            f"must begin with {SECRET}; to have one made, say it behind the receiver's name"
+            f"must begin with {SECRET}; for a new secret, write it after the receiver's name"
         )
     return value
 
@@ -37,15 +37,17 @@ for _command in (set_members, edit, rotate_secret):
     receiver.add_command(_command)
 
 
-@receiver.command(short_help="Put a receiver's configuration.")
+@receiver.command(short_help="Create a receiver, or change it.")
 @_named
 @click.argument("policy", metavar="[JSON]", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="Read the JSON from a file; - is stdin.")
 @receiver_options.flags
-@click.option("--event", "events", multiple=True, metavar="PATTERN", help="Event types to take (repeatable).")
-@click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
+@click.option(
+    "--event", "events", multiple=True, metavar="PATTERN", help="Event types that it gets (repeatable)."
+)
+@click.option("--direct-only", is_flag=True, help="Only events sent directly to this receiver.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
-@click.option("--paused", is_flag=True, default=None, help="Let its events wait.")
+@click.option("--paused", is_flag=True, default=None, help="Hold its events back.")
 @click.option(
     "--secret", "secrets", multiple=True, metavar="whsec_…", help="Secret to sign with (repeatable)."
 )
@@ -56,24 +58,21 @@ for _command in (set_members, edit, rotate_secret):
     flag_value="",
     callback=_secret,
     metavar="[whsec_…]",
-    help="Sign with this secret, or a new one, before those that the receiver has.",
+    help="Sign with this secret, or a new one, in addition to the old ones.",
 )
-@click.option("--drop-old-secrets", is_flag=True, help="Sign with the newest secret alone.")
-@click.option(
-    "--replace", is_flag=True, help="Drop what the stored configuration says and the new one does not."
-)
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--drop-old-secrets", is_flag=True, help="Sign only with the newest secret.")
+@click.option("--replace", is_flag=True, help="Drop what is stored and missing in the new configuration.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
-    """Put a receiver's configuration: JSON, as the argument or from a file, or flags.
+    """Create a receiver, or replace its configuration: with flags, or with JSON (an argument or a file).
 
-    Only the URL is required; what you leave out takes its default. If the receiver is there already, the
-    changes are shown, and nothing that its configuration says is dropped silently: say it again, or give
-    --replace.
+    Only the URL is required; everything else has a default. If the receiver exists, the changes are shown,
+    and nothing is dropped silently: repeat the settings that it has, or give --replace.
 
-    You can edit what `receiver get` shows and put it again: hidden values (…) stay as they are. Secrets that
-    you do not mention stay, too; a new receiver gets one, which is shown once. `receiver set` changes single
-    members, `receiver rotate-secret` the secret.
+    You can edit the output of `receiver get` and put it again: hidden values (…) stay as they are. Secrets
+    that you do not mention also stay. A new receiver gets a secret, which is shown once. `receiver set`
+    changes single members, `receiver rotate-secret` replaces the secret.
     """
     from msgspec import to_builtins
 
@@ -82,7 +81,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 
     settings = options.settings_of(given)
     if policy is not None and file is not None:
-        raise click.UsageError("the JSON is given twice; give the argument or --file")
+        raise click.UsageError("the JSON was given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
     new = receiver_draft.draft(text, given)
     done = perform(settings, lambda to: put(to, name, new))
@@ -102,7 +101,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 )
 @options.takes(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:
-    """Show a receiver's configuration as it was put, without secrets and values of headers."""
+    """Show a receiver's configuration as it was put, with secrets and header values hidden."""
     from angarium.operations.receivers.get import get
 
     shown = perform(options.settings_of(given), lambda to: get(to, name))
@@ -110,21 +109,23 @@ def get(name: str, **given: Any) -> None:
     if shown.problems:
         output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
     if shown.warnings:
-        output.note(f"in force, but for: {output.visible('; '.join(shown.warnings))}")
+        output.note(f"in force, except: {output.visible('; '.join(shown.warnings))}")
 
 
-@receiver.command("list", short_help="List receivers: phase, what waits, configuration.")
+@receiver.command("list", short_help="List receivers: phase, waiting events, configuration.")
 @names.tenant("tenant")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these (repeatable).")
-@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
-@click.option("--json", "as_json", is_flag=True, help="In JSON.")
+@click.option(
+    "--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one (repeatable)."
+)
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.takes(*options.CONNECTION)
 def list_receivers(
     tenant: str | None, phases: tuple[str, ...], wide: bool, as_json: bool, **given: Any
 ) -> None:
-    """List all receivers, or those of a tenant: phase, events that wait, age of the oldest, configuration.
+    """List all receivers, or those of a tenant: phase, waiting events, age of the oldest, configuration.
 
-    Phases and figures are a few seconds old (angarium inspect asks the owner); - means not known.
+    Phases and counts are a few seconds old (angarium inspect shows live ones); - means not known.
     """
     import time
 
@@ -141,82 +142,88 @@ def list_receivers(
         rows = [receiver_table.cells(row, headings, now) for row in found.rows]
         output.say_table(headings, rows, cut=() if all_of_it else receiver_table.CUT_COLUMNS, wide=all_of_it)
         if not all_of_it and any(row.problem for row in found.rows):
-            output.note("note: some of these configurations have a problem; --wide shows it")
+            output.note("note: some configurations have a problem; --wide shows it")
     for note in found.notes:
         output.note(f"note: {output.visible(note)}")
 
 
 @receiver.command(short_help="Remove a receiver.")
 @_named
-@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.takes(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
-    """Remove a receiver. What it has waiting is discarded, on record; it asks before."""
+    """Remove a receiver. Its waiting events are discarded, on record. Asks for confirmation."""
     from angarium.operations.receivers.remove import remove
 
     done = perform(options.settings_of(given), lambda to: remove(to, name, _agreement(name, yes=yes)))
     if not done.removed:
         raise click.ClickException(f"{name} was not removed")
     if not done.discarded:
-        output.note("note: no node has discarded yet what waits; the one that owns the receiver will")
+        output.note(
+            "note: the waiting events are not discarded yet; the node that owns the receiver will do it"
+        )
     output.say(f"removed {name}")
 
 
-@receiver.command(short_help="Let a receiver's events wait.")
+@receiver.command(short_help="Pause a receiver: its events wait.")
 @_named
 @options.takes(*options.CONNECTION)
 def pause(name: str, **given: Any) -> None:
-    """Let a receiver's events wait until it is resumed. It is recorded in its configuration."""
+    """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
     from angarium.operations.control.pause import pause
 
     perform(options.settings_of(given), lambda to: pause(to, name))
     output.say(f"{name} is paused")
 
 
-@receiver.command(short_help="Let a paused, disabled or throttled receiver go on.")
+@receiver.command(short_help="Resume a paused, disabled or throttled receiver.")
 @_named
 @options.takes(*options.CONNECTION)
 def resume(name: str, **given: Any) -> None:
-    """Let a receiver go on: end its pause, disablement, backoff and throttling."""
+    """Resume a receiver: end its pause, disablement, backoff and throttling."""
     from angarium.operations.control.resume import resume
 
     perform(options.settings_of(given), lambda to: resume(to, name))
-    output.say(f"{name} goes on")
+    output.say(f"{name} is resumed")
 
 
-@receiver.command(short_help="Make a dead letter of the event at the head.")
+@receiver.command(short_help="Skip the first waiting event: make it a dead letter.")
 @_named
 @options.takes(*options.CONNECTION)
 def skip(name: str, **given: Any) -> None:
-    """Make a dead letter of the event at a receiver's head, so that the next one is sent."""
+    """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
     from angarium.operations.control.skip import skip
 
     skipped = perform(options.settings_of(given), lambda to: skip(to, name))
-    output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is a dead letter now")
+    output.say(f"number {skipped.sequence} of {name} ({skipped.event_id}) is now a dead letter")
 
 
-@receiver.command(short_help="Discard what waits for a receiver.")
+@receiver.command(short_help="Discard a receiver's waiting events.")
 @_named
-@click.option("--yes", is_flag=True, help="Do not ask, whatever waits.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.takes(*options.CONNECTION)
 def forget(name: str, yes: bool, **given: Any) -> None:
-    """Discard what waits for a receiver, on record, and clear its failures; it asks before.
+    """Discard a receiver's waiting events, on record, and clear its failures. Asks for confirmation.
 
-    Its numbers go on after a gap as large as what was discarded. An attempt that is under way is awaited.
+    Its numbers continue after a gap as large as the number of discarded events. It first waits for an attempt
+    that is in flight.
     """
     from angarium.operations.control.forget import forget
 
     if not perform(options.settings_of(given), lambda to: forget(to, name, _agreement(name, yes=yes))):
-        raise click.ClickException(f"{name} keeps what it has waiting")
-    output.say(f"{name} has nothing waiting any more")
+        raise click.ClickException(f"{name} keeps its waiting events")
+    output.say(f"{name} has no waiting events any more")
 
 
 @receiver.command(short_help="Send a receiver a ping.")
 @_named
-@click.option("--json", "as_json", is_flag=True, help="The answer as it is, in JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @options.takes(*options.CONNECTION)
 def ping(name: str, as_json: bool, **given: Any) -> None:
-    """Post a ping to a receiver, paused or not, and show what it answers. Ends with 1 unless it is a 2xx."""
+    """Post a ping to a receiver, even a paused one, and show its answer.
+
+    The exit status is 1 unless the answer is a 2xx.
+    """
     from angarium.operations.control.ping import ping
 
     pong = perform(options.settings_of(given), lambda to: ping(to, name))
@@ -226,7 +233,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
     if not pong.taken:
         why = output.visible(pong.error or str(pong.status))
-        raise click.ClickException(f"{name} did not take the ping: {why}")
+        raise click.ClickException(f"{name} did not accept the ping: {why}")
 
 
 def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
@@ -234,7 +241,7 @@ def _agreement(name: str, *, yes: bool) -> Callable[[object], bool]:
 
     def agreed(waiting: object) -> bool:
         if not output.answers_come():
-            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; say --yes")
+            raise click.UsageError(f"{name} has {waiting} waiting, to be discarded; confirm with --yes")
         return click.confirm(f"{name} has {waiting} waiting; discard them?", err=True)
 
     return (lambda _: True) if yes else agreed

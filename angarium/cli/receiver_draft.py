@@ -17,14 +17,14 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
     members: dict[str, Any] | None = from_flags(given)
     if text is not None:
         if members:
-            raise click.UsageError("a configuration is given as JSON or by flags, not by both")
+            raise click.UsageError("give the configuration as JSON or with flags, not both")
         members = members_of(text)
     elif not members and (given["add_secret"] is not None or given["drop_old_secrets"]):
         members = None  # Of the stored one the secrets alone are changed.
     said = [name for name in ("secrets", "unsigned") if given[name]]
     said += ["add_secret"] if said and given["add_secret"] is not None else []
     if len(said) + ("secrets" in (members or {})) > 1:
-        raise click.UsageError("it is said more than once which secrets to sign with; say it once")
+        raise click.UsageError("the secrets are given more than once; give them once")
     if given["secrets"] or given["unsigned"]:
         members = (members or {}) | {"secrets": list(given["secrets"])}
     return NewConfiguration(
@@ -52,7 +52,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
     elif burst is not None and partial:
         members["rate"] = {"burst": burst}
     elif burst is not None:
-        raise click.UsageError("--burst goes with --rate; give that too")
+        raise click.UsageError("--burst needs --rate; give that too")
     if given["events"] and given["direct_only"]:
         raise click.UsageError("--event and --direct-only contradict each other; give one")
     if given["events"] or given["direct_only"]:
@@ -69,7 +69,7 @@ def take_away(members: dict[str, Any], path: str) -> None:
     outer, dot, inner = path.partition(".")
     nested = members.setdefault(outer, {}) if dot else members
     if not isinstance(nested, dict) or (inner or outer) in nested:
-        raise click.UsageError(f"{path} is given and taken away; do one of both")
+        raise click.UsageError(f"{path} is both set and unset; do one of them")
     nested[inner or outer] = None
 
 
@@ -86,7 +86,7 @@ def outcome(done: PutResult) -> Iterator[str]:
     if done.replaced:
         yield from (f"  {change}" for change in done.changes)
         if not done.changes:
-            yield "  nothing changes"
+            yield "  no change"
     if done.secret is not None:
         yield f"secret: {done.secret} (not shown again)"
     if done.replaced or done.secrets > 1:
@@ -96,8 +96,10 @@ def outcome(done: PutResult) -> Iterator[str]:
 def _signing(done: PutResult) -> str:
     match done.secrets:
         case 0:
-            return "it is unsigned"
+            return "requests are not signed"
         case 1:
-            return "one secret signs"
+            return "one secret signs the requests"
         case count:
-            return f"{count} secrets sign, the newest first; --drop-old-secrets leaves that one alone"
+            return (
+                f"{count} secrets sign the requests, the newest first; --drop-old-secrets keeps only that one"
+            )

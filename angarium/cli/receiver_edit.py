@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 COMMENT = "//"
 HELP = (
-    "Leading lines that begin with // are not part of it. … stands for what is hidden, and keeps it.",
-    "Save it to store it; close it without a change to leave everything as it is.",
+    "Leading lines that begin with // are comments. … stands for a hidden value, and keeps it.",
+    "Save the file to store it; close it unchanged to leave everything as it is.",
 )
 
 
@@ -56,7 +56,7 @@ def edit(name: str, **given: Any) -> None:
         if done.kind != "invalid":
             break
     if text != first:
-        raise CommandFailed(f"{name} was not changed; your text is in {_kept(name, text)}")
+        raise CommandFailed(f"{name} was not changed; your text is saved in {_kept(name, text)}")
     output.say(f"unchanged: {name}")
 
 
@@ -72,7 +72,7 @@ def _edited(name: str, text: str, problems: Sequence[str]) -> str:
     try:
         edited = click.edit(head + text, extension=".json")
     except click.ClickException as error:
-        output.note(f"note: {error.format_message()}; set EDITOR to the one that you want")
+        output.note(f"note: {error.format_message()}; set EDITOR to your editor")
         return text
     return text if edited is None else _without_head(edited)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
-    ("--url", "url", str, "Where events are posted to."),
+    ("--url", "url", str, "URL that events are posted to."),
     (
         "--order",
         "order",
@@ -16,8 +16,8 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         "strict: one attempt in flight; relaxed: several.",
     ),
     ("--concurrency", "concurrency", int, "Attempts in flight in relaxed order, 1 to 256."),
-    ("--timeout-s", "timeout_s", float, "Time limit of an attempt, up to the end of the answer's headers."),
-    ("--base-s", "retry.base_s", float, "Longest delay before the first retry; it doubles with each."),
+    ("--timeout-s", "timeout_s", float, "Time limit of an attempt, until the answer's headers are complete."),
+    ("--base-s", "retry.base_s", float, "Longest delay before the first retry; it doubles with each retry."),
     ("--cap-s", "retry.cap_s", float, "Longest delay before any retry."),
     ("--max-age-s", "retry.max_age_s", float, "Age at which an event becomes a dead letter."),
     (
@@ -30,7 +30,7 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         "--rejected-attempts",
         "retry.rejected_attempts",
         int,
-        "Attempts of an event that the receiver rejects (400, 422, …).",
+        "Attempts for an event that the receiver rejects (400, 422, …).",
     ),
     (
         "--offline-after-s",
@@ -44,10 +44,15 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         float,
         "Time without a success after which the receiver is disabled.",
     ),
-    ("--dedup-window", "dedup_window", int, "Number of event ids that are remembered, to drop repeats."),
-    ("--backlog-max", "backlog_max", int, "Events that may wait; beyond, the oldest become dead letters."),
+    ("--dedup-window", "dedup_window", int, "Number of event ids to remember, to drop repeats."),
+    (
+        "--backlog-max",
+        "backlog_max",
+        int,
+        "Number of events that may wait; the oldest beyond it become dead letters.",
+    ),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
-    ("--burst", "burst", int, "Attempts that may start at once."),
+    ("--burst", "burst", int, "Number of attempts that may start at once."),
 )
 """Flag, member (`rate` and `burst` make one), kind, and what is said about it."""
 

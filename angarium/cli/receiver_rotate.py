@@ -13,9 +13,9 @@ from angarium.terminal import output
 @names.receiver("name")
 @click.option(
     "--overlap", default="24h", show_default=True, metavar="AGE",
-    help="How long the old secret signs, too: 30m, 24h, 7d; 0s: no more.",
+    help="How long the old secret signs as well: 30m, 24h, 7d; 0s: not at all.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION)
 def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     """Sign a receiver's events with a new secret, which is shown once, and for a while with the old one, too.
@@ -33,6 +33,6 @@ def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     output.say(f"changed {name} (revision {done.revision})")
     output.say(f"secret: {done.secret} (not shown again)")
     if done.until is None:
-        output.say("it alone signs")
+        output.say("only this secret signs the requests")
     else:
-        output.say(f"{done.secrets} secrets sign, the old ones until {done.until} at most")
+        output.say(f"{done.secrets} secrets sign the requests, the old ones until {done.until} at most")

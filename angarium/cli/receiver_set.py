@@ -12,14 +12,16 @@ from angarium.terminal import output
 @click.command("set", short_help="Change members of a receiver's configuration.")
 @names.receiver("name")
 @receiver_options.flags
-@click.option("--event", "events", multiple=True, metavar="PATTERN", help="All event types to take.")
-@click.option("--direct-only", is_flag=True, help="Take no events but those sent to this receiver.")
+@click.option(
+    "--event", "events", multiple=True, metavar="PATTERN", help="Event types that it gets (replaces all)."
+)
+@click.option("--direct-only", is_flag=True, help="Only events sent directly to this receiver.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header (repeatable).")
 @click.option(
-    "--unset", "unset", multiple=True, metavar="MEMBER", help="Back to its default: rate, headers.x-team, …"
+    "--unset", "unset", multiple=True, metavar="MEMBER", help="Reset to its default: rate, headers.x-team, …"
 )
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, in JSON.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """Change one or several members of a receiver's configuration; all others stay as they are.
@@ -35,7 +37,7 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
     for path in unset:
         receiver_draft.take_away(change, path)
     if not change:
-        raise click.UsageError("what is to change? give a flag, such as --rate 5/second, or --unset MEMBER")
+        raise click.UsageError("nothing to change; give a flag, such as --rate 5/second, or --unset MEMBER")
     settings = options.settings_of(given)
     done = perform(settings, lambda to: patch(to, name, change, dry_run=dry_run))
     for note in done.notes:

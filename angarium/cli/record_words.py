@@ -32,7 +32,7 @@ def span(given: dict[str, Any]) -> tuple[int, int]:
     since = past("--since", given["since"]) if given["since"] else 0
     until = instant(given["until"]) if given["until"] else instant("0s") + 1
     if until <= since:
-        raise click.UsageError("--until lies before --since")
+        raise click.UsageError("--until is before --since")
     return since, until
 
 
@@ -40,7 +40,7 @@ def past(flag: str, text: str) -> int:
     """An instant that is over, in milliseconds. Raises BadQuantity and click.UsageError."""
     found = instant(text)
     if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
-        raise click.UsageError(f"{flag} lies in the future: {text}")
+        raise click.UsageError(f"{flag} is in the future: {text}")
     return found
 
 

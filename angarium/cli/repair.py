@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     metavar="SHARD[,…]|all",
     required=True,
     multiple=True,
-    help="Shards that are refused (repeatable); all: each that angarium doctor tells of.",
+    help="Refused shards (repeatable); all: every one that angarium doctor shows.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="What was lost and done, in JSON.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION, *options.INSTALLATION)
 def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> None:
-    """Accept that a stream lost its tail, and let its shards run again. It says what is lost, and asks.
+    """Accept that a stream lost its end, and let its shards run again. Shows what is lost, and asks.
 
-    Receivers get what is left and what came since; what was delivered already may come again. Their numbers
-    go on after a gap of 512 or more. It may be cut off, and run again. It needs the rights of a node.
+    Receivers get what is left and what came since then; delivered events may be sent again. Their numbers
+    continue after a gap of 512 or more. You can interrupt it and run it again. It needs a node's permissions.
     """
     from angarium.operations.repair import accept
 
@@ -43,8 +43,8 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
         if yes:
             return True
         if not output.answers_come():
-            raise click.UsageError("the above would be accepted as lost; say --yes")
-        return click.confirm("accept it as lost?", err=True)
+            raise click.UsageError("the above would be accepted as lost; confirm with --yes")
+        return click.confirm("accept this loss?", err=True)
 
     settings = options.settings_of(given)
     shards = shards_of(which, settings.shards)
@@ -63,30 +63,30 @@ def shards_of(which: Sequence[str], count: int) -> tuple[int, ...] | None:
     named = [part.strip() for text in which for part in text.split(",")]
     if "all" in named:
         if len(named) > 1:
-            raise click.UsageError("--accept-loss: name shards, or say all")
+            raise click.UsageError("--accept-loss: give shards, or all")
         return None
     for text in named:
         if not text.isdecimal() or int(text) >= count:
-            raise click.UsageError(f"--accept-loss: {text!r} is no shard; they are 0 to {count - 1}")
+            raise click.UsageError(f"--accept-loss: {text!r} is not a shard; shards are 0 to {count - 1}")
     return tuple(dict.fromkeys(map(int, named)))
 
 
 def lines(damage: "Damage") -> list[str]:
     """The loss that would be accepted, in sentences."""
     told = [
-        f"shard {damage.shard}: {gap.stream} has lost what followed {_told(gap.kept)}, up to "
-        f"{_told(gap.known)} at least; {damage.receivers} receivers"
+        f"shard {damage.shard}: {gap.stream} has lost everything after {_told(gap.kept)}, up to at "
+        f"least {_told(gap.known)}; {damage.receivers} receivers"
         for gap in damage.gaps
     ]
     told += [
-        f"shard {damage.shard}: {name} was recreated or restored, and is the right one from now on"
+        f"shard {damage.shard}: {name} was recreated or restored, and is accepted from now on"
         for name in damage.remade
     ]
     if told:
         return told
     if damage.missing and not damage.cut_off:
-        return [f"shard {damage.shard}: it is refused for a message whose place was purged since"]
-    return [f"shard {damage.shard}: a repair was cut off before its end"]
+        return [f"shard {damage.shard}: it is refused because of a message that is purged now"]
+    return [f"shard {damage.shard}: a repair was interrupted"]
 
 
 def _told(mark: "Mark") -> str:
@@ -119,6 +119,6 @@ def _lost(gap: "LostTail") -> dict[str, Any]:
 def summary(done: "Sequence[RepairedShard]") -> list[str]:
     """The result of a repair for people."""
     told = [
-        f"shard {each.damage.shard} is repaired; {each.brought_back} receivers went back" for each in done
+        f"shard {each.damage.shard} is repaired; {each.brought_back} receivers were set back" for each in done
     ]
     return told or ["nothing was repaired"]

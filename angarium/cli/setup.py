@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from angarium.operations.health.sizing import Room
 
 
-@click.command(short_help="Make the streams and buckets of an installation.")
-@click.option("--json", "as_json", is_flag=True, help="What was made, in JSON.")
+@click.command(short_help="Create the streams and buckets of an installation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.takes(*options.CONNECTION, *options.INSTALLATION)
 def setup(as_json: bool, **given: Any) -> None:
-    """Make the streams, buckets and consumers that are missing, and print what was made and their room.
+    """Create the missing streams, buckets and consumers, and show what was created and its size.
 
-    It may run any number of times: it only adds, and refuses where what is there contradicts the settings.
-    The number of shards is fixed for the life of the installation.
+    You can run it any number of times: it only adds, and refuses if something that exists contradicts the
+    settings. The number of shards cannot be changed later.
     """
     settings = options.settings_of(given)
     from angarium.operations.setup import install
@@ -36,7 +36,7 @@ def say(made: list[str], rooms: "list[Room]") -> None:
     """Show what was made, the rooms as a table, and what that of the deliveries suffices for."""
     from angarium.operations.health import sizing
 
-    for line in made or ["everything was there already"]:
+    for line in made or ["everything already exists"]:
         output.say(line)
     output.say()
     output.say_table(
@@ -46,7 +46,7 @@ def say(made: list[str], rooms: "list[Room]") -> None:
         rate = f"{capacity.per_second:,.0f}" if capacity.per_second >= 10 else f"{capacity.per_second:.1f}"
         output.say()
         output.say(f"{capacity.stream} takes {capacity.events:,} events of 1 KiB: {rate} a second for a day.")
-        output.say("--max-bytes at the first setup makes more room")
+        output.say("for more room, give --max-bytes at the first setup")
 
 
 def _size(max_bytes: int) -> str:

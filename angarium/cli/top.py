@@ -11,18 +11,20 @@ FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
 LATE_HEADINGS = ("latest", "mean", "receiver", "delivered", "failed")
 
 
-@click.command("top", short_help="The receivers that do worst, from the ledger.")
+@click.command("top", short_help="List the worst receivers, from the ledger.")
 @click.option(
-    "--within", default="1h", show_default=True, metavar="AGE", help="Lateness of the last 15m, 2h, 1d."
+    "--within", default="1h", show_default=True, metavar="AGE", help="Period for lateness: 15m, 2h, 1d."
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="So many of each.")
-@click.option("--wide", is_flag=True, help="All columns in full length, as in a pipe.")
-@click.option("--json", "as_json", is_flag=True, help="One document, in JSON.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of each."
+)
+@click.option("--wide", is_flag=True, help="Show all columns uncut, as in a pipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.takes("ledger", "prefix")
 def top(within: str, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
-    """List failing receivers, the longest outage first, and those whose events come latest.
+    """List failing receivers, the longest outage first, and receivers with late events.
 
-    Lateness is the time from the storage of an event to its delivery.
+    Lateness is the time from storing an event to delivering it.
     """
     from angarium import quantities
     from angarium.cli import record_words as words

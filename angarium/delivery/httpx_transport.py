@@ -223,7 +223,7 @@ class _Stream(httpcore.AsyncNetworkStream):
                     break
                 await asyncio.sleep(0)
             if not exchange.request.may_start():
-                raise NoAnswer(FailureKind.LEASE, "the lease ended before the first byte was sent")
+                raise NoAnswer(FailureKind.LEASE, "the lease expired before the first byte was sent")
             exchange.sent = True
         if self._writer.is_closing():  # Then uvloop's transport raises RuntimeError where asyncio's drops it.
             raise httpcore.WriteError("the receiver closed the connection at once")

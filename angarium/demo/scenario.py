@@ -79,7 +79,7 @@ class Scenario:
             await self._act(client, node)
             await self._all_settled(node)
             await node.stop()
-            self._node_is("stopped", "the node has stopped in order")
+            self._node_is("stopped", "the node has stopped cleanly")
 
     def _say(self, what: str) -> None:
         self._tell(self.elapsed_s, what)
@@ -101,7 +101,7 @@ class Scenario:
                 answer = await store.put(receiver.id, msgspec.json.encode(receiver.config))
                 if not isinstance(answer, Stored):
                     raise Unavailable(f"NATS did not take the configuration of {receiver.id}: {answer}")
-        self._say(f"{len(self.receivers)} receivers are configured; nobody listens for one of them yet")
+        self._say(f"{len(self.receivers)} receivers are configured; one of them does not listen yet")
 
     async def _act(self, client: Producer, node: LocalNode) -> None:
         """All at once: publish, kill and restart the node, and let the dead receiver rise; then redrive."""
@@ -128,7 +128,7 @@ class Scenario:
             await client.publish(f"angarium.events.{TENANT}.{sample.type}", sample.body, event_id=event.id)
             if number == EVENT_COUNT // 2:
                 self._half.set()
-        self._say(f"everything is published: {self.published} deliveries are to be made")
+        self._say(f"everything is published: {self.published} deliveries to make")
 
     async def _crash(self, node: LocalNode) -> None:
         """kill -9 half-way, and a new process at once, which has to wait until the old one counts as dead."""
@@ -159,7 +159,7 @@ class Scenario:
                         node.check()
                         await asyncio.sleep(LOOK_EVERY_S)
         receiver.mended = True
-        self._say(f"{receiver.role.name} is mended: angarium dead redrive {receiver.id}")
+        self._say(f"{receiver.role.name} is repaired: angarium dead redrive {receiver.id}")
         self._say(await node.command("dead", "redrive", receiver.id))
 
     async def _all_settled(self, node: LocalNode) -> None:
@@ -171,4 +171,4 @@ class Scenario:
                     await asyncio.sleep(LOOK_EVERY_S)
                 self._say("everything has arrived")
                 return
-        self._say("patience is at an end")
+        self._say("time is up")

@@ -57,7 +57,7 @@ def _missing(record: ReceiverRecord) -> Iterator[str]:
     if lost := len(published - accepted):
         yield f"{lost} of {len(published)} events were never accepted"
     if strange := len({arrival.event_id for arrival in record.arrivals} - published):
-        yield f"{strange} events came that nobody published"
+        yield f"{strange} events arrived that were never published"
 
 
 def _events(records: Sequence[ReceiverRecord]) -> str:
@@ -295,14 +295,14 @@ PROMISES: tuple[
     ("everything arrived", _events, _missing),
     ("in the order of publishing", _in_order, _misordered),
     ("the next only after the one before", _in_order, _overtaking),
-    ("in relaxed order none waits for another", _passed, _waiting),
+    ("in relaxed order no event waits for another", _passed, _waiting),
     ("numbered in the order of publishing", _events, _misnumbered),
     ("numbers without a gap", _highest, _gaps),
     ("a number never names two events", _requests, _shared_numbers),
     ("a repeat keeps its number", _repeated, _changed_numbers),
     ("dead letters sent again, under new numbers", _redriven, _unredriven),
     ("bodies unchanged on every attempt", _requests, _changed_content),
-    ("signatures hold", _requests, _unsigned),
+    ("signatures are valid", _requests, _unsigned),
     ("never above burst + rate · t", _rates, _too_many),
     ("Retry-After is obeyed", _waits, _impatient),
 )

@@ -41,7 +41,7 @@ def alone(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LedgerError(f"another process writes {path}: use it, or name another file") from None
+            raise LedgerError(f"another process writes {path}: use it, or choose another file") from None
         except OSError as error:
             raise _unlockable(name, error) from error
         yield
@@ -50,4 +50,4 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _unlockable(name: str, error: OSError) -> LedgerError:
-    return LedgerError(f"cannot lock {name} ({error.strerror}): make it writable, or name another ledger")
+    return LedgerError(f"cannot lock {name} ({error.strerror}): make it writable, or choose another ledger")

@@ -248,8 +248,8 @@ def _read_only(path: Path) -> str:
     """The address of the file. Raises LedgerError where there is none."""
     if not path.is_file():
         raise LedgerError(
-            f"there is no ledger {path}: angarium dev keeps one in its directory, and "
-            f"angarium ledger --to sqlite:///{path} anywhere else"
+            f"there is no ledger {path}: start one with angarium ledger --to sqlite:///{path} "
+            f"(angarium dev has one in its directory)"
         )
     return f"{path.absolute().as_uri()}?mode=ro"
 
@@ -267,7 +267,7 @@ async def asked(path: Path) -> AsyncIterator[Questions]:
         if version != schema.VERSION:
             raise LedgerError(
                 f"{path} has version {version}, this Angarium knows {schema.VERSION}: "
-                "ask it with the Angarium that writes it"
+                "read it with the Angarium that writes it"
             )
         yield Questions(db, path)
     finally:

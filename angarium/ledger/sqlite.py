@@ -237,9 +237,7 @@ class SqliteStore:
             ),
         )
         if stored.rowcount != 1:
-            raise LedgerError(
-                f"another process writes {self._path}: run one ledger for it, and start this one again"
-            )
+            raise LedgerError(f"another process writes {self._path}: stop it, and start this one again")
 
     # ---- what is too old
 
@@ -305,7 +303,7 @@ async def written(path: Path) -> AsyncIterator[SqliteStore]:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise LedgerError(
-            f"cannot keep a ledger in {path} ({error.strerror}): make it writable, or name another by --to"
+            f"cannot write a ledger to {path} ({error.strerror}): make it writable, or choose another (--to)"
         ) from error
     with told(path):
         db = await aiosqlite.connect(path, isolation_level=None, cached_statements=256)
@@ -327,7 +325,7 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        remedy = "make room" if "full" in str(error) else "see that it is a ledger, whole and writable"
+        remedy = "make room" if "full" in str(error) else "check that it is a ledger, complete and writable"
         raise LedgerError(f"the ledger {path} cannot be used ({error}): {remedy}") from error
 
 

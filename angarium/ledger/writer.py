@@ -101,7 +101,9 @@ class Writer:
             place = await journal.check(place)
             found = await journal.read(place.position)
         except StreamRemade as error:
-            raise LedgerError(f"{error}; this ledger is of the old one: name another by --to") from error
+            raise LedgerError(
+                f"{error}; this ledger belongs to the old one: choose another one with --to"
+            ) from error
         if journal.doubtful:
             return place, True  # What was read may be another stream's.
         match found:
@@ -144,7 +146,7 @@ class Writer:
             except (NewerVersion, NotOurs) as error:
                 if not reads:
                     raise LedgerError(
-                        f"{error}; the ledger has all before it, and goes on there once it can be read"
+                        f"{error}; the ledger has all before it, and continues there once it can be read"
                     ) from error
                 return reads
             shard = int(message.subject.rpartition(".")[2])

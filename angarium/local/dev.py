@@ -143,7 +143,7 @@ async def _keep(server: EmbeddedServer) -> NoReturn:
         await server.wait()
         in_a_row = in_a_row + 1 if loop.time() - started_at < SHORT_LIFE_S else 1
         if in_a_row > SHORT_LIVES_MAX:
-            raise DevError(f"nats-server keeps ending by itself; {server.log} tells why")
+            raise DevError(f"nats-server keeps exiting by itself; {server.log} says why")
         log.debug("nats-server ended by itself and is started again")
         await server.stop()
         await server.start()

@@ -68,8 +68,8 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
         lock = os.open(path / "dev.json", _FLAGS, 0o600)
     except OSError as error:
         raise ServerError(
-            f"cannot keep a store in {path} ({error.filename}: {error.strerror}): "
-            "make it writable, or name another directory"
+            f"cannot store data in {path} ({error.filename}: {error.strerror}): "
+            "make it writable, or choose another directory"
         ) from error
     try:
         try:
@@ -88,7 +88,7 @@ def _who(path: Path, said: bytes) -> str:
     try:
         occupant = msgspec.json.decode(said, type=Occupant)
     except msgspec.DecodeError:
-        return f"another angarium dev starts in {path}: use it, or give this one another --dir"
+        return f"another angarium dev is starting in {path}: use it, or give this one another --dir"
     where = f", its NATS is {occupant.nats}" if occupant.nats else ""
     return (
         f"another angarium dev runs in {path} (pid {occupant.pid}{where}): use it, stop it, or give this "

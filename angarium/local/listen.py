@@ -109,10 +109,10 @@ class Listening:
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         url = f"http://{shown}:{bound[1]}/"
         output.note(f"listening on {url}")
-        output.note(f"to send to it: angarium receiver put acme.billing --url {url}")
+        output.note(f"to send events here: angarium receiver put acme.billing --url {url}")
         if host in LOOPBACK:
             output.note(
-                f"angarium dev permits that; other nodes need --allow-http --allow-network {LOOPBACK[host]}"
+                f"angarium dev allows that; other nodes need --allow-http --allow-network {LOOPBACK[host]}"
             )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -92,7 +92,7 @@ class LocalNode:
     def check(self) -> None:
         """Raises NodeFailed where the node that was started has ended by itself."""
         if self._child is None or self._child.ended:
-            raise NodeFailed(f"the node ended by itself; {self.log} tells why")
+            raise NodeFailed(f"the node exited by itself; {self.log} says why")
 
     def _says(self, event: str) -> bool:
         """True where the log of this start names the occurrence."""

@@ -45,11 +45,11 @@ class ReceiverControl:
         """Do what is asked, and return once it is recorded."""
         if request.verb not in VERBS:
             known = ", ".join(VERBS)
-            return Denied("unknown_verb", f"{request.verb[:32]}: there is no such verb; there are {known}")
+            return Denied("unknown_verb", f"{request.verb[:32]}: unknown verb; the verbs are {known}")
         receiver = request.receiver
         host = self._node.host_of(receiver)
         if host is None:
-            return Denied("unavailable", "the receiver's shard is on its way to another node; ask again")
+            return Denied("unavailable", "the receiver's shard is moving to another node; try again")
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 if not await self._is_known(host, receiver):
@@ -59,7 +59,7 @@ class ReceiverControl:
         except ControlRefused as refusal:
             return Denied(refusal.code, str(refusal))
         except (Unavailable, TimeoutError):
-            return Denied("unavailable", "NATS does not answer just now; ask again")
+            return Denied("unavailable", "NATS does not answer at the moment; try again")
 
     async def _is_known(self, host: Host, receiver: str) -> bool:
         """True where there is anything to ask about: anybody may name receivers that never were.
@@ -143,5 +143,5 @@ async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
 
 
 def _unknown(receiver: str) -> Denied:
-    remedy = f"angarium receiver put {receiver} makes one, angarium receiver list shows all"
+    remedy = f"create it with angarium receiver put {receiver}, or see angarium receiver list"
     return Denied("unknown_receiver", f"no receiver {receiver}: {remedy}")

@@ -49,14 +49,14 @@ class NodeMetrics(Collector):
         yield from self._journal()
         yield from self._ownership()
         yield _gauge("nats_connected", "Whether NATS is connected.", around.js.wire.connected)
-        yield _counter("nats_reconnects", "Connections to NATS that were made again.", self._reconnects)
+        yield _counter("nats_reconnects", "Reconnects to NATS.", self._reconnects)
 
     def _work(self) -> Iterator[Metric]:
         totals = self._node.around.totals.actors
-        yield _counters("deliveries", "Attempts by what they meant.", "outcome", totals.deliveries)
-        yield _counters("attempts", "Attempts by what came back.", "status", totals.attempts)
-        yield histogram("attempt_seconds", "From request to outcome.", totals.attempt_s)
-        yield histogram("arrival_seconds", "From an event's storage to the 2xx for it.", totals.arrival_s)
+        yield _counters("deliveries", "Attempts by outcome.", "outcome", totals.deliveries)
+        yield _counters("attempts", "Attempts by status.", "status", totals.attempts)
+        yield histogram("attempt_seconds", "Time from request to outcome.", totals.attempt_s)
+        yield histogram("arrival_seconds", "Time from storing an event to its 2xx.", totals.arrival_s)
         yield _counters("dead_letters", "Events given up.", "reason", totals.dead_letters)
 
     def _memory(self) -> Iterator[Metric]:
@@ -64,19 +64,19 @@ class NodeMetrics(Collector):
         for shard in self._node.owned.values():
             seen.look(shard.host)
         yield _gauge("actors", "Receivers in memory.", seen.actors)
-        yield _gauge("receivers_parked", "Receivers whose events wait in the stream alone.", seen.parked)
-        held = GaugeMetricFamily("angarium_receivers_held", "Receivers held back.", labels=["phase"])
+        yield _gauge("receivers_parked", "Receivers whose events wait only in the stream.", seen.parked)
+        held = GaugeMetricFamily("angarium_receivers_held", "Receivers that are held back.", labels=["phase"])
         for phase in HELD_BACK:
             held.add_metric([phase], seen.held[phase])
         yield held
-        yield _gauge("events_waiting", "Events known to wait, on their way excluded.", seen.waiting)
-        yield _gauge("attempts_in_flight", "Attempts that are being made.", seen.in_flight)
+        yield _gauge("events_waiting", "Events known to wait, without those in flight.", seen.waiting)
+        yield _gauge("attempts_in_flight", "Attempts in flight.", seen.in_flight)
 
     def _journal(self) -> Iterator[Metric]:
         appended = self._node.around.totals.journal
-        yield histogram("journal_append_seconds", "Appends, from the cut on.", appended.append_s)
-        yield _counter("journal_facts", "Facts on record.", appended.facts)
-        yield _counter("journal_bytes", "Bytes of appends.", appended.bytes)
+        yield histogram("journal_append_seconds", "Time of an append to the journal.", appended.append_s)
+        yield _counter("journal_facts", "Facts recorded.", appended.facts)
+        yield _counter("journal_bytes", "Bytes appended.", appended.bytes)
 
     def _ownership(self) -> Iterator[Metric]:
         node, counted = self._node, self._node.around.totals.ownership
@@ -87,7 +87,7 @@ class NodeMetrics(Collector):
         shards.add_metric(["refused"], len(node.refused))
         yield shards
         claims = {"clean": counted.clean, "unclean": counted.unclean, "resumed": counted.resumed}
-        yield _counters("takeovers", "Shards claimed, by how they were left.", "claim", claims)
+        yield _counters("takeovers", "Shards claimed, by how the last owner left them.", "claim", claims)
         yield _counter("fences", "Shards lost to another owner at an append.", counted.fenced)
 
 
@@ -119,8 +119,8 @@ class _Seen(Struct):
 def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield _counter("router_events", "Fan-outs routed.", routed.events)
     yield _counter("router_copies", "Copies of fan-outs stored.", routed.copies)
-    yield _counter("router_unmatched", "Fan-outs that nobody subscribes to.", routed.unmatched)
-    yield _counter("router_malformed", "Fan-outs that nobody can be sent.", routed.malformed)
+    yield _counter("router_unmatched", "Fan-outs without a subscriber.", routed.unmatched)
+    yield _counter("router_malformed", "Fan-outs that are malformed.", routed.malformed)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

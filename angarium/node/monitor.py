@@ -59,18 +59,18 @@ class Monitor(Collector):
             received.path.partition("?")[0]
         )
         if page is None:
-            return _text(404, "not found; there are /healthz, /readyz and /metrics")
+            return _text(404, "not found; try /healthz, /readyz or /metrics")
         if received.method != "GET":
             return Reply(405, (("allow", "GET"),))
         try:
             return page()
         except Exception:
             log.exception("monitor.broken", extra={"path": received.path})
-            return _text(500, "internal error; the log tells more")
+            return _text(500, "internal error; see the log")
 
     def collect(self) -> Iterator[Metric]:
         """Tells what there is to tell without a node."""
-        yield histogram("loop_lag_seconds", "How late the event loop comes to what is due.", self._lag)
+        yield histogram("loop_lag_seconds", "How late the event loop runs what is due.", self._lag)
 
     async def feel(self) -> None:
         """Note how late the loop is, by a clock that does not stand still with it, until cancelled."""
@@ -104,13 +104,13 @@ def unready(node: Node) -> str:
     if not node.around.js.wire.connected:
         return "NATS is not connected"
     if not members.lease.valid():
-        return "the lease is over, since NATS has stored no heartbeat of this node for too long"
+        return "the lease has expired: NATS has stored no heartbeat of this node for too long"
     for number, why in node.refused.items():
         return f"shard {number} is refused: {why}"
     if missing := sum(number not in owned for number in wanted):
-        return f"{missing} of {len(wanted)} shards are still to be claimed"
+        return f"{missing} of {len(wanted)} shards are not claimed yet"
     if held_up := sum(shard.suspended or shard.ended.is_set() for shard in owned.values()):
-        return f"{held_up} of {len(owned)} shards are held up until they are claimed again"
+        return f"{held_up} of {len(owned)} shards wait until they are claimed again"
     return ""
 
 

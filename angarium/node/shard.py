@@ -309,7 +309,7 @@ class Shard:
         if self.ended.is_set() or not recorded or host.in_flight:
             late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
             await self.stop(
-                "the lease lapsed" if self.suspended else f"{late} after drain_s ({around.drain_s:g} s)"
+                "the lease expired" if self.suspended else f"{late} after drain_s ({around.drain_s:g} s)"
             )
             return
         host.acknowledge()
@@ -318,7 +318,7 @@ class Shard:
             await self.stop("handed over")
             self._handed_over = await release(around.js, around.names, self.claim, around.node)
             if not self._handed_over:
-                self.why = "its release is not on record"
+                self.why = "its release was not recorded"
 
     # ---- snapshots
 

@@ -29,7 +29,7 @@ Kind = Literal[
 - `refused`: the owner of the receiver, NATS, or what there is says no.
 - `too_large`: it is larger than may be stored.
 - `full`: there is no room for it now; ask again later.
-- `not_allowed`: NATS does not permit our user to do that.
+- `not_allowed`: NATS does not permit this user to do that.
 - `unanswered`: nobody said whether it was done, or nobody is there to do it.
 - `unavailable`: NATS did not answer; nothing is known.
 - `unusable`: what is stored cannot be used, such as what a newer version wrote.

@@ -147,7 +147,7 @@ class Redrive:
         sent = await self._send(await self._letters.letters(possible))
         self.done.redriven += await self._letters.drop(sent)
         if self._undecided:
-            raise Unavailable(f"{self._undecided}; run it again, and it goes on")
+            raise Unavailable(f"{self._undecided}; run it again to continue")
 
     async def end(self) -> None:
         """All was sent that was to be, or could be."""
@@ -188,9 +188,11 @@ class Redrive:
                     case Refused(code=code) if code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
                         self._leave(letter, TOO_LARGE)
                     case Refused(code, text):
-                        self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
+                        self.done.stopped = (
+                            f"the stream of deliveries accepts no more: {text} (JetStream error {code})"
+                        )
                     case Unanswered(why):
-                        self._undecided = f"letter {letter.position} was sent and not confirmed ({why})"
+                        self._undecided = f"letter {letter.position} was sent but not confirmed ({why})"
 
     async def _publish(self, letter: Letter) -> Answer:
         """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""

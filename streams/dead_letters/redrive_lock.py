@@ -92,7 +92,7 @@ class RedriveLock:
             await asyncio.sleep(wait_s)
             before = await self._read()
             if before is not None and before.held and self._revision != revision:
-                raise Busy("another redrive is under way; wait for its end, then run this one again")
+                raise Busy("another redrive is running; wait until it ends, then run this one again")
         if before is not None:
             left = {"after": before.after, "letters": before.letters, "unsure": before.unsure}
             self.plan = replace(self.plan, **left, nonce=before.nonce)
@@ -110,12 +110,14 @@ class RedriveLock:
             async with asyncio.timeout(COMMAND_PATIENCE_S):
                 stored = await append(self._js, self._names.actors, subject, data, expected=self._revision)
         except TimeoutError:
-            raise Unavailable(f"nobody stored the plan at {subject}; may this user publish there") from None
+            raise Unavailable(
+                f"the plan was not stored at {subject}; check that this user may publish there"
+            ) from None
         match stored:
             case Appended(position):
                 self.plan, self._revision, self._ends_at = plan, position, sent_at + self._lease_s
             case Overtaken():
-                raise Busy("another redrive came between; run this one again, and it goes on")
+                raise Busy("another redrive started in between; run this one again to continue")
 
     async def ensure_held(self) -> None:
         """Return while the lock is ours for certain: to be called right before a letter is sent."""

@@ -68,8 +68,8 @@ async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[
 
 
 def _silent(node: str, silent_s: float) -> str:
-    where = "look at its log, and at the disk of nats-server"
-    return f"{node} has shown no sign of life for {silent_s:.0f} s: {where}"
+    where = "check its log, and the disk of nats-server"
+    return f"{node} has sent no heartbeat for {silent_s:.0f} s: {where}"
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:

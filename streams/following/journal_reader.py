@@ -64,7 +64,7 @@ class JournalReader:
         info = await stream_info(self._js, self._stream)
         if place.position and place.created != info.created:
             raise StreamRemade(
-                f"{self._stream} was recreated: {place.position} messages were read from one that was "
+                f"{self._stream} was recreated: {place.position} messages were read from the one "
                 f"created {place.created}, this one was created {info.created}"
             )
         loss = await find_loss(

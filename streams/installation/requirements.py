@@ -63,7 +63,7 @@ _STREAM_RULES = (
     _Rule("retention", "limits", _same, "events would vanish with their ack, before they are settled"),
     _Rule("storage", "file", _same, "nothing would outlive a restart of the server"),
     _Rule("discard", "old", _same, "a full stream would drop what it has accepted"),
-    _Rule("max_msgs", -1, _as_large, "a full stream would refuse what there is room for"),
+    _Rule("max_msgs", -1, _as_large, "the stream would refuse messages while it still has room"),
     _Rule("max_msgs_per_subject", -1, _same, "a subject would lose messages, or a key would keep old values"),
     _Rule("max_age", 0, _for_as_long, "messages would expire while they are still needed"),
     _Rule("max_msg_size", -1, _as_large, "an accepted event might not fit where it has to go next"),
@@ -81,11 +81,11 @@ _STREAM_RULES = (
 _CONSUMER_RULES = (
     _Rule("filter_subject", "", _same, "a shard would get the events of others, or not its own"),
     _Rule("filter_subjects", None, _same, "a shard would get the events of others, or not its own"),
-    _Rule("deliver_policy", "all", _same, "events would be passed over"),
+    _Rule("deliver_policy", "all", _same, "events would be skipped"),
     _Rule("ack_policy", "explicit", _same, "events would count as settled when they are handed out"),
     _Rule("ack_wait", 0, _at_least, "events would be handed out again while they are worked on"),
     _Rule("max_deliver", -1, _same, "events would be given up after some deliveries"),
-    _Rule("max_ack_pending", -1, _as_large, "few slow receivers would hold up a whole shard"),
+    _Rule("max_ack_pending", -1, _as_large, "a few slow receivers would hold up a whole shard"),
     _Rule("priority_policy", "none", _same, "a node that lost a shard would go on taking its events"),
     _Rule("priority_groups", None, _same, "no node could ask for events"),
     _Rule("priority_timeout", 0, _at_least, "a node would lose its shard while it waits for events"),
@@ -119,7 +119,7 @@ def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) 
     if shards != wanted[STAMP_SHARDS]:
         why = (
             f"set it to {shards} (--shards, ANGARIUM_SHARDS or angarium.toml); the number is fixed for the "
-            "life of an installation, another one needs another prefix"
+            "life of an installation; another number needs another prefix"
         )
         return [Problem("the installation", SHARDS, shards, wanted[STAMP_SHARDS], why)]
     version = actual.get(STAMP_VERSION, str(VERSION))

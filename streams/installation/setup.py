@@ -165,4 +165,4 @@ async def _made(what: str, making: Awaitable[object]) -> None:
         await making
     except ApiError as error:
         remedy = f": {REMEDIES[error.code]}" if error.code in REMEDIES else ""
-        raise SetupError(f"nats-server refuses to make {what}: {error}{remedy}") from error
+        raise SetupError(f"nats-server refuses to create {what}: {error}{remedy}") from error

@@ -77,6 +77,6 @@ def check_created(checkpoint: Checkpoint, infos: Iterable[StreamInfo]) -> None:
         created = checkpoint.created.get(info.name, info.created)
         if created != info.created:
             raise StreamRemade(
-                f"{info.name} was recreated: the shards know one that was created {created}, this one was "
+                f"{info.name} was recreated: the shards know the one created {created}, this one was "
                 f"created {info.created}; see angarium doctor"
             )

@@ -125,8 +125,8 @@ async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOw
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
     raise StreamRemade(
-        f"{names.journal} was restored older than {names.actors}: shard {claim.shard} has {what}, but the "
-        f"journal only came to {claim.sequence}; see angarium doctor"
+        f"{names.journal} was restored to an older state than {names.actors}: shard {claim.shard} "
+        f"has {what}, but the journal ends at {claim.sequence}; see angarium doctor"
     )
 
 
@@ -164,8 +164,8 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRemade(
-        f"{names.actors} was restored older than {names.journal}, or somebody purged the journal: shard "
-        f"{claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
+        f"{names.actors} was restored to an older state than {names.journal}, or the journal was purged: "
+        f"shard {claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
         f"{follows(message)}; see angarium doctor"
     )
 
@@ -239,7 +239,7 @@ def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
     """Check that without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRemade(
-            f"{bucket.name} was recreated: it was created {bucket.created}, the journal was begun before, "
+            f"{bucket.name} was recreated: it was created {bucket.created}, after the journal was started, "
             f"and the snapshots that belong to it are gone; see angarium doctor"
         )
 
@@ -259,6 +259,6 @@ def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) ->
 
 def _shorter(stream: StreamInfo, but: str) -> StreamRemade:
     return StreamRemade(
-        f"{stream.name} was recreated or restored older: it ends at {stream.last}, but {but}; "
+        f"{stream.name} was recreated, or restored to an older state: it ends at {stream.last}, but {but}; "
         f"see angarium doctor"
     )

@@ -156,12 +156,12 @@ async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
     if mark.stored_at in (0.0, message.stored_at):
         return _Look(False, True)
     old, new = _instant(mark.stored_at), _instant(message.stored_at)
-    why = f"what was read at {position} was stored at {old}, what lies there now at {new}"
+    why = f"the message read at {position} was stored at {old}, the one there now at {new}"
     return _Look(True, True, _remade(stream, why))
 
 
 def _remade(stream: str, why: str) -> str:
-    return f"{stream} was recreated or restored older, or lost its tail: {why}; see angarium doctor"
+    return f"{stream} was recreated, restored to an older state, or lost its tail: {why}; see angarium doctor"
 
 
 def _instant(at: float) -> str:

@@ -322,7 +322,7 @@ def _check_files(options: ConnectOptions) -> None:
             with open(path, "rb"):
                 pass
         except OSError as error:
-            why = f"the file {path} cannot be read ({error.strerror}); check the paths and rights of "
+            why = f"the file {path} cannot be read ({error.strerror}); check the paths and permissions of "
             raise ConnectError(_cannot_connect(options, f"{why}credentials and TLS files")) from None
 
 
@@ -347,17 +347,19 @@ def _reason(failure: BaseException) -> str:
         case ssl.SSLError():
             return f"TLS failed ({failure}); check the certificate, key and CA files"
         case nats.errors.SecureConnRequiredError():
-            return "the server does not require TLS, which was asked for; enable it there, or ask for none"
+            return (
+                "TLS was requested, and the server does not offer it; enable it there, or do not request it"
+            )
         case TimeoutError():
             return "no answer in time; check the address and the network"
         case ConnectionRefusedError():
-            return "nobody listens there; start nats-server or give another address"
+            return "nothing listens there; start nats-server or give another address"
         case OSError():
             return f"{failure.strerror or failure}; check the address"
         case NkeysError() | ValueError() | TypeError():  # The last is of credentials without a JWT.
             return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
         case _ if "authorization" in str(failure).lower():
-            return "the server refused who we are; check the credentials, the nkey, or the user in the URL"
+            return "the server refused our login; check the credentials, the nkey, or the user in the URL"
         case _:
             return str(failure) or type(failure).__name__
 

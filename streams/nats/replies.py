@@ -70,7 +70,7 @@ class Replies:
             return answer
         message = answer[0]
         if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
-            return Unanswered(f"nobody answers on {subject}")
+            return Unanswered(f"nothing answers on {subject}")
         return message
 
     async def ask_parts(
@@ -151,6 +151,6 @@ class Replies:
 
 def _forbidden(verb: str, subject: str) -> str:
     return (
-        f"NATS does not permit our user to {verb} to {subject}: use another user, or permit it as "
+        f"NATS does not permit this user to {verb} to {subject}: use another user, or permit it as "
         "deploy/nats-permissions.conf shows"
     )

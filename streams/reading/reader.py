@@ -152,7 +152,7 @@ class Reader:
         pauses = Pauses(self._js)
         complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer)
         while True:
-            begins = await self._try_to_rewind() if self._may_reset() else "the lease has lapsed"
+            begins = await self._try_to_rewind() if self._may_reset() else "the lease has expired"
             if not isinstance(begins, str):
                 return begins
             complaint.tell(begins)
@@ -169,8 +169,9 @@ class Reader:
             if info.created != self._created:
                 # What is published from now on would take positions that we know already.
                 return (
-                    f"the stream {stream} was recreated or restored older: ours was of {self._created} and "
-                    f"went to {max(self.mark.position, after or 0)}; see angarium doctor"
+                    f"the stream {stream} was recreated, or restored to an older state: ours was created "
+                    f"{self._created} and reached position {max(self.mark.position, after or 0)}; "
+                    f"see angarium doctor"
                 )
             # The server may have restarted under us, and without its last messages.
             known = higher(self.mark, Mark(position=after or 0))
@@ -178,7 +179,7 @@ class Reader:
                 if (loss := await find_loss(self._js, stream, mark)) is not None:
                     return loss
             if not self._may_reset():
-                return "the lease has lapsed"
+                return "the lease has expired"
             wanted = None if after is None else after + 1
             try:
                 return await rewind(self._js, stream, self._consumer, PRIORITY_GROUP, wanted) - 1
@@ -186,7 +187,7 @@ class Reader:
                 if error.code != CONSUMER_NOT_FOUND:
                     raise
                 await self._js.consumer_create(stream, self._config)
-                return f"the consumer {self._consumer} was missing and has been made again"
+                return f"the consumer {self._consumer} was missing and was created again"
         except (Unavailable, ApiError) as error:
             return str(error)
 
@@ -197,9 +198,9 @@ class Reader:
             position = self._on_message(message)
         except Exception as error:
             # To go on behind a message that was lost here would break the order: read it again.
-            report = {"message": f"cannot take {message.subject} ({message.reply})", "exception": error}
+            report = {"message": f"cannot process {message.subject} ({message.reply})", "exception": error}
             asyncio.get_running_loop().call_exception_handler(report)
-            self._on_gap("a message could not be taken")
+            self._on_gap("a message could not be processed")
             return
         # What was not acked for long comes once more, behind what is newer.
         if position > self.received:

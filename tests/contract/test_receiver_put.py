@@ -148,7 +148,7 @@ async def test_one_that_is_there_already_comes_to_the_front(bench: Bench) -> Non
 
 async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: Bench) -> None:
     away = "https://127.0.0.1/hook"
-    assert "angarium dev does" in str((await bench.put({"url": away})).notes)
+    assert "angarium dev allows it" in str((await bench.put({"url": away})).notes)
     assert (await bench.put({"url": away, "paused": True})).notes == []
     assert len((await bench.put({"url": away + "s", "paused": True})).notes) == 1
     (private,) = (await bench.put({"url": "https://10.0.0.1/", "paused": True})).notes
@@ -165,7 +165,7 @@ async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) ->
     await bench.store(FULL)
     partial = await bench.refused({"rate": "5/s"})
     assert partial.kind == "invalid"
-    assert f"save what angarium receiver get {NAME} shows" in partial.text
+    assert f"save the output of angarium receiver get {NAME} shows" in partial.text
     wrong = await bench.refused({"url": URL, "secrets": OLD, "order": "any"})
     assert wrong.kind == "invalid"
     assert len(wrong.problems) == 2
@@ -199,7 +199,7 @@ async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
         patched.setattr(Receivers, "get", get_and_be_overtaken)
         failure = await bench.refused(FULL)
     assert failure.kind == "conflict"
-    assert "was changed at the same moment by somebody else" in failure.text
+    assert "was changed at the same moment by another user" in failure.text
     assert await bench.stored() == theirs
 
 

@@ -178,13 +178,13 @@ async def test_the_history_is_told_in_words(
     said = [each.what for each in told.entries]
     assert "configuration changed (revision 2): order, rate, url" in said
     assert [each for each in said if not each.startswith("configuration")] == [
-        "began to take events",
+        "started to accept events",
         "rate 5 a second, burst 2",
-        "takes events again; it was offline: 7 min without a success, 1 failure",
+        "accepts events again; it was offline: 7 min without a success, 1 failure",
         "paused",
-        "resumed: whatever held it back is over",
+        "resumed: nothing holds it back any more",
         "disabled: it answered 410 (Gone)",
-        "its shard went to one, from an owner that had died",
+        "its shard moved to one, from an owner that had died",
     ]
     assert told.now == "disabled: it answered 410 (Gone)"
 
@@ -306,12 +306,12 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
     found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
-    assert "behind, at 1970-01-01T00:16:40.000Z; see that angarium ledger runs" in found.ledger.notes[0]
+    assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
     _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
     found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
     missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: top(of, 1.0, 1))
-    assert "there is no ledger no/such.db: angarium dev keeps one" in missing.text
+    assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
 
 
 async def test_no_question_reads_a_whole_table(path: Path) -> None:

@@ -391,5 +391,5 @@ async def test_a_journal_with_a_fact_that_breaks_a_rule_is_refused(
 ) -> None:
     await events(js, names, 6)
     await shard.record(delivered(5, 1), delivered(6, 1))
-    with pytest.raises(Unusable, match=r"acme\.billing: its fact `delivered` breaks a rule"):
+    with pytest.raises(Unusable, match=r"acme\.billing: its fact `delivered` breaks an invariant"):
         await take_over(js, names)

@@ -328,7 +328,7 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
     await bury(js, names, ONE, 1)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])
-        with pytest.raises(Unavailable, match="letter 1 was sent and not confirmed"):
+        with pytest.raises(Unavailable, match="letter 1 was sent but not confirmed"):
             await redrive_all(faulty, names)
     assert await letters(js, names) == [1]
     assert await redrive_all(js, names) == Redriven(finished=[1])

@@ -63,7 +63,7 @@ async def grown_again(js: JetStream, names: Names, *more: Fact) -> None:
 
 async def test_brings_actors_back_and_ends_the_refusal(js: JetStream, names: Names) -> None:
     await grown_again(js, names)
-    with pytest.raises(StreamRemade, match="what was read at 10 was stored at"):
+    with pytest.raises(StreamRemade, match="the message read at 10 was stored at"):
         await own(js, names, "b")
     damage = await examine(js, names, SHARD)
     [gap] = damage.gaps

@@ -299,7 +299,9 @@ async def test_without_a_lease_nothing_is_routed(
     await subscribe(js, names, A)
     owner = await open_owner(within_lease=False)
     await announce(js, names)
-    await until(lambda: [getattr(record, "why", "") for record in caplog.records] == ["the lease has lapsed"])
+    await until(
+        lambda: [getattr(record, "why", "") for record in caplog.records] == ["the lease has expired"]
+    )
     await settled(js, names, 0)
     owner.within_lease = True
     await settled(js, names, 1)

@@ -133,7 +133,7 @@ async def test_a_stream_that_has_grown_again(js: JetStream, names: Names) -> Non
     loss = await find_loss(js, names.deliveries, mark)
     assert loss is not None
     assert (loss.stream, loss.mark) == (names.deliveries, mark)
-    assert "what was read at 2 was stored at" in loss.why
+    assert "the message read at 2 was stored at" in loss.why
 
 
 class TestTheMarksOfAShard:

@@ -74,7 +74,7 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
     assert [each.level for each in findings] == ["warning"] * 7
     assert all(each.ok for each in findings)
     assert findings[0].text == (
-        "6 of 8 unwell (snapshots 0s old): 1 disabled, 1 offline, 1 failing, 1 throttled, 2 behind"
+        "6 of 8 unhealthy (snapshots 0s old): 1 disabled, 1 offline, 1 failing, 1 throttled, 2 behind"
     )
     assert [each.text for each in findings[1:]] == [
         "acme.gone is disabled for 2h (it answered 410), 1 waiting, the oldest for 1h",
@@ -84,14 +84,14 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
         "acme.behind is far behind, 1 waiting, the oldest for 3h",
         "acme.paused is paused, 1 waiting, the oldest for 1h",
     ]
-    assert findings[1].remedy == "when it is well again: angarium receiver resume acme.gone"
+    assert findings[1].remedy == "when it works again, run angarium receiver resume acme.gone"
 
 
 async def test_who_is_well_is_only_counted(js: JetStream, names: Names) -> None:
     await put(js, names, State(receiver="acme.well", opened=True))
     await js.publish(names.receiver("acme.fresh"), b'{"url":"https://x.example/"}')
     (finding,) = await told(js, names)
-    assert (finding.level, finding.text) == ("ok", "2 configured, all well (snapshots 0s old)")
+    assert (finding.level, finding.text) == ("ok", "2 configured, all healthy (snapshots 0s old)")
 
 
 async def test_of_many_ten_are_named_and_all_are_counted(js: JetStream, names: Names) -> None:
@@ -99,8 +99,8 @@ async def test_of_many_ten_are_named_and_all_are_counted(js: JetStream, names: N
         await put(js, names, disabled(f"acme.r{number}"))
     findings = await told(js, names)
     assert len(findings) == 11
-    assert findings[0].text == "30 of 30 unwell (snapshots 0s old): 30 disabled"
-    assert findings[0].remedy == "the worst follow; angarium receiver list shows all"
+    assert findings[0].text == "30 of 30 unhealthy (snapshots 0s old): 30 disabled"
+    assert findings[0].remedy == "the worst are below; angarium receiver list shows all"
 
 
 async def test_who_has_caught_up_since_it_parked_is_well(js: JetStream, names: Names) -> None:
@@ -130,13 +130,13 @@ async def test_whoever_may_not_look_is_told_so(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object) -> None:
-        raise NotPermitted("NATS does not permit our user to do that")
+        raise NotPermitted("NATS does not permit this user to do that")
 
     monkeypatch.setattr(js, "consumer_create", refused)
     (finding,) = await told(js, names)
     assert finding.level == "warning"
     assert finding.text == (
-        "0 configured; their state cannot be read: NATS does not permit our user to do that"
+        "0 configured; their state cannot be read: NATS does not permit this user to do that"
     )
 
 

@@ -49,7 +49,7 @@ async def js(nats_url: str) -> AsyncIterator[JetStream]:
 
 def test_setup_again_changes_nothing(terminal: Terminal) -> None:
     said = terminal.done("setup").splitlines()
-    assert said[0] == "everything was there already"
+    assert said[0] == "everything already exists"
     assert said[2] == "stream\troom\tkeeps"
     assert said[4].startswith("ANGARIUM_DELIVERIES\t4 GiB\twhat waits")
     assert said[-2].endswith("takes 3,579,139 events of 1 KiB: 41 a second for a day.")
@@ -226,17 +226,17 @@ def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> Non
     put = ("receiver", "put", "acme.signed")
     assert terminal.json(*put, "--url", URL, "--secret", SECRET)["secret"] is None
     said = terminal.done(*put, "--url", URL).splitlines()
-    assert said == [said[0], "  nothing changes", "one secret signs"]
+    assert said == [said[0], "  no change", "one secret signs the requests"]
     said = terminal.done(*put, "--add-secret").splitlines()
     assert said[1] == "  secrets: 1 → 2 (1 new)"
     assert said[2].startswith("secret: whsec_")
-    assert said[3] == "2 secrets sign, the newest first; --drop-old-secrets leaves that one alone"
+    assert said[3] == "2 secrets sign the requests, the newest first; --drop-old-secrets keeps only that one"
     assert terminal.json("receiver", "get", "acme.signed")["secrets"] == ["…", "…"]
     done = terminal.json(*put, "--drop-old-secrets")
     assert done["changes"] == [{"member": "secrets", "old": "2", "new": "1", "lost": True}]
     error = terminal.failed(*put, "--url", URL, "--unsigned", status=2)
     assert "acme.signed would lose secrets: 1 → none: --add-secret keeps the old ones" in error
-    assert "it is unsigned" in terminal.done(*put, "--url", URL, "--unsigned", "--replace")
+    assert "requests are not signed" in terminal.done(*put, "--url", URL, "--unsigned", "--replace")
 
 
 def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
@@ -244,13 +244,13 @@ def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.round", *flags)
     shown = terminal.done("receiver", "get", "acme.round")
     put = ("receiver", "put", "acme.round", "--file", "-")
-    assert "  nothing changes\n" in terminal.done(*put, stdin=shown.encode())
+    assert "  no change\n" in terminal.done(*put, stdin=shown.encode())
     changed = shown.replace("relaxed", "strict")
     assert "  order: relaxed → strict\n" in terminal.done(*put, stdin=changed.encode())
     error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)
     assert "acme.round would lose headers.x-team: … → none: say it, too" in error
     error = terminal.failed("receiver", "put", "acme.rounder", "--file", "-", status=2, stdin=shown.encode())
-    assert "nothing is stored for acme.rounder; leave secrets out and one is made" in error
+    assert "nothing is stored for acme.rounder; leave secrets out to get a new one" in error
 
 
 def test_nobody_is_shown_secrets_or_values_of_headers(terminal: Terminal) -> None:
@@ -386,8 +386,8 @@ async def test_doctor_names_what_is_strange_and_goes_on(terminal: Terminal, js: 
         await js.publish(key, b"", {"KV-Operation": "DEL"})
     assert "$KV.angarium_actors.1._owner was not written by Angarium" in done.stdout
     assert "$KV.angarium_nodes.odd was not written by Angarium" in done.stdout
-    assert re.search(r"silent has shown no sign of life for \d+ s: look at its log", done.stdout)
-    assert "ANGARIUM_EVENTS was recreated, or restored: bring the right one back" in done.stdout
+    assert re.search(r"silent has sent no heartbeat for \d+ s: check its log", done.stdout)
+    assert "ANGARIUM_EVENTS was recreated, or restored: restore the right one" in done.stdout
     assert "receivers" in done.stdout.splitlines()[-1]
 
 

@@ -183,7 +183,7 @@ async def test_letters_are_listed_by_receiver_reason_and_time(alone: Terminal, j
     table = alone.run("dead", "list", "list", "--limit", "1")
     assert table.stdout.splitlines()[0].startswith("letter\treceiver\tnumber\treason\tat")
     assert table.stdout.splitlines()[1].startswith(f"{third}\tlist.one\t2\tskipped\t")
-    assert "there are older ones than these 1; --limit 0 lists all" in table.stderr
+    assert "these are the newest 1; --limit 0 lists all" in table.stderr
     of_nobody = await bury(js, "list._events", 1, reason="malformed")
     assert listed("list._events") == [of_nobody]
 
@@ -202,7 +202,7 @@ async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, 
     assert document["headers"]["Angarium-Attempts"] == "5"
     assert document["response"] == "no é\n\x1b[2J"
     data = await bury(js, "show.one", 8, b"\xff\x00")
-    assert "a body of 2 bytes that is no text" in alone.done("dead", "show", str(data))
+    assert "a binary body of 2 bytes" in alone.done("dead", "show", str(data))
     assert base64.b64decode(alone.json("dead", "show", str(data))["body_base64"]) == b"\xff\x00"
     gone = await bury(js, "show.one", 9, b"", body="gone")
     assert alone.json("dead", "show", str(gone))["response"] is None
@@ -213,7 +213,8 @@ async def test_a_letter_is_shown_with_its_headers_and_its_body(alone: Terminal, 
 
 async def test_letters_are_dropped_if_that_is_meant(alone: Terminal, js: JetStream) -> None:
     letters = [await bury(js, "drop.one", number) for number in range(1, 7)]
-    assert "6 letters would be dropped for good; say --yes" in alone.failed("dead", "drop", "drop", status=2)
+    asked = "6 letters would be dropped for good; confirm with --yes"
+    assert asked in alone.failed("dead", "drop", "drop", status=2)
     assert alone.done("dead", "drop", "drop", "--limit", "2", "--yes") == "dropped 2 letters\n"
     assert alone.done("dead", "drop", str(letters[2]), "--yes") == "dropped 1 letter\n"
     done = alone.run("dead", "drop", str(letters[2]), str(letters[3]), "--yes", "--json")
@@ -235,7 +236,7 @@ async def test_what_is_redriven_and_what_is_not(alone: Terminal, js: JetStream) 
     assert told[2].startswith(f"1 letter ({letters[5]}) cannot be redriven, since the event is malformed")
     done = alone.run("dead", "redrive", str(letters[4]), "--json")
     assert done.returncode == 1
-    assert "not every letter that was named could be sent" in done.stderr
+    assert "some of these letters could not be sent" in done.stderr
     assert msgspec.json.decode(done.stdout) == {
         "redriven": 0, "finished": [], "left": {"gone": [letters[4]]}, "stopped": None,
     }  # fmt: skip
@@ -251,21 +252,21 @@ async def test_a_full_stream_ends_it(alone: Terminal, js: JetStream) -> None:
     done = alone.run("dead", "redrive", "full")
     await js.stream_update(info.config)
     assert (done.returncode, done.stdout) == (1, "redriven 2 letters\n")
-    assert "the deliveries take no more: maximum messages exceeded" in done.stderr
-    assert "run it again when events have been settled" in done.stderr
+    assert "the stream of deliveries accepts no more: maximum messages exceeded" in done.stderr
+    assert "run it again when events are settled" in done.stderr
     assert alone.done("dead", "redrive", "full") == "redriven 1 letter\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("redrive",), "which letters? name them, or a receiver or tenant, or say --all"),
+        (("redrive",), "which letters? give numbers, a receiver, a tenant, or --all"),
         (("drop",), "which letters?"),
-        (("redrive", "1", "acme.billing"), "name letters by their numbers, or one receiver or tenant"),
-        (("drop", "1", "--reason", "expired"), "letters are named or selected by flags, not both"),
-        (("drop", "1", "2", "--limit", "1"), "letters are named or selected by flags, not both"),
-        (("drop", "1", "--all"), "letters are named or selected by flags, not both"),
-        (("list", "--reason", "late"), "--reason late: there is no such reason, but expired, attempts"),
+        (("redrive", "1", "acme.billing"), "give letter numbers, or one receiver or tenant"),
+        (("drop", "1", "--reason", "expired"), "give letter numbers or selecting flags, not both"),
+        (("drop", "1", "2", "--limit", "1"), "give letter numbers or selecting flags, not both"),
+        (("drop", "1", "--all"), "give letter numbers or selecting flags, not both"),
+        (("list", "--reason", "late"), "--reason late: unknown reason; use one of expired, attempts"),
         (("list", "--since", "yesterday"), "'yesterday' is not a time"),
         (("list", "--until", "2026-01-31T12:00:00"), "is not a time; write an age"),
         (("list", "1acme"), "tenant '1acme'"),
@@ -298,9 +299,9 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
 
     assert await typed("skip", "own.er") == (1, "angarium: nothing waits\n")
     answers["skip"] = b'{"ok": true, "sequence": 7, "event_id": "order-7"}'
-    assert await typed("skip", "own.er") == (0, "number 7 of own.er (order-7) is a dead letter now\n")
+    assert await typed("skip", "own.er") == (0, "number 7 of own.er (order-7) is now a dead letter\n")
     status, said = await typed("forget", "own.er")
-    assert (status, "own.er has 3 events waiting, to be discarded; say --yes" in said) == (2, True)
-    assert await typed("forget", "own.er", "--yes") == (0, "own.er has nothing waiting any more\n")
+    assert (status, "own.er has 3 events waiting, to be discarded; confirm with --yes" in said) == (2, True)
+    assert await typed("forget", "own.er", "--yes") == (0, "own.er has no waiting events any more\n")
     answers["inspect"] = b'{"ok": true, "backlog": 0}'
-    assert await typed("forget", "own.er") == (0, "own.er has nothing waiting any more\n")
+    assert await typed("forget", "own.er") == (0, "own.er has no waiting events any more\n")

@@ -92,7 +92,7 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
     url = f"http://127.0.0.1:{free_port()}/"
     terminal.done("receiver", "put", "acme.away", "--url", url, "--unsigned")
     error = terminal.failed("receiver", "ping", "acme.away")
-    assert "acme.away did not take the ping: connect: 127.0.0.1" in error
+    assert "acme.away did not accept the ping: connect: 127.0.0.1" in error
 
 
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:

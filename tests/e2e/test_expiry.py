@@ -48,14 +48,14 @@ async def test_what_waits_is_trimmed_skipped_forgotten_and_removed(fleet: Fleet,
         return len(await told(fleet)) == 3
 
     await fleet.until_true(trimmed, "the oldest three are dead letters")
-    assert await typed("skip", RECEIVER) == f"number 4 of {RECEIVER} (e4) is a dead letter now\n"
+    assert await typed("skip", RECEIVER) == f"number 4 of {RECEIVER} (e4) is now a dead letter\n"
     expected = [*((f"{n}", "overflow", f"e{n}") for n in (1, 2, 3)), ("4", "skipped", "e4")]
 
     async def skipped() -> bool:
         return await told(fleet) == expected
 
     await fleet.until_true(skipped, "the event that was skipped is one, too")
-    assert await typed("forget", RECEIVER, "--yes") == f"{RECEIVER} has nothing waiting any more\n"
+    assert await typed("forget", RECEIVER, "--yes") == f"{RECEIVER} has no waiting events any more\n"
     await publish(fleet, 9, 10)
     assert (await fleet.ask("inspect", RECEIVER))["next_sequence"] == 9
     assert await typed("rm", RECEIVER, "--yes") == f"removed {RECEIVER}\n"

@@ -41,9 +41,9 @@ def test_set_changes_what_it_is_told_and_nothing_else(terminal: Terminal) -> Non
     shown = terminal.json("receiver", "get", "acme.part")
     assert (shown["order"], shown["headers"], shown["secrets"]) == ("relaxed", {}, ["…"])
     assert terminal.done(*change[:-2]).startswith("unchanged: acme.part (revision")
-    assert "what is to change?" in terminal.failed("receiver", "set", "acme.part", status=2)
+    assert "nothing to change; give a flag" in terminal.failed("receiver", "set", "acme.part", status=2)
     both = ("--unset", "rate", "--rate", "5/second")
-    assert "rate is given and taken away" in terminal.failed("receiver", "set", "acme.part", *both, status=2)
+    assert "rate is both set and unset" in terminal.failed("receiver", "set", "acme.part", *both, status=2)
     assert "there is no receiver acme.nowhere" in terminal.failed(
         "receiver", "set", "acme.nowhere", "--order", "strict"
     )
@@ -56,7 +56,7 @@ def test_rotate_secret_shows_the_new_one_and_the_end_of_the_old_one(terminal: Te
     changed, secret, signing = terminal.done("receiver", "rotate-secret", "acme.rotated").splitlines()
     assert changed.startswith("changed acme.rotated (revision ")
     assert secret.startswith("secret: whsec_")
-    assert re.fullmatch(r"2 secrets sign, the old ones until \d{4}-\S+Z at most", signing)
+    assert re.fullmatch(r"2 secrets sign the requests, the old ones until \d{4}-\S+Z at most", signing)
     shown = terminal.json("receiver", "get", "acme.rotated")
     assert (shown["secrets"], [each["secret"] for each in shown["old_secrets"]]) == (["…"], ["…"])
     done = terminal.json("receiver", "rotate-secret", "acme.rotated", "--overlap", "0s")
@@ -104,7 +104,7 @@ def test_edit_offers_the_text_again_until_it_is_valid(terminal: Terminal) -> Non
     theirs = f"{sys.executable} -m angarium receiver set acme.edited --concurrency 3"
     done = edited(f'sed -i s/relaxed/strict/ "$1"; {theirs}')
     assert done.returncode == 1
-    assert "was changed meanwhile by somebody else" in done.stderr
+    assert "was changed by another user" in done.stderr
     Path(done.stderr.rstrip().rpartition(" ")[2]).unlink()
     shown = terminal.json("receiver", "get", "acme.edited")
     assert (shown["order"], shown["concurrency"]) == ("relaxed", 3)
@@ -126,6 +126,6 @@ def test_apply_shows_its_plan_and_names_what_is_wrong(terminal: Terminal) -> Non
     ]  # fmt: skip
     prune = ("apply", "-f", "-", "--tenant", "plan", "--prune")
     nothing = b'{"receivers": {}}'
-    assert "discarded; say --yes" in terminal.failed(*prune, status=2, stdin=nothing)
+    assert "discarded; confirm with --yes" in terminal.failed(*prune, status=2, stdin=nothing)
     done = terminal.json(*prune, "--yes", stdin=nothing)
     assert (done["removed"], done["failed"]) == (["plan.a"], {})

@@ -58,7 +58,7 @@ async def test_who_is_unwell_is_named_everywhere(fleet: Fleet, terminal: Termina
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     summary = lines.index(next(line for line in lines if line.startswith("warning")))
-    assert "1 of 3 unwell (snapshots " in lines[summary]
+    assert "1 of 3 unhealthy (snapshots " in lines[summary]
     assert f"{GONE} is disabled for " in lines[summary + 1]
     assert "(it answered 410), 2 waiting, the oldest for " in lines[summary + 1]
     assert lines[summary + 1].endswith(f"angarium receiver resume {GONE}")

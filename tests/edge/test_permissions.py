@@ -57,7 +57,7 @@ def terminal(address: str, tmp_path: Path) -> Terminal:
     ("arguments", "refused"),
     [
         (["setup"], "publish to $JS.API.INFO"),
-        (["publish", "acme.x", "{}"], "refused: NATS does not permit our user to publish to angarium."),
+        (["publish", "acme.x", "{}"], "refused: NATS does not permit this user to publish to angarium."),
         (["receiver", "list"], "publish to $JS.API.DIRECT.GET.KV_angarium_receivers"),
         (["receiver", "put", "acme.x", "--url", "https://x.example"], "publish to $JS.API.STREAM.MSG.GET"),
         (["receiver", "forget", "acme.x"], "publish to $JS.API.STREAM.INFO.ANGARIUM_DELIVERIES"),
@@ -78,7 +78,7 @@ def test_a_command_says_what_is_not_permitted(
 
 def test_doctor_says_it_too(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["doctor", "--nats", f"nats://deaf:hush@{address}"]) == main.EXIT_FAILED
-    assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().out
+    assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().out
 
 
 def test_a_command_has_the_inbox_that_it_is_told_to_have(
@@ -87,7 +87,7 @@ def test_a_command_has_the_inbox_that_it_is_told_to_have(
     nats = ["--nats", f"nats://private:hush@{address}"]
     setup = ["setup", "--prefix", "private", "--shards", "1", "--max-bytes", "1MiB", *nats]
     assert main.run(setup) == main.EXIT_FAILED
-    assert "does not permit our user to subscribe to _INBOX." in capsys.readouterr().err
+    assert "does not permit this user to subscribe to _INBOX." in capsys.readouterr().err
     assert main.run([*setup, "--inbox-prefix", "_INBOX_private"]) == 0
     assert "PRIVATE_DELIVERIES" in capsys.readouterr().out
 

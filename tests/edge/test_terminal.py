@@ -56,7 +56,7 @@ ROOMS = """
 from angarium.cli import setup
 from angarium.operations.health.sizing import Room
 names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
-keeps = "what is to be routed, a day of what was"
+keeps = "events to be routed, and a day of routed ones"
 setup.say([], [Room(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])
 """
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

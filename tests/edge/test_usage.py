@@ -43,14 +43,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--type", "a..b"], "event type 'a..b': 1 to 16 tokens"),
         (["publish", "acme.x", "{}", "--type", "angarium.ping"], "types that begin with angarium. are"),
         (["publish", "acme.x", "{}", "--id", "a b"], "--id: 1 to 128 of A-Z a-z 0-9 _ - :"),
-        (["publish", "acme.x", "{}", "--id", "a", "--lines"], "with --lines each gets an id of its own"),
+        (["publish", "acme.x", "{}", "--id", "a", "--lines"], "with --lines each event gets a new id"),
         (["publish", "acme.x", "{}", "--data", "{}"], "there are several bodies"),
         (["publish", "acme.x", "--file", "none.json"], "'none.json'"),
         (["publish", "acme.x", "{}", "--log-format", "xml"], "log_format (--log-format): must be"),
         (["publish", "acme.x", "{}", "--config", "none.toml"], "config (none.toml): no such file"),
         (["publish", "acme.x", "{}", "--content-type", "a\r\nb: c"], "--content-type: printable ASCII"),
-        (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not the address of a"),
-        (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for a server of its own"),
+        (["publish", "acme.x", "{}", "--nats", "http://x"], "nats (--nats): one is not a server address"),
+        (["dev", "--nats", "nats://127.0.0.1:1", "--port", "4223"], "--port is for the embedded server"),
         (["dead", "show", "9" * 30], "is not in the range"),
         (
             ["receiver", "put", "acme.x", "--url"],
@@ -58,16 +58,16 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["node", "--nats"], "angarium node: option '--nats' requires an argument; see angarium node --help"),
         (["repair"], "missing option '--accept-loss'; see angarium repair --help"),
-        (["attempts", "acme.x", "--since", "1h", "--until", "2h"], "--until lies before --since"),
-        (["history", "acme.x", "--since", "2999-01-01T00:00:00Z"], "--since lies in the future"),
-        (["inspect", "acme.x", "--at", "2999-01-01T00:00:00Z"], "--at lies in the future"),
-        (["ledger", "--to", "sqlite:///x.db", "--keep", "0s"], "--keep 0s: keep a minute at least"),
-        (["repair", "--accept-loss", "64"], "'64' is no shard; they are 0 to 63"),
-        (["repair", "--accept-loss", "1,x"], "'x' is no shard; they are 0 to 63"),
-        (["repair", "--accept-loss", "all,1"], "name shards, or say all"),
+        (["attempts", "acme.x", "--since", "1h", "--until", "2h"], "--until is before --since"),
+        (["history", "acme.x", "--since", "2999-01-01T00:00:00Z"], "--since is in the future"),
+        (["inspect", "acme.x", "--at", "2999-01-01T00:00:00Z"], "--at is in the future"),
+        (["ledger", "--to", "sqlite:///x.db", "--keep", "0s"], "--keep 0s: must be at least a minute"),
+        (["repair", "--accept-loss", "64"], "'64' is not a shard; shards are 0 to 63"),
+        (["repair", "--accept-loss", "1,x"], "'x' is not a shard; shards are 0 to 63"),
+        (["repair", "--accept-loss", "all,1"], "give shards, or all"),
         (["dead", "drop", "9" * 30, "--yes"], f"tenant '{'9' * 30}': a letter"),
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
-        (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or by flags, not by both"),
+        (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or with flags, not both"),
         (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),
         (["receiver", "put", "acme.x", "{"], "configuration: not valid JSON"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst goes with --rate"),
@@ -78,7 +78,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["receiver", "put", "acme.x", "--secret", "whsec_x", "--unsigned"], "say it once"),
         (
             ["receiver", "put", "--add-secret", "hush-hush"],
-            "to have one made, say it behind the receiver's name",
+            "for a new secret, write it after the receiver's name",
         ),
         (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "say it once"),
         (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),
@@ -290,7 +290,7 @@ def test_packages_of_others_are_refused_before_they_are_imported(
         text=True,
     )
     assert done.returncode == main.EXIT_FAILED
-    assert "is not Angarium's; install angarium into an environment of its own" in done.stderr
+    assert "is not Angarium's; install angarium in its own environment (pipx or a venv)" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -323,7 +323,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
     assert done.returncode == main.EXIT_FAILED
     assert done.stderr == (
         f"angarium: another package is installed over actors in {tmp_path.resolve() / 'actors'}; "
-        "install angarium into an environment of its own\n"
+        "install angarium in its own environment (pipx or a venv)\n"
     )
 
 

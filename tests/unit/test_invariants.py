@@ -132,8 +132,8 @@ def test_whoever_folds_is_told_receiver_fact_and_rule_and_nothing_of_an_event() 
     assert isinstance(caught.value, Unusable)
     assert caught.value.breach is Breach.NUMBER
     assert str(caught.value) == (
-        "acme.billing: its fact `delivered` breaks a rule that always holds (it names a number that is "
-        "neither the next one nor given already). This is a defect of Angarium: see `Refused shards` in "
+        "acme.billing: its fact `delivered` breaks an invariant (its number is neither the "
+        "next one nor one that was already given). This is a defect in Angarium: see `Refused shards` in "
         "docs/operating.md"
     )
 

@@ -105,10 +105,13 @@ async def test_what_is_in_memory_is_counted_over_all_shards() -> None:
         (node(), ""),
         (node(stopping=True), "stopping"),
         (node(connected=False), "NATS is not connected"),
-        (node(lease=False), "the lease is over"),
+        (node(lease=False), "the lease has expired"),
         (node({0: shard()}, refused={2: "upgrade this node"}), "shard 2 is refused: upgrade this node"),
-        (node({0: shard()}), "2 of 3 shards are still to be claimed"),
-        (node({0: shard(), 1: shard(suspended=True), 2: shard(ended=True)}), "2 of 3 shards are held up"),
+        (node({0: shard()}), "2 of 3 shards are not claimed yet"),
+        (
+            node({0: shard(), 1: shard(suspended=True), 2: shard(ended=True)}),
+            "2 of 3 shards wait until they are claimed again",
+        ),
     ],
 )
 def test_why_a_node_is_not_ready(watched: Node, why: str) -> None:
@@ -122,7 +125,7 @@ def test_why_a_node_is_not_ready(watched: Node, why: str) -> None:
         ("GET", "/healthz", 200, b"ok\n"),
         ("GET", "/readyz?verbose", 503, b"not ready: starting\n"),
         ("POST", "/healthz", 405, b""),
-        ("GET", "/", 404, b"not found; there are /healthz, /readyz and /metrics\n"),
+        ("GET", "/", 404, b"not found; try /healthz, /readyz or /metrics\n"),
     ],
 )
 def test_the_answers_before_there_is_a_node(method: str, path: str, status: int, text: bytes) -> None:

@@ -50,7 +50,7 @@ async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
     world.sender.answers()
     await world.pass_time(30)
     assert told(world) == ["offline", "recovered"]
-    assert world.news[1].why == "it takes events again"
+    assert world.news[1].why == "it accepts events again"
     world.crash(snapshots=snapshots)
     world.publish()
     await world.pass_time(30)
@@ -96,7 +96,7 @@ async def test_another_url_ends_it_too() -> None:
     world.put(policy(url="https://elsewhere.example/"))
     await world.pass_time(1)
     assert told(world)[2:] == ["recovered"]
-    assert world.news[2].why == "it has another url"
+    assert world.news[2].why == "its URL was changed"
 
 
 @in_virtual_time

@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_configuration_is_noted_and_not_obeyed(
     assert (out + err).replace("\n", "").isprintable()
     assert err.splitlines() == [
         r"not in force: bad\x1b[2J; worse",
-        r"in force, but for: unknown member \u202efdp",
+        r"in force, except: unknown member \u202efdp",
     ]
 
 

@@ -55,7 +55,7 @@ def test_what_is_just_within_the_bounds_is_taken(members: dict[str, Any]) -> Non
         ),
         (
             {"events": ["a", "*.*.a.*.*.*"]},
-            "events[1]: 5 tokens are *, at most 4; name more tokens, or end it with > (order.>)",
+            "events[1]: 5 tokens are *, at most 4; write out more tokens, or end it with > (order.>)",
         ),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_is_told_of_it_is_bounded(document: bytes) -> None:
     assert len(found) <= PROBLEMS_TOLD + 1
     assert len("; ".join(found)) < MANY
     if len(found) > PROBLEMS_TOLD:
-        assert found[-1].endswith("more of the kind")
+        assert found[-1].endswith("more of this kind")
 
 
 def test_warnings_are_bounded_too() -> None:
@@ -115,7 +115,7 @@ def test_warnings_are_bounded_too() -> None:
     )
     _, warnings = parse(document, strict=False)
     assert len(warnings) == PROBLEMS_TOLD + 1
-    assert warnings[-1] == f"and {7000 - PROBLEMS_TOLD} more of the kind"
+    assert warnings[-1] == f"and {7000 - PROBLEMS_TOLD} more of this kind"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_what_is_no_rate(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "burst"), [("0/second", None), ("2000000/second", None), ("1/hour", 0)])
 def test_rates_out_of_bounds(text: str, burst: int | None) -> None:
-    with pytest.raises(BadQuantity, match="is no possible rate; give a limit above 0") as raised:
+    with pytest.raises(BadQuantity, match="is not a possible rate; give a limit above 0") as raised:
         rate(text, burst)
     assert "None" not in str(raised.value)
 

@@ -117,17 +117,17 @@ def test_a_hidden_header_is_known_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("given", "stored", "sentence"),
     [
-        ({"secrets": [HIDDEN]}, {}, "nothing is stored for acme.x; leave secrets out and one is made"),
+        ({"secrets": [HIDDEN]}, {}, "nothing is stored for acme.x; leave secrets out to get a new one"),
         ({"secrets": [HIDDEN]}, {"secrets": "x"}, "nothing is stored for acme.x"),
         (
             {"secrets": [HIDDEN]},
             {"secrets": ["b", "a"]},
-            "1 are given and acme.x has 2; leave secrets out and",
+            "1 are given and acme.x has 2; leave secrets out to keep them",
         ),
         (
             {"headers": {"x-a": HIDDEN}},
             {},
-            "headers.x-a: … stands for a value that is stored, and acme.x has",
+            "headers.x-a: … stands for a stored value, and acme.x has",
         ),
         ({"headers": {"x-a": HIDDEN}}, {"headers": {"x-b": "1"}}, "no such header; write the value itself"),
     ],

@@ -90,15 +90,15 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({}, RELAXED, View(in_flight=(1, 2)), "2 attempts are under way"),
         ({}, POLICY, View(head=HEAD), "the next attempt is due"),
         ({"parked": True}, POLICY, View(), "the next attempt is due"),
-        ({}, POLICY, View(head=HEAD, may_start=False), "it waits for NATS to confirm what was recorded"),
-        ({}, POLICY, View(head=HEAD, unconfirmed=True), "it waits for NATS to confirm what was recorded"),
+        ({}, POLICY, View(head=HEAD, may_start=False), "waiting for NATS to confirm what was recorded"),
+        ({}, POLICY, View(head=HEAD, unconfirmed=True), "waiting for NATS to confirm what was recorded"),
         (
             {"burials": BURIALS}, Policy(url="https://a.example", retry=Retry(max_age_s=5)),
-            View(head=HEAD, burying=True), "it waits until NATS has stored its dead letters",
+            View(head=HEAD, burying=True), "waiting for NATS to store its dead letters",
         ),
         (
             {}, POLICY, View(head=HEAD, removal=7, asking=True),
-            "it waits for NATS to say whether the receiver was removed",
+            "waiting for NATS to say whether the receiver was removed",
         ),
         (
             {"limit": Limit(0.5, 4)}, POLICY, View(head=HEAD, bucket=EMPTY),
@@ -110,7 +110,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"open": (ENTRY,)}, RELAXED, View(),
-            "all that waits was tried, and is tried again from 22:13:22 UTC (in 2 s) on",
+            "every waiting event was tried; the next retry is at 22:13:22 UTC (in 2 s)",
         ),
         ({"open": (ENTRY,)}, RELAXED, View(head=HEAD), "the next attempt is due"),
         (
@@ -125,7 +125,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"open": (ENTRY,), "backoff_until": NOW + 9, "last": OURS}, POLICY, View(),
-            "backing off until 22:13:29 UTC (in 9 s): this node had nothing to spare for the last attempt",
+            "backing off until 22:13:29 UTC (in 9 s): this node was overloaded at the last attempt",
         ),
         (
             {"throttled_until": NOW + 42, "last": THROTTLED}, POLICY, View(head=HEAD),
@@ -149,21 +149,22 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"failing_since": NOW - 400, "consecutive_failures": 9}, POLICY, View(),
-            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; it is tried at once",
+            "offline: no success since 22:06:40 UTC (7 min ago), 9 failures in a row; "
+            "the next attempt is due",
         ),
-        ({"paused": True}, POLICY, View(), "paused: angarium receiver resume a.b lets it go on"),
+        ({"paused": True}, POLICY, View(), "paused: to continue, run angarium receiver resume a.b"),
         (
             {"disabled": "gone"}, POLICY, View(),
-            "disabled: it answered 410 (Gone); angarium receiver resume a.b lets it go on",
+            "disabled: it answered 410 (Gone); to continue, run angarium receiver resume a.b",
         ),
         (
             {"disabled": "failing", "failing_since": NOW - 432_000}, POLICY, View(),
             "disabled: no success since 2023-11-09 22:13:20 UTC (5 d ago); "
-            "angarium receiver resume a.b lets it go on",
+            "to continue, run angarium receiver resume a.b",
         ),
         (
             {}, None, View(),
-            "misconfigured: url: must be there; angarium receiver put a.b mends it",
+            "misconfigured: url: must be there; to fix it, run angarium receiver put a.b",
         ),
     ],
 )  # fmt: skip
@@ -180,7 +181,7 @@ def test_it_says_in_words_why_nothing_moves(
 
 def test_one_that_never_had_a_valid_configuration_is_told_what_to_do() -> None:
     assert why(State(receiver="a.b"), None, View(), NOW, backlog=1) == (
-        "misconfigured: it never had a valid configuration; angarium receiver put a.b mends it"
+        "misconfigured: it never had a valid configuration; to fix it, run angarium receiver put a.b"
     )
 
 

@@ -156,7 +156,7 @@ BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (invent_one, "everything arrived"),
     (swap_two, "in the order of publishing"),
     (start_too_early, "the next only after the one before"),
-    (wait_in_relaxed_order, "in relaxed order none waits for another"),
+    (wait_in_relaxed_order, "in relaxed order no event waits for another"),
     (number_by_arrival, "numbered in the order of publishing"),
     (forget_a_dead_letter, "dead letters sent again, under new numbers"),
     (leave_a_gap, "numbers without a gap"),
@@ -165,7 +165,7 @@ BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (renumber_a_repeat, "a repeat keeps its number"),
     (change_a_body, "bodies unchanged on every attempt"),
     (sign_a_repeat_anew, "bodies unchanged on every attempt"),
-    (sign_wrongly, "signatures hold"),
+    (sign_wrongly, "signatures are valid"),
     (hurry, "never above burst + rate · t"),
     (come_before_the_time_named, "Retry-After is obeyed"),
 ]

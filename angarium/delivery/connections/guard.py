@@ -127,7 +127,9 @@ class Unresolved(Struct, frozen=True):
 
 Verdict = Allowed | Blocked | Unresolved
 
-_HTTP_REFUSED = Blocked("https only", "http is refused; use https, or the operator allows it (--allow-http)")
+_HTTP_REFUSED = Blocked(
+    "https only", "http is refused; use https, or ask the operator to allow it (--allow-http)"
+)
 
 
 def not_public(address: Address) -> str | None:
@@ -263,13 +265,13 @@ class Guard:
 
     def _judge(self, host: str, addresses: tuple[str, ...]) -> Verdict:
         if len(addresses) > ADDRESSES_MAX:
-            detail = f"{host} has more than {ADDRESSES_MAX} addresses, which is more than are looked at"
+            detail = f"{host} has more than {ADDRESSES_MAX} addresses, which is too many to check"
             return Blocked("too many addresses", detail)
         for text in addresses:
             address = ip_address(text)
             who = host if text == host else f"{host} has the address {text}, which"
             if self._deny_networks and (network := denying(address, self._deny_networks)) is not None:
-                detail = f"{who} lies in {network}: the operator denies it (--deny-network)"
+                detail = f"{who} is in {network}: the operator denies it (--deny-network)"
                 return Blocked(f"denied, {network}", detail)
             rule = not_public(address)
             if rule is not None and not any(address in network for network in self._allow_networks):

@@ -22,7 +22,7 @@ from msgspec import Struct
 ASKED_AGAIN_S = 2.0
 """So long a server may take before the next one is asked; the same again, and longer, in later rounds."""
 ROUNDS_MAX = 3
-CUT_NOTE = "an answer too long for one datagram counts as none"
+CUT_NOTE = "an answer that does not fit in one datagram is not read"
 """Told with each name that has no address: the datagram may have had room for none."""
 
 ADDRESSES_MAX = 64
@@ -81,7 +81,7 @@ class DnsResolver:
         try:
             asking = loop.run_in_executor(self._asker, ask)
         except RuntimeError:
-            raise OSError("names are not asked for any more") from None
+            raise OSError("the resolver is closed") from None
         await asking
         return await answer
 
@@ -107,7 +107,7 @@ class DnsResolver:
                     flags=pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC,
                 )
             except pycares.AresError as error:
-                raise OSError(f"names cannot be asked for: {error}") from None
+                raise OSError(f"names cannot be resolved: {error}") from None
         return self._channel
 
 

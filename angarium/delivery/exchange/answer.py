@@ -163,7 +163,7 @@ class Answer:
         self._interim += 1
         self._headers.clear()
         if self.status < 100 or self.status == 101:
-            self._refuse(FailureKind.PROTOCOL, f"status {self.status:03d}, which was not asked for")
+            self._refuse(FailureKind.PROTOCOL, f"unexpected status {self.status:03d}")
         elif self._interim > INTERIM_MAX:
             self._refuse(FailureKind.PROTOCOL, f"more than {INTERIM_MAX} interim answers")
         else:

@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(wire)
         else:
             self._wire = b""
-            self._fail(FailureKind.LEASE, "the lease ended before the first byte was sent")
+            self._fail(FailureKind.LEASE, "the lease expired before the first byte was sent")
             self._rest()
 
     def abort(self) -> None:

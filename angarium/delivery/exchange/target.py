@@ -60,7 +60,7 @@ def parse_target(url: str) -> Target:
     if len(url) > URL_LENGTH_MAX:
         raise InvalidTarget(f"url: longer than {URL_LENGTH_MAX} characters; shorten it")
     if _AMBIGUOUS.search(url):
-        raise InvalidTarget("url: blanks, control characters and backslashes must be percent-encoded")
+        raise InvalidTarget("url: spaces, control characters and backslashes must be percent-encoded")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -70,9 +70,9 @@ def parse_target(url: str) -> Target:
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidTarget("url: must begin with https:// (or http:// where the operator allows it)")
     if "@" in parts.netloc:
-        raise InvalidTarget("url: must not carry a user or password; put credentials into headers")
+        raise InvalidTarget("url: must not contain a user or password; put credentials into headers")
     if port == 0:
-        raise InvalidTarget("url: port 0 cannot be connected to; name another or leave it out")
+        raise InvalidTarget("url: port 0 cannot be used; give another one or leave it out")
     query = f"?{parts.query}" if parts.query else ""
     return Target(
         scheme=parts.scheme,
@@ -85,11 +85,11 @@ def parse_target(url: str) -> Target:
 def _bracketed(text: str | None) -> str:
     """An IPv6 address, in its one canonical spelling."""
     if text is None or "%" in text:
-        raise InvalidTarget("url: an IPv6 address must stand without a zone id")
+        raise InvalidTarget("url: an IPv6 address must not have a zone id")
     try:
         address = IPv6Address(text)
     except ValueError:
-        raise InvalidTarget("url: only an IPv6 address may stand in brackets") from None
+        raise InvalidTarget("url: only an IPv6 address may be in brackets") from None
     if address.ipv4_mapped is None:
         return str(address)
     # Python 3.13 writes these with dots, older ones do not; verdicts and connections are kept by host.
@@ -120,4 +120,4 @@ def _idna(text: str) -> str:
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
     except idna.IDNAError:
-        raise InvalidTarget("url: the host is no valid international name; write it in ASCII") from None
+        raise InvalidTarget("url: the host is not a valid international name; write it in ASCII") from None

@@ -134,5 +134,5 @@ def request_head(request: Request) -> bytes:
     head = b"\r\n".join(lines)
     ends = len(lines) + 2
     if head.count(b"\r") != ends or head.count(b"\n") != ends:
-        raise ValueError("headers: a name or value holds CR or LF; remove it")
+        raise ValueError("headers: a name or value contains CR or LF; remove it")
     return head

@@ -35,7 +35,7 @@ async def examine(settings: Settings) -> list[Finding]:
     except (ConnectError, NotPermitted) as error:
         findings.append(ill("nats", str(error)))
     except (Unavailable, ApiError) as error:
-        findings.append(ill("nats", f"it stopped answering ({error})", "look at nats-server, then ask again"))
+        findings.append(ill("nats", f"it stopped answering ({error})", "check nats-server, then try again"))
     return findings
 
 
@@ -84,7 +84,7 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
         names = await remade(js, of.names, of.shards)
     except Unusable as error:
         return [ill("streams", str(error))]
-    remedy = "bring the right one back, or see Restore in docs/operating.md"
+    remedy = "restore the right one, or see Restore in docs/operating.md"
     return [ill("streams", f"{name} was recreated, or restored", remedy) for name in names]
 
 
@@ -97,7 +97,7 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
     shards: dict[str, list[int]] = {}
     for shard, refusal in refused.items():
         shards.setdefault(refusal.why.removesuffix("; see angarium doctor"), []).append(shard)
-    remedy = "bring the stream back, or accept the loss: angarium repair --accept-loss all"
+    remedy = "restore the stream, or accept the loss: angarium repair --accept-loss all"
     return [ill("shards", f"{_few(which)} refused: {why}", remedy) for why, which in shards.items()]
 
 
@@ -138,7 +138,7 @@ async def _fleet(js: JetStream, of: Installation) -> list[Finding]:
     if not orphans:
         return [*findings, well("shards", f"all {of.shards} are owned")]
     text = f"{len(orphans)} of {of.shards} have no living owner ({_few(orphans)})"
-    remedy = "wait for some seconds and ask again; then look for shard.refused in the logs of the nodes"
+    remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
     return [*findings, ill("shards", text, remedy)]
 
 

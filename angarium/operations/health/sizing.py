@@ -14,8 +14,8 @@ EVENT_BYTES = 1200
 """An event of 1 KiB with its subject and headers, for an idea of what a room takes."""
 DAY_S = 86_400
 _KEEPS = (
-    ("events", "what is to be routed, a day of what was"),
-    ("deliveries", "what waits, a day of what is settled"),
+    ("events", "events to be routed, and a day of routed ones"),
+    ("deliveries", "waiting events, and a day of settled ones"),
     ("journal", "what nodes need to recover"),
     ("dead_letters", "dead letters, for 30 days"),
 )
@@ -65,11 +65,11 @@ async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
         else:
             held = await journal_held(js, names, shards, info)
     except Unusable as error:
-        return f"its holder is not known ({error})"
+        return f"it is not known what holds it ({error})"
     what = "partition" if info.name == names.events else "shard"
     if not held.position:
-        why = "it is refused, or no node has run it since the stream was made"
-        return f"{what} {held.shard} needs all of it: {why}"
+        why = "it is refused, or no node has run it since the stream was created"
+        return f"{what} {held.shard} needs everything in it: {why}"
     message = await js.message(info.name, held.position)
     since = f", stored {logs.instant(message.stored_at)}" if message else ""
     if held.position > info.last:

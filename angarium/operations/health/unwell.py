@@ -47,11 +47,11 @@ CHECKED_RECEIVERS_MAX = 200
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
 WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
 _REMEDIES: dict[Ailment, str] = {
-    "disabled": "when it is well again: angarium receiver resume {}",
-    "offline": "angarium inspect {} says why",
-    "failing": "angarium inspect {} says why",
-    "throttled": "it asked for that; angarium receiver resume {} ends it",
-    "behind": "angarium inspect {}; its rate may be too low",
+    "disabled": "when it works again, run angarium receiver resume {}",
+    "offline": "run angarium inspect {} to see why",
+    "failing": "run angarium inspect {} to see why",
+    "throttled": "it asked for that; to end it, run angarium receiver resume {}",
+    "behind": "run angarium inspect {}; its rate may be too low",
 }
 
 
@@ -80,11 +80,11 @@ async def receivers(js: JetStream, of: Installation) -> list[Finding]:
     age_s = max((each.age_s for each in shards), default=0.0)
     as_of = f"(snapshots {age_text(age_s)} old)"
     if not found:
-        return findings or [well("receivers", f"{total}, all well {as_of}")]
+        return findings or [well("receivers", f"{total}, all healthy {as_of}")]
     counts = Counter(each.ailment for each in found.values())
     each = ", ".join(f"{counts[ailment]} {ailment}" for ailment in WORST_FIRST if counts[ailment])
-    text = f"{len(found)} of {len(configurations)} unwell {as_of}: {each}"
-    more = "the worst follow; angarium receiver list shows all" if len(found) > len(shown) else ""
+    text = f"{len(found)} of {len(configurations)} unhealthy {as_of}: {each}"
+    more = "the worst are below; angarium receiver list shows all" if len(found) > len(shown) else ""
     return [*findings, warning("receivers", text, more), *shown]
 
 
@@ -191,7 +191,7 @@ def _how(sick: Ill, now: float) -> str:
             return f"{sick.ailment} for {since}"
         case "throttled":
             until = state.throttled_until if state else now
-            return f"throttled for {age_text(until - now)} to come"
+            return f"throttled for {age_text(until - now)} more"
         case "behind":
             return "paused" if sick.phase == "paused" else "far behind"
 

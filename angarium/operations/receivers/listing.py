@@ -96,7 +96,7 @@ async def overview(to: Access, tenant: str | None, phases: Collection[str] = ())
         await _count(js, names, rows, shards)
     except AngariumError as error:
         unknown = [listed(Seen(name, each.raw)) for name, each in found.items()]
-        return Overview(unknown, [f"phases and figures cannot be read: {error}"])
+        return Overview(unknown, [f"phases and counts cannot be read: {error}"])
     return Overview([listed(row) for row in rows], _old(shards))
 
 
@@ -163,7 +163,7 @@ def _old(shards: list[Worked]) -> list[str]:
         return []
     old = sum(each.age_s >= OLD_AFTER_S for each in shards)
     age = quantities.age_text(age_s)
-    return [f"no node works on {old} of {len(shards)} shards; phases there are up to {age} old"]
+    return [f"no node runs {old} of {len(shards)} shards; their phases are up to {age} old"]
 
 
 def listed(row: Seen) -> ListedReceiver:

@@ -70,10 +70,10 @@ def _secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
     masks = given.count(HIDDEN)
     if masks != len(had):
         has = f"{name} has {len(had)}" if had else f"nothing is stored for {name}"
-        remedy = "leave secrets out and they stay as they are" if had else "leave secrets out and one is made"
+        remedy = "leave secrets out to keep them" if had else "leave secrets out to get a new one"
         raise OperationError(
             "invalid",
-            f"secrets: {HIDDEN} stands for one that is stored, {masks} are given and {has}; {remedy}",
+            f"secrets: {HIDDEN} stands for a stored secret; {masks} are given and {has}; {remedy}",
         )
     rest = iter(had)
     return [next(rest) if each == HIDDEN else each for each in given]
@@ -90,8 +90,8 @@ def _old_secrets(name: str, given: list[Any], stored: Any) -> list[Any]:
     if masks != len(had):
         raise OperationError(
             "invalid",
-            f"old_secrets: {HIDDEN} stands for one that is stored, {masks} are given and {name} has "
-            f"{len(had)}; leave old_secrets out and they stay as they are",
+            f"old_secrets: {HIDDEN} stands for a stored secret; {masks} are given and {name} has "
+            f"{len(had)}; leave old_secrets out to keep them",
         )
     rest = iter(had)
     return [_with_secret(each, next(rest)) if _is_masked(each) else each for each in given]
@@ -109,7 +109,7 @@ def _headers(name: str, given: dict[str, Any], stored: Any) -> dict[str, Any]:
         if value == HIDDEN and key.lower() not in had:
             raise OperationError(
                 "invalid",
-                f"headers.{key}: {HIDDEN} stands for a value that is stored, and {name} has no such header; "
+                f"headers.{key}: {HIDDEN} stands for a stored value, and {name} has no such header; "
                 "write the value itself",
             )
     return {key: had[key.lower()] if value == HIDDEN else value for key, value in given.items()}

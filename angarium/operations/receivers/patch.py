@@ -46,7 +46,7 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     are the same in any case.
     """
     if unknown := [each for each in change if change[each] is None and not _is_there(each, stored)]:
-        raise InvalidPolicy([f"{each}: there is no such member; check the spelling" for each in unknown])
+        raise InvalidPolicy([f"{each}: unknown member; check the spelling" for each in unknown])
     whole = dict(stored)
     if isinstance(rate := stored.get("rate"), str):
         whole["rate"] = rate_members(rate)

@@ -119,7 +119,7 @@ def check_revision(name: str, before: Configuration | None, expected: int | None
     if expected is not None and found != expected:
         raise OperationError(
             "conflict",
-            f"{name} was changed meanwhile by somebody else (revision {found}, not {expected}); look at it, "
+            f"{name} was changed by another user (revision {found}, not {expected}); check it, "
             "then try again",
         )
 

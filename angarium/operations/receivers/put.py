@@ -69,14 +69,14 @@ def _filled(name: str, new: NewConfiguration, stored: dict[str, Any] | None) -> 
         if stored is None:
             raise OperationError(
                 "not_found",
-                f"there is no receiver {name} yet; give its configuration, too, such as its --url",
+                f"there is no receiver {name} yet; give its configuration too, at least its --url",
             )
         return stored
     if stored and "url" not in new.members:
         raise OperationError(
             "invalid",
-            f"url: missing; put takes the whole configuration of {name}: "
-            f"save what angarium receiver get {name} shows, change it, and put it with --file",
+            f"url: missing; put replaces the whole configuration of {name}: "
+            f"save the output of angarium receiver get {name}, change it, and put it with --file",
         )
     return unmasked(name, new.members, stored or {})
 
@@ -112,7 +112,7 @@ def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]
     lost = [each for each in changes if each.lost and not (dropping and each.member in secrets)]
     if not lost or new.replace:
         return
-    remedy = f"say it, too (angarium receiver get {name} shows all), or say --replace if it is meant"
+    remedy = f"repeat it (angarium receiver get {name} shows all), or give --replace to drop it"
     if [each.member for each in lost] == ["secrets"]:
-        remedy = "--add-secret keeps the old ones beside a new one; say --replace if it is meant"
+        remedy = "--add-secret keeps the old ones; give --replace to drop them"
     raise OperationError("invalid", f"{name} would lose {'; '.join(map(str, lost))}: {remedy}")

@@ -27,13 +27,13 @@ def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
         case answers.Refused(code, _) if code == WRONG_LAST_SEQUENCE:
             raise OperationError(
                 "conflict",
-                f"{name} was changed at the same moment by somebody else; look at it, then try again",
+                f"{name} was changed at the same moment by another user; check it, then try again",
             )
         case answers.Refused(code, text):
             raise OperationError("refused", f"NATS refused it: {text} (JetStream error {code})", str(code))
         case answers.Unanswered(why):
             raise OperationError(
-                "unanswered", f"NATS did not confirm it ({why}); look with angarium receiver get {name}"
+                "unanswered", f"NATS did not confirm it ({why}); check with angarium receiver get {name}"
             )
 
 

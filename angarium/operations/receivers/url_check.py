@@ -19,7 +19,7 @@ def objections(url: str, settings: Settings) -> list[str]:
         raise InvalidPolicy([str(error)]) from None
     found = []
     if target.scheme != "https" and not settings.allow_http:
-        found.append("only nodes with --allow-http post to http:// (angarium dev does)")
+        found.append("only nodes with --allow-http post to http:// (angarium dev allows it)")
     try:
         address = ip_address("127.0.0.1" if target.host == "localhost" else target.host)
     except ValueError:
@@ -31,6 +31,6 @@ def objections(url: str, settings: Settings) -> list[str]:
     if rule is not None and not any(address in network for network in networks):
         found.append(
             f"only nodes with --allow-network post to {target.host} "
-            f"({rule}{'; angarium dev does' if address.is_loopback else ''})"
+            f"({rule}{'; angarium dev allows it' if address.is_loopback else ''})"
         )
     return found

@@ -39,8 +39,8 @@ async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
     if len(starts) > ATTEMPTS_MAX:
         raise OperationError(
             "refused",
-            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it --until "
-            f"{text(starts[-2])}, and go on from there",
+            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it with --until "
+            f"{text(starts[-2])}, and continue from there",
         )
     limits = limits_of(await of.questions.changes(number), since, until, starts)
     windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]

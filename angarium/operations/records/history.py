@@ -32,10 +32,10 @@ class ReceiverHistory(Struct, frozen=True):
 
 
 _WORDS = {
-    "opened": "began to take events",
+    "opened": "started to accept events",
     "paused": "paused",
-    "resumed": "resumed: whatever held it back is over",
-    "retargeted": "got another URL: whatever held it back is over",
+    "resumed": "resumed: nothing holds it back any more",
+    "retargeted": "its URL was changed: nothing holds it back any more",
     "repaired": "its events are read again, since the stream had lost its tail",
 }
 _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
@@ -60,14 +60,14 @@ async def history(of: OpenLedger, receiver: str, since: int, until: int) -> Rece
     now = await of.questions.standing(number)
     for at, node in await of.questions.unclean_claims(now.shard):
         found.append(
-            (at, "claimed", f"its shard went to {node}, from an owner that had died", {"node": node})
+            (at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node})
         )
     entries = [
         HistoryEntry(str(text(at)), kind, what, detail)
         for at, kind, what, detail in sorted(found, key=lambda each: each[0])
         if since <= at < until
     ]
-    doing = "takes events"
+    doing = "accepts events"
     if now.disabled:
         doing = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
     elif now.paused:
@@ -86,9 +86,9 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> tuple[in
         case "disabled", {"reason": reason}:
             what = _DISABLED.get(reason, f"disabled: {reason}")
         case "removed", {"discarded": count}:
-            what = f"removed; {_counted(count, 'event')} that waited discarded"
+            what = f"removed: {_counted(count, 'waiting event')} discarded"
         case "forgot", {"discarded": count}:
-            what = f"told to forget; {_counted(count, 'event')} that waited discarded"
+            what = f"told to forget: {_counted(count, 'waiting event')} discarded"
         case "missing", {"first": first, "last": last}:
             what = f"its events at {first} to {last} are gone from the stream"
         case "rate_set", {"per_second": rate, "burst": burst}:
@@ -102,7 +102,7 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> tuple[in
             offline_s = _offline(configurations, change.at).after_s
             state = "was offline" if lasted_s >= offline_s else "failed"
             lasted = f"{duration_text(lasted_s)} without a success, {_counted(failures, 'failure')}"
-            what = f"takes events again; it {state}: {lasted}"
+            what = f"accepts events again; it {state}: {lasted}"
             detail = detail | {"since": text(since)}
         case kind, _:
             what = _WORDS.get(kind, kind)

@@ -11,8 +11,8 @@ from angarium.operations.records.attempts import shown as attempt_shown
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, text
 
 WHY_NONE = (
-    "nobody subscribes to it; or it still waits, see angarium inspect; or it became a dead letter for a name "
-    "that nobody has, see angarium dead list"
+    "no receiver subscribes to it; or it still waits (see angarium inspect); or it became a dead letter for "
+    "an unknown receiver (see angarium dead list)"
 )
 
 

@@ -35,14 +35,14 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
     def notes(self) -> list[str]:
         """Sentences for people that belong to every answer."""
         notes = [
-            f"nothing is known from {since or 'the beginning'} to {until}: the journal was purged before"
+            f"nothing is known from {since or 'the beginning'} to {until}: the journal was purged too early"
             for since, until in self.gaps
         ]
         if self.as_of is None:
-            notes.append("the ledger is empty; see that angarium ledger runs")
+            notes.append("the ledger is empty; check that angarium ledger runs")
         elif self.behind_s:
             behind = quantities.age_text(self.behind_s)
-            notes.append(f"the ledger is {behind} behind, at {self.as_of}; see that angarium ledger runs")
+            notes.append(f"the ledger is {behind} behind, at {self.as_of}; check that angarium ledger runs")
         return notes
 
 
@@ -79,7 +79,8 @@ async def number_of(of: OpenLedger, receiver: str) -> int:
     number = await of.questions.receiver(receiver)
     if number is None:
         raise OperationError(
-            "not_found", f"the ledger has nothing of {receiver}; angarium receiver list shows who there is"
+            "not_found",
+            f"the ledger has nothing about {receiver}; angarium receiver list shows all receivers",
         )
     return number
 
