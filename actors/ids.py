@@ -13,7 +13,7 @@ KEY_BYTES = 8
 """Length of the key by which the dedup window knows an event."""
 
 UNKNOWN_RECEIVERS = "_unknown"
-"""In the place of a receiver: the record of all names that nobody knows, one for each shard."""
+"""Stands for a receiver: the record of all unknown names, one for each shard."""
 
 _TOKEN = "[A-Za-z0-9_-]"
 _TENANT = re.compile(rf"[A-Za-z]{_TOKEN}{{0,63}}\Z")

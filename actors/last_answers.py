@@ -1,7 +1,7 @@
 """The answers to attempts that failed: the text that goes on record, and into the dead letter.
 
 The facts of failed attempts carry it, but the state does not: it would make every snapshot larger. So the
-last ones are kept beside the state for the dead letters, and are lost with the memory of their owner.
+last ones are kept next to the state for the dead letters, and are lost with the memory of their owner.
 """
 
 from collections.abc import Collection

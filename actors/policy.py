@@ -101,7 +101,7 @@ class Offline(Struct, frozen=True, kw_only=True):
 
 
 class OldSecret(Struct, frozen=True, kw_only=True):
-    """A secret that signs, beside the newer ones, only until a moment. Its repr shows nothing."""
+    """A secret that signs in addition to the newer ones, until a given time. Its repr shows nothing."""
 
     secret: str
     until: Annotated[datetime, Meta(tz=True)]
@@ -182,7 +182,7 @@ def _is_flat(value: Any, nested_max: int) -> bool:
 
 
 def _told(sentences: list[str]) -> list[str]:
-    """The first of them, none too long, and how many there are besides."""
+    """The first of the problems, each cut to a limit, and the number of the others."""
     told = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_TOLD]]
     more = len(sentences) - len(told)
     return [*told, f"and {more} more of this kind"] if more else told
@@ -210,7 +210,7 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
 
 
 def _rate(value: Any) -> dict[str, Any] | None:
-    """The members of a rate, in whichever form it was given. Raises msgspec.ValidationError."""
+    """The members of a rate, from any of its forms. Raises msgspec.ValidationError."""
     if isinstance(value, dict | None):
         return value
     if isinstance(value, str):

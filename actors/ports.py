@@ -1,7 +1,7 @@
 """The ports of the deciding floor: what an actor needs of the world, and nothing more.
 
 Each port has a real body (in `streams` or `angarium.delivery`) and a simulated one; an actor cannot tell
-them apart, and the contract tests see to it that nobody can.
+them apart, and the contract tests make sure of that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +131,7 @@ class Policies(Protocol):
         ...
 
     def heard_of(self, receiver: str) -> bool:
-        """True where there is a configuration, be it valid or not, or was one that was removed."""
+        """True if there is a configuration, valid or not, or one was removed."""
         ...
 
     async def catch_up(self) -> None:

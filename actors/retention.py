@@ -13,11 +13,11 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 
 OUTDATED_MAX = 1024
-"""Places that nobody needs any more are dropped once there are this many more of them than needed ones."""
+"""Unneeded places are dropped once there are this many more of them than needed ones."""
 
 
 class Needed(Struct, frozen=True):
-    """The lowest position that is needed, and whose it is: nobody's where messages are only not released yet.
+    """The lowest position that is needed, and its receiver; none if messages are only not released yet.
 
     Where it is not `exact`, the oldest event of the receiver lies there or anywhere beyond.
     """
@@ -30,7 +30,7 @@ class Needed(Struct, frozen=True):
 class Retention:
     """The positions that the actors of one shard need, by their confirmed states.
 
-    They are kept in order as states change, so that nobody has to look at all actors to find the lowest.
+    They are kept in order as states change, so that finding the lowest does not look at all actors.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Retention:
         if position is None:
             self._oldest.pop(state.receiver, None)
             return None
-        # What nobody knows has no subject of its own where its first event could be looked for.
+        # Unknown names have no subject of their own in which to search for the first event.
         if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN_RECEIVERS:
             return Needed(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)

@@ -236,7 +236,7 @@ def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head
 
 
 def read_head(state: State, events: Iterable[Event]) -> Head | None:
-    """The first of these that will get a number, none of which is open."""
+    """The first of these events, of which no one is open, that will get a number."""
     for event in events:
         if event.position > state.frontier.position and not is_repeat(state.frontier, event):
             return Head(

@@ -10,7 +10,7 @@ REMEMBERED_COST_MAX = 1 << 18
 """How many receivers the remembered answers may name in all; a name costs 8 bytes there."""
 
 ANSWER_COST = 32
-"""What a remembered answer counts besides the receivers that it names."""
+"""The cost of a remembered answer, in addition to the receivers in it."""
 
 
 class _Node:

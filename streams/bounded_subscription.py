@@ -1,4 +1,4 @@
-"""Subscriptions to what anybody may send: where that is too many bytes, nothing is heard for a while.
+"""Subscriptions to requests of any client: if they are too many bytes, none is heard for a while.
 
 A node reads all of its messages from one connection. Bodies of 900 kB on the subjects of the control requests
 came faster than it reads them. So nats-server cut the connection off as that of a slow consumer, heartbeats

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 64 << 10
 UNDER_WAY_MAX = 256
-"""More requests at a time are denied: a ping may take a minute, and nobody may fill the memory with them.
+"""More requests at a time are denied: a ping may take a minute, and they must not fill the memory.
 While as many again are being denied, nothing is answered: a denial takes memory and time as well."""
 
 
@@ -35,7 +35,7 @@ class ControlRequest(Struct, frozen=True):
 
 
 class Granted(Struct, frozen=True):
-    """Success: what was asked is done and on record. `members` stand beside `"ok": true` in the answer."""
+    """Success: the request is done and recorded. `members` come after `"ok": true` in the answer."""
 
     members: dict[str, Any] = field(default_factory=dict)
 

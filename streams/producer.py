@@ -1,4 +1,4 @@
-"""A producer as anybody would write one, on nats-py alone: the demo publishes with it.
+"""A producer as users write one, with nothing but nats-py: the demo publishes with it.
 
 Nothing of ours stands between it and JetStream, so what the demo shows holds for any client. Angarium itself
 publishes by `streams.nats.jetstream`, for the reasons given there.

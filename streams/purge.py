@@ -1,8 +1,8 @@
-"""Purging what nobody needs any more: by sequence, which the server does quickly while others hardly notice.
+"""Purging what is not needed any more: by sequence, which the server does quickly while others hardly notice.
 
 What a shard still needs of a stream only moves forward, since checkpoints only grow and what is settled stays
 settled. So a purge up to a place that was right once is never wrong later, however long its process slept in
-between, and no fence is needed (docs/decisions/journal-purge.md). Anybody might do it; the owner of shard 0
+between, and no fence is needed (docs/decisions/journal-purge.md). Any node could do it; the owner of shard 0
 does, so that it is one.
 """
 
@@ -24,7 +24,7 @@ JOURNAL_SHARE = 0.5
 """The journal is kept up to this part of its room, for those who want to read what was decided."""
 
 WINDOW_SHARE = 0.8
-"""Deliveries and events that nobody needs are kept for replays, up to this part of the room."""
+"""Unneeded deliveries and events are kept for replays, up to this part of the room."""
 
 SPARE_SHARE = 0.05
 """Where less than this part of the room is free, the oldest that waits is given up, until twice that is."""
@@ -51,8 +51,8 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
     """Purge the journal where it takes more than its share of the room; returns who holds it, if looked at.
 
     Each shard keeps what lies behind its checkpoint, and its last message in any case: a claim that does not
-    find it cannot know that the shard was released in order, nor a node whose lease has lapsed that nobody
-    else owned the shard. Raises what reading does.
+    find it cannot know that the shard was released in order, nor a node whose lease has expired that no
+    other node owned the shard. Raises what reading does.
     """
     info = await stream_info(js, names.journal)
     enough = surplus_end(info, JOURNAL_SHARE * info.max_bytes)
@@ -96,7 +96,7 @@ async def purge_deliveries(
 async def purge_events(
     js: JetStream, names: Names, shards: int, events: StreamInfo, keep_since: float, settled_end: int
 ) -> None:
-    """Purge the events that nobody needs once they are routed.
+    """Purge the routed events that are not needed any more.
 
     Here the server's own ack floor tells, since an ack by anyone follows the confirmation of every copy.
     """
@@ -191,8 +191,8 @@ async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
 def eviction_end(deliveries: StreamInfo) -> int:
     """The place below which nothing may wait any more, since the stream is full; 0 while it is not.
 
-    Everybody who looks finds the same, and again until something is purged, so that nobody has to be told.
-    Where more than that lies below the horizon, nobody waits there, and nobody is given up.
+    Every node finds the same, and again until something is purged, so that no message between nodes is
+    needed. If more than that is below the horizon, no receiver waits there, and no event is given up.
     """
     spare = _spare(deliveries)
     full = 0 < deliveries.max_bytes < deliveries.bytes + spare
@@ -200,7 +200,7 @@ def eviction_end(deliveries: StreamInfo) -> int:
 
 
 def is_short(info: StreamInfo) -> bool:
-    """Return whether there is no room for what nobody needs."""
+    """Return whether there is no room for what is not needed."""
     return info.max_bytes > 0 and _window(info) < info.bytes
 
 

@@ -1,10 +1,10 @@
 """The receivers' configurations: a KV bucket, followed, and kept as what is in force.
 
-Anybody may put anything into the bucket with the nats CLI. What cannot be used is reported and leaves the
-last valid configuration in force; the bucket keeps some revisions of each key, so that a node that has just
-started finds that one, too. Two readers feed what is known here: the follower, in the order of the bucket,
-and `confirm`, which asks the leader and may be ahead of it. Therefore every receiver remembers up to which
-revision it was told what, and older news change nothing.
+Every operator can put anything into the bucket with the nats CLI. What cannot be used is reported and leaves
+the last valid configuration in force; the bucket keeps some revisions of each key, so that a node that has
+just started finds that one, too. Two readers feed what is known here: the follower, in the order of the
+bucket, and `confirm`, which asks the leader and may be ahead of it. Therefore every receiver remembers up to
+which revision it was told what, and older news change nothing.
 """
 
 import asyncio
@@ -115,12 +115,12 @@ class Receivers:
         return known.policy if known else None
 
     def known(self, receiver: str) -> bool:
-        """Return whether there is a configuration, be it valid or not."""
+        """Return whether there is a configuration, valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists
 
     def heard_of(self, receiver: str) -> bool:
-        """Return whether there is a configuration, be it valid or not, or was one that was removed."""
+        """Return whether there is a configuration, valid or not, or one was removed."""
         return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Accepting that a stream lost its tail: the way out for shards that are refused, and for nobody else.
+"""Accepting that a stream lost its tail: the way out for refused shards, and for no others.
 
 The shard is claimed as any other, so the fence holds off its former owner. What its journal ever said of the
 streams tells the last message that is still the same. Actors that are beyond it go back to it, by a fact each
@@ -63,7 +63,7 @@ from streams.versions import read_versioned
 FLUSH_FACTS_MAX = 64
 """Facts of one flush: each names 512 positions at most, so these fit into a quarter of any message."""
 SOURCE_OFFSET = 1_000_000_000
-"""Above whatever source somebody may have given unrecorded."""
+"""Above any source that an owner may have given without recording it."""
 UNKNOWN_TTL_S = 10.0
 """How long a node is watched whose key is gone: none has a longer TTL by default."""
 _member = msgspec.json.Decoder(Member)
@@ -157,7 +157,7 @@ async def accept_loss(
     """Make the shard one that nodes run again; returns what was lost, and how many actors went back for it.
 
     `agreed` is what the operator was shown. Goes on however long NATS is away. Raises `RepairError` where
-    the shard is somebody's, or more was lost than was agreed to, `StreamRemade`
+    another node owns the shard, or more was lost than was agreed to, `StreamRemade`
     where journal and snapshots contradict each other, `NewerVersion` and `NotOurs`.
     """
     # Before the claim: what is not repaired is left as it was.
@@ -191,7 +191,7 @@ def _check_agreed(agreed: Damage, found: Damage) -> None:
 
 
 class _After(Struct, frozen=True):
-    """The members of a flush beside its facts."""
+    """The members of a flush except its facts."""
 
     floor: int
     marks: Marks
@@ -213,7 +213,7 @@ class _Repair:
         js, names, claimed = self._js, self._names, self._claim
         recorded = await read_recorded_loss(js, names, claimed.shard)
         if recorded is None:
-            # Nobody may run the shard before this is complete.
+            # No node may run the shard before this is complete.
             why = f"angarium repair was interrupted in shard {claimed.shard}; run it again"
             refusal = RecordedLoss(node=self._node, at=claimed.at, stream=names.deliveries)
             self._hold(await refuse(
@@ -415,7 +415,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
 
 
 def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
-    """Return whether a shard may be claimed: nobody holds it, or somebody who is dead."""
+    """Return whether a shard may be claimed: it has no owner, or a dead one."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 
 

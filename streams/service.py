@@ -36,7 +36,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """Answers for one node. `subject` is what its endpoint hears, `data` what its statistics say besides.
+    """Answers for one node. `subject` is what its endpoint hears, `data` is added to its statistics.
 
     `inboxes` says which reply subjects are answered.
     """

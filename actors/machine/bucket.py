@@ -3,7 +3,7 @@
 Promise: in any window of t seconds at most `burst + rate·t` attempts start, takeovers included. Within one
 ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is
 credited only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may
-have taken tokens that it never recorded, so the next owner starts empty wherever it could have posted.
+have taken tokens that it never recorded, so the next owner starts empty if it could have posted.
 """
 
 from msgspec import Struct
@@ -53,7 +53,7 @@ def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 
     """The bucket at `now`.
 
     `granted` tokens are set aside for attempts that have not started yet. They count where the attempts
-    start, so until then they take up room: a full bucket beside them would be a start too many.
+    start, so until then they take up room: with them a full bucket would allow one start too many.
     """
     gained = max(0.0, now - bucket.at) * limit.per_second
     room = max(0.0, float(limit.burst - granted))

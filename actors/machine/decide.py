@@ -13,7 +13,7 @@ Rules that the rest leans on:
    fold the journal number alike, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
    facts in `NEEDS_NO_CONFIRMATION` hold nothing up, every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `Accepted` in its turn, before whatever comes of it or a
+   Relaxed order has the same numbers: an event is `Accepted` in its turn, before any result of it or a
    later one.
 3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
    anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.

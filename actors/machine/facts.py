@@ -28,11 +28,11 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
-    """The receiver took it: settled."""
+    """The receiver accepted the event: settled."""
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
-    """The receiver did not take it; the next attempt is due at `next_at`.
+    """The receiver did not accept it; the next attempt is due at `next_at`.
 
     `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
     the event, which waits. `ours`: this node had no connection to spare, so nothing counts against the event,
@@ -50,7 +50,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):
-    """The receiver asked to be left alone until `until`; neither a failure nor counted."""
+    """The receiver asked for a pause until `until`; this is no failure and does not count."""
 
     until: float = 0.0
 
@@ -70,7 +70,7 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
-    """Given up, for a stated reason: settled, and owed a burial."""
+    """The event is given up, for a stated reason: settled, and owed a burial."""
 
     events: tuple[Numbered, ...]
     at: float
@@ -109,7 +109,7 @@ class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeat
 
 
 class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked"):
-    """The waiting events lie in the stream alone. `waiting_since`: the oldest's time of storage, if known.
+    """The waiting events are only in the stream. `waiting_since`: when the oldest was stored, if known.
 
     `position`: of a receiver that is not opened, no event up to there is its own.
     """
@@ -120,7 +120,7 @@ class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked")
 
 
 class Unparked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="unparked"):
-    """Everything that lay in the stream alone is settled."""
+    """All events that were only in the stream are settled."""
 
     at: float
 
@@ -138,7 +138,7 @@ class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened")
 
 
 class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed"):
-    """The receiver was taken away; what waited up to `position` is discarded. The numbering is kept.
+    """The receiver was removed; what waited up to `position` is discarded. The numbering is kept.
 
     What is discarded counts as numbered: `source` is the highest of its sources, and `keys` are those of its
     ids that enter the dedup window, packed, the newest last.
@@ -222,19 +222,19 @@ class RateSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="rate_se
 
 
 class Retargeted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="retargeted"):
-    """The receiver has another URL (a hash of it: a URL may hold a secret). Whatever held it back is over."""
+    """The receiver has another URL (a hash of it: URLs may hold secrets). Nothing holds it back any more."""
 
     target: str
 
 
 class Paused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="paused"):
-    """The configuration says to wait."""
+    """The configuration pauses the receiver."""
 
     at: float
 
 
 class Resumed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="resumed"):
-    """An operator resumed the receiver: no pause, disablement, backoff or throttling any more."""
+    """An operator resumed the receiver: its pause, disablement, backoff and throttling end."""
 
     at: float
 
@@ -267,9 +267,9 @@ class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="re
 
 
 class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
-    """Events for names that nobody knows are given up and owed a burial, in the order of their positions.
+    """Events for unknown names are given up and owed a burial, in the order of their positions.
 
-    Nothing below them is held for anybody, so the flush with this fact has a floor beyond them. `discarded`:
+    No receiver holds a message below them, so the flush with this fact has a floor beyond them. `discarded`:
     dead letters cannot be stored, so they get none.
     """
 

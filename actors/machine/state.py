@@ -94,7 +94,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def wakes_at(self) -> float | None:
         """The instant at which it has something to do, as far as this tells; None: only when it is told to.
 
-        It serves to order those who come back. An event may come of age sooner, and a policy change it.
+        It only orders the actors that come back. An event may expire sooner, and a policy may change it.
         """
         if self.burials:
             return 0.0

@@ -15,7 +15,7 @@ class Mailbox:
     __slots__ = ("_bytes", "events")
 
     def __init__(self) -> None:
-        # So few are shifted in 30 ns, and an empty deque would take 700 bytes of every actor at rest.
+        # So few are shifted in 30 ns, and an empty deque would take 700 bytes of every idle actor.
         self.events: list[Event] = []
         self._bytes = 0
 

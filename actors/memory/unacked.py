@@ -39,7 +39,7 @@ class Bindings:
         self.received = floor
         self.bound = 0
         self._floor = floor
-        # Beside its position, which is compared in C. One position comes twice where it was bound again.
+        # After its position, which is compared in C. One position comes twice where it was bound again.
         self._by_position: list[tuple[int, Binding]] = []
         self._by_age: deque[Binding] = deque()
         self._released: deque[Binding] = deque()

@@ -463,7 +463,7 @@ class Actor:
         )
 
     def close(self) -> None:
-        """Stop waiting, and let nobody wait for it; the host forgets this actor."""
+        """Stop waiting, and end all waiting for it; the host forgets this actor."""
         self.ready.cancel()
         self._alarm.cancel()
         if self._landing is not None:

@@ -128,7 +128,7 @@ class Host:
     def go_on(self, epoch: int, within_lease: Callable[[], bool]) -> None:
         """Go on under another claim of this node, without a gap: what is in memory stays true, the clock too.
 
-        So does what the first claim says of the owners before it: nobody has owned the shard since, and what
+        So does what the first claim says of the owners before it: no other owner came since, and what
         this memory has posted it knows by itself.
         """
         self.epoch = epoch
@@ -171,7 +171,7 @@ class Host:
         return self.strangers if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
     def _made(self, receiver: str) -> Actor | Strangers:
-        """The actor, or the record of names that nobody knows; its state is still to be given to it."""
+        """The actor, or the record of unknown names; it does not have its state yet."""
         if receiver == UNKNOWN_RECEIVERS:
             self.strangers = Strangers(self)
             return self.strangers
@@ -211,13 +211,13 @@ class Host:
         return actor
 
     def activate_strangers(self) -> Strangers:
-        """The record of names that nobody knows; if it was not in memory, it is being read."""
+        """The record of unknown names; if it was not in memory, it is being read."""
         record = self.strangers or self._bring(UNKNOWN_RECEIVERS)
         assert isinstance(record, Strangers)
         return record
 
     def _bring(self, receiver: str) -> Actor | Strangers:
-        """Let an actor come, or the record of names that nobody knows."""
+        """Load an actor, or the record of unknown names."""
         if (present := self._present(receiver)) is not None:
             return present
         made = self._made(receiver)
@@ -290,7 +290,7 @@ class Host:
         remembered = self.strangers.remembered if self.strangers else ()
         if any(receiver in each for each in (self.changed, self.writing, self.parked, remembered)):
             return True
-        actor = self.actors.get(receiver)  # Somebody may only have asked for one of that name.
+        actor = self.actors.get(receiver)  # It may only be here because a request named it.
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
@@ -325,7 +325,7 @@ class Host:
 
     @property
     def unjudged_to(self) -> int:
-        """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
+        """The last position at which an event for an unknown name may be only in the stream; 0 if nowhere."""
         strangers = self.strangers
         return strangers.cursor.seen if strangers and strangers.state.parked else 0
 

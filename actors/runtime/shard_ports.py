@@ -38,7 +38,7 @@ class ShardPorts(Protocol):
 
     @property
     def unjudged_to(self) -> int:
-        """The end of where events of names that nobody knows may lie in the stream alone; 0 if nowhere."""
+        """The last position at which an event for an unknown name may be only in the stream; 0 if nowhere."""
         ...
 
     def may_start(self) -> bool:

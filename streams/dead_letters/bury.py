@@ -1,7 +1,7 @@
 """Dead letters: what could not be delivered, kept with its body, its headers and the reason.
 
 The message is read again from the deliveries stream, so that a dead letter is what the producer published and
-not what an actor made of it. Its event's id stands in `Angarium-Id`, wherever it came from, so that a redrive
+not what an actor made of it. The event's id is in `Angarium-Id`, from any source, so that a redrive
 keeps it. The id of the publish is made of receiver and number: burying again adds nothing within the stream's
 duplicate window, and after it a second letter that says the same.
 """
@@ -63,7 +63,7 @@ TOKEN_BYTES_MAX = 256
 PAGE_BYTES_MAX = 1 << 20
 UNKNOWN_AT_ONCE = 16
 UNKNOWN_PAUSE_S = 0.005
-"""So many letters of names that nobody knows go at once, with a pause after them: some 2,000 a second."""
+"""Number of letters for unknown names that go at once, with a pause after them: about 2,000 a second."""
 MESSAGES_READ_PER_LETTER = 4
 """So many messages of a shard are read for each letter that is looked for among them."""
 _SERVER_HEADER_PREFIX = "nats-"
@@ -76,7 +76,7 @@ class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
     def __init__(self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None) -> None:
-        """`turns` is shared by all shards of a node: what is nobody's is buried a few letters at a time."""
+        """`turns` is shared by all shards of a node: letters for unknown names are buried a few at a time."""
         self._js = js
         self._names = names
         self._turns = turns or asyncio.Semaphore(1)
@@ -195,7 +195,7 @@ def filed_under(receiver: str) -> str:
 def _ours(
     receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
 ) -> dict[str, object]:
-    """Why the message is here, which nobody else may have said."""
+    """The reason why the message is here; the producer cannot set it."""
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
     problem = messages.receiver_problem(receiver[: messages.RECEIVER_LOOKED_AT_MAX])
@@ -216,7 +216,7 @@ def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
     """Keeps the headers that may stand in another stream, as long as they take no more than `room` bytes.
 
     The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; a name that our
-    client does not take cannot be published at all; and why a letter is here nobody says but us.
+    client does not accept cannot be published at all; and only we say why a letter is here.
     """
     kept = dict[str, str]()
     for name, value in sorted(headers.items(), key=lambda header: header[0] not in _HEADERS_KEPT_FIRST):

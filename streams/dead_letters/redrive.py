@@ -1,4 +1,4 @@
-"""Sending dead letters again: each exactly once, wherever a command that does it is cut off.
+"""Sending dead letters again: each exactly once, even if the command is interrupted.
 
 A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It has a
 mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
@@ -12,9 +12,9 @@ the actor within its own; and beyond both nothing is sent twice, by the plan
 
 The letters of a receiver are sent one after the other, in their order.
 
-JetStream compares message ids over a whole stream, and any producer may publish there: somebody who takes the
-id of a letter first would have it dropped. So the id cannot be guessed, and where JetStream says `duplicate`
-the message that it has is looked at.
+JetStream compares message ids over a whole stream, and any producer may publish there: a producer who uses
+the id of a letter first would have it dropped. So the id cannot be guessed, and where JetStream says
+`duplicate` the message that it has is looked at.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class Redriven(Struct):
     `redriven` counts those that were sent. `finished` (by position, as below) had been sent already by a
     command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
     `too_large` (the stream takes no event of this size), `unsure` (they may have been sent, and what was sent
-    is purged), `taken` (somebody else published something under their message id). `stopped` says why no more
+    is purged), `taken` (another publisher used their message id). `stopped` says why no more
     were sent, if so.
     """
 
@@ -110,7 +110,7 @@ class Redriven(Struct):
 class Redrive:
     """One command's work, under the lock that it holds. `unsure_too`: what is unsure is sent, too.
 
-    Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Run again, it goes
+    Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. Run again, it goes
     on: what had been sent is not sent again.
     """
 
@@ -216,7 +216,7 @@ class Redrive:
             await pauses.wait()
 
     async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
-        """Decide what a message with the letter's id is: an earlier try of ours, or somebody else's."""
+        """Decide what a message with the letter's id is: an earlier try of ours, or another publisher's."""
         message = await patiently(self._js.message, self._names.deliveries, position)
         if message is None:
             self._unsure.add(letter.position)

@@ -8,8 +8,8 @@ there is one of the planned ones, and what was sent lies behind that position. W
 
 The plan is also the lock. It is only ever replaced at its known revision, so all plans stand in one order.
 Its holder sends only for `LOCK_LEASE_S` from before the last plan was stored; then it stores it once more,
-which fails if anybody else came. Who finds a plan that was not ended waits, until its holder cannot send any
-more, before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
+which fails if another one came. A redrive that finds an unfinished plan waits until its holder cannot send
+any more, before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 
@@ -44,7 +44,7 @@ class RedrivePlan(Struct, frozen=True, kw_only=True):
 
     `run` is the redrive's own name and `step` counts its plans, so that no two are alike. `at` is the
     holder's wall clock, for people. `held` until the lock is released in order. The `letters` (positions) are
-    being sent; what was sent of them lies behind the position `after`. Of the `unsure` ones nobody can tell
+    being sent; what was sent of them lies behind the position `after`. Of the `unsure` ones it is not known
     any more whether they were sent. The `nonce` in the ids of what is sent is drawn once and stays; the
     letters of a plan of version 1 were sent without one.
     """

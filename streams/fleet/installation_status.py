@@ -42,7 +42,7 @@ async def server_time(js: JetStream, stream: str) -> float:
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
     """The nodes that live, by name, and a sentence for each key that cannot be read or stands still.
 
-    A key that nobody renews expires, unless the server can store nothing any more.
+    A key that is not renewed expires, unless the server can store nothing any more.
     """
     now = await server_time(js, names.nodes)
     found: dict[str, Member] = {}
@@ -73,7 +73,7 @@ def _silent(node: str, silent_s: float) -> str:
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
-    """Reads the recorded owner of each shard; None: nobody, or nobody any more.
+    """Reads the recorded owner of each shard; None: it never had one, or has none any more.
 
     Raises `NewerVersion` and `NotOurs`.
     """

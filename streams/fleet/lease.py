@@ -1,4 +1,4 @@
-"""The lease of a node: how long it may believe that nobody else has claimed its shards.
+"""The lease of a node: the time in which it can be sure that no other node has claimed its shards.
 
 Others may claim when they have seen no heartbeat for the TTL and half a second. A renewal that was
 acknowledged was seen no earlier than it was sent, so its holder is safe for the TTL less half a second from

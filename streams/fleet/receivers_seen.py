@@ -1,7 +1,7 @@
 """The receivers as they are seen from outside: by their snapshots, and by the stream.
 
 Nodes write the snapshots of changed actors every five seconds. A receiver that is not parked has no event
-that waits for longer than two, unless nobody works its shard; so only the parked ones, and those of such
+that waits for longer than two, unless no node runs its shard; so only the parked ones, and those of such
 shards, are counted in the stream.
 """
 
@@ -40,7 +40,7 @@ class ReceiverSnapshot(Struct, frozen=True):
 class Worked(Struct, frozen=True):
     """The progress of a shard: all deliveries up to `floor` are settled, or their receivers parked.
 
-    Its snapshots hold as of `age_s` ago. `behind`: deliveries wait that nobody has looked at.
+    Its snapshots hold as of `age_s` ago. `behind`: deliveries wait that no node has looked at.
     """
 
     floor: int

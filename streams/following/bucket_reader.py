@@ -1,6 +1,7 @@
 """Reads the configurations of receivers in the order of their bucket, as far as it still has them.
 
-The bucket drops older values by itself, so what was put and replaced while nobody read is not known here.
+The bucket drops older values by itself, so a value that was put and replaced while no ledger ran is not known
+here.
 """
 
 from msgspec import Struct

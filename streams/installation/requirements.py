@@ -1,7 +1,7 @@
 """Requirements on an installation that exists, and what would break without each.
 
 They say whether a difference between what there is and what we would make matters. A limit that an operator
-has widened is none of our business; one that breaks a promise is refused.
+has enlarged is accepted; one that breaks a promise is refused.
 """
 
 from collections.abc import Callable

@@ -42,7 +42,7 @@ JOURNAL_AGE_S = 3 * DAY_S
 DEAD_AGE_S = 30 * DAY_S
 BYTES_DEFAULT = 4 * GIB
 HEADER_ROOM = 8 * KIB
-"""What headers may take beside the body. Each copy of an event gets as much again for those it adds."""
+"""Bytes of headers in addition to the body. Each copy of an event gets as much again for those it adds."""
 
 
 class Installation(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The checkpoint of a shard: from where on its next owner has to read the journal, and what lies before.
 
-It is a key of the bucket of the actors, beside the snapshots whose truth it states.
+It is a key of the bucket of the actors, next to the snapshots that it describes.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
     released. `needed`: the lowest position of the deliveries that an actor still needs, and `holder` whose it
-    is, nobody's where messages are only not released yet. `parked_parts`: as of which journal sequence each
+    is; no receiver if messages are only not released yet. `parked_parts`: as of which journal sequence each
     part of the list of parked receivers was written (`streams.journal.parked`): those whose events lie in the
     stream alone, or who owe a burial, so that no message of the inbox brings them back. `parked`: those that
     version 1 named here, with the time at which they wake, if known. `unclean`: the last claim that did not

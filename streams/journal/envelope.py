@@ -28,7 +28,7 @@ with them: positions that were given again would have old sources."""
 
 
 class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The members of a flush beside its facts, in the order in which they are written.
+    """The members of a flush except its facts, in the order in which they are written.
 
     `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the
     facts up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.

@@ -2,7 +2,7 @@
 
 Every writer of a shard says which message of the subject it expects to be the last. So of two that believe
 they own the shard one fails, whatever clocks and connections did. The server's refusal and our lost
-acknowledgement look alike, hence the one question that tells them apart: is the subject's last message
+acknowledgement look alike, so one question tells them apart: is the subject's last message
 exactly ours?
 """
 

@@ -38,7 +38,7 @@ FLUSH_MARKS_AFTER_S = 1.0
 FLUSHES_PER_PAYLOAD = 4
 """A flush takes one part of so many of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768
-"""Bytes that a flush needs beside its facts, at most."""
+"""Bytes that a flush needs in addition to its facts, at most."""
 FLUSHES_PER_RETENTION = 4
 """A quiet shard appends so many times in its journal's retention."""
 APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -196,7 +196,7 @@ class Journal:
             await asyncio.wait({task})
 
     def reclaim(self, claim: Claim) -> bool:
-        """Go on under a new claim of this process, after `suspend`: whether nobody else has owned in between.
+        """Go on under a new claim of this process, after `suspend`.
 
         The claim tells whose flush was the last before it. It is the one that was on its way: so that one
         is confirmed. Or it is the one before, and then the one on its way was not stored, and cannot be any
@@ -218,7 +218,7 @@ class Journal:
         return True
 
     def is_before(self, claim: Claim) -> bool:
-        """Return whether nobody else has owned between this journal, suspended, and the new claim."""
+        """Return whether no other node owned the shard between this suspended journal and the new claim."""
         before, pending = claim.predecessor, self._pending
         if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
             return False

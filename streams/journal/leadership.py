@@ -110,7 +110,7 @@ def _ensure_reached(stream: str, page: Page, reach: int) -> None:
 async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
     """Read the last message of a subject, from a replica that tells how far it has the stream.
 
-    Another one may be beside it. None where all up to `reach` was purged. Raises `Unavailable`.
+    There may be other ones. None if everything up to `reach` was purged. Raises `Unavailable`.
     """
     page = await js.last_of(stream, [subject])
     if page.messages:

@@ -1,6 +1,6 @@
 """The list of the parked receivers of a shard, whom no message of the inbox brings back after a takeover.
 
-It lies in the bucket of the actors, beside the snapshots, in parts of some kilobytes each: one message would
+It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: one message would
 exceed what the server takes, and every change would write all of it. A part is written again when it has
 changed, in the same write as the snapshots of those in it. The checkpoint says how many parts there are, and
 as of which journal sequence each was written: so a part that is missing or older is noticed.
@@ -27,7 +27,7 @@ PART_BYTES = 8 << 10
 PART_BYTES_MAX = 128 << 10
 LARGER_PARTS_EVERY = 512
 ENTRY_BYTES = 24
-"""What an entry takes beside its name."""
+"""Bytes of an entry, in addition to its name."""
 WAKE_UP_TOLERANCE_S = 60.0
 """A wake-up that moves by less than this changes no part: it only says whose turn comes first."""
 PART_TIMEOUT_S = 15.0

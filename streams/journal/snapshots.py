@@ -2,9 +2,9 @@
 
 They only shorten the way back: the journal is the truth. A snapshot says as of which journal sequence it is
 true, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
-key `_owner` is the fence: nobody back from the dead puts an old state over a young one. The one on the
+key `_owner` is the fence: a process that wakes up late cannot put an old state over a new one. The one on the
 checkpoint, which every batch writes, keeps off our own: a batch that was repeated since its answer was lost
-may still arrive, and would put an older state beside a younger checkpoint.
+may still arrive, and would put an older state next to a newer checkpoint.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class Snapshots:
         async with self._turns.turn(due):
             message = await self._js.last_message(self._names.actors, subject)
             if self._claim.replicated:
-                # A state that is older than the checkpoint beside it lacks facts, and numbers with them.
+                # A state that is older than its checkpoint lacks facts, and numbers with them.
                 proof, sequence = self._names.proof(self._claim.shard), message.sequence if message else 0
                 if not await is_last(self._js, proof, subject, sequence):
                     raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")

@@ -66,7 +66,7 @@ async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mar
 
     `lost` is a message that it has not. Of the messages below that which are as old, all are the same up to
     where the tail was lost, and beyond none is: so half of them are left at each look. A younger one was read
-    by somebody who did not know yet that the tail was lost. An empty place, where a message was deleted by
+    by a node that did not know yet that the tail was lost. An empty place, where a message was deleted by
     hand, proves neither.
     """
     info = await stream_info(js, stream)

@@ -174,7 +174,7 @@ def _instant(at: float) -> str:
 async def compare(
     js: JetStream, names: Names, shard: int, epoch: int, marks: Marks, refusal: RecordedLoss
 ) -> None:
-    """Compare what is known with the streams; `refusal` is blank but for who looks, and when.
+    """Compare what is known with the streams; `refusal` is blank except for the node and the time.
 
     What was refused on record before is looked at, too: the refusal ends where the message is there again.
     To be called by who put `_owner` last, under `epoch`. Raises `StreamRemade`.

@@ -26,7 +26,7 @@ Handler = Callable[[Message], None]
 class NatsClient(Client):
     """`wants_tls`: never fall back to an open connection, whatever the server says.
 
-    Headers are read as we do elsewhere, so that a message has the same ones whichever way it came, and so
+    Headers are read as we do elsewhere, so that a message always has the same ones, and so
     that no producer's block of headers, which the server takes as it is, hides what the server adds to it.
     """
 
@@ -118,7 +118,7 @@ class NatsClient(Client):
             log.debug("NATS: %s", error)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        """Close also where the rest cannot be sent, at which nats-py would end without telling anybody."""
+        """Close even if the rest cannot be sent; nats-py would end without a word then."""
         try:
             await super()._close(status, do_cbs)
         except (OSError, RuntimeError) as error:

@@ -13,7 +13,7 @@ STREAM_NOT_FOUND = 10059
 HEADERS_TOO_LARGE = 10097
 
 WRONG_LAST_SEQUENCE = 10071
-"""The expectation does not hold: the only refusal that may mean that somebody else writes here."""
+"""The expectation is not met: the only refusal that may mean that another process writes here."""
 
 IN_FLIGHT = frozenset({10158, 10164})
 """The same message id, or another expectation on the same subject, is under way on a cluster's leader."""

@@ -1,6 +1,6 @@
 """Names of headers as they stand on the wire: those of NATS and JetStream, and Angarium's own.
 
-Angarium's are public (`docs/` tells of each) and stored, so none of them ever changes.
+Angarium's are public (`docs/` describes each) and stored, so they never change.
 """
 
 # ---- NATS (ADR-4), and the inline statuses that `streams.nats.protocol.parse_block` makes headers of

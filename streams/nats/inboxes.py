@@ -2,7 +2,7 @@
 
 A request names the subject that its answer goes to, and NATS asks for no permission to name it. A node that
 published there whatever it was, with its own permissions, would write into the journal, the configurations or
-the API of JetStream for anybody who may ask it anything.
+the API of JetStream for every client that may send it a request.
 """
 
 import logging

@@ -89,7 +89,7 @@ class JetStream:
     async def unless_forbidden(self, work: Coroutine[Any, Any, T]) -> T:
         """Do a command's work, and raise `NotPermitted` as soon as NATS forbids any question of it.
 
-        A node asks again: somebody may permit it while the node waits. Somebody waits for a command.
+        A node asks again: an operator may permit it while the node waits. For a command a person waits.
         """
         task, forbidden = asyncio.ensure_future(work), list[Forbidden]()
 
@@ -147,7 +147,7 @@ class JetStream:
         return answer if isinstance(answer, Unanswered) else publish_answer(answer)
 
     async def publish_batch(self, puts: Sequence[Put], timeout_s: float = 5.0) -> Answer:
-        """Store 1 to 1,000 messages of one stream or none of them (ADR-50); the stream allows it.
+        """Store 1 to 1,000 messages of one stream, all or nothing (ADR-50); the stream allows it.
 
         Expectations in the headers of any of them hold for the whole batch. An answer tells the
         sequence of the last message.
@@ -192,7 +192,7 @@ class JetStream:
     async def delete(self, stream: str, sequence: int) -> bool:
         """Drop the message at `sequence`, without overwriting it on the disk; False: there was none.
 
-        The server has one code for "there is none" and "it may not be", hence the second question.
+        The server has one code for "there is none" and "it may not be", so a second question is needed.
         """
         try:
             await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, ApiReply)
@@ -250,7 +250,7 @@ class JetStream:
         return found
 
     async def subjects_and_info(self, stream: str, subject: str) -> tuple[list[str], StreamInfo]:
-        """The subjects that match, and the state of the stream that they are of: none of them is left out.
+        """The subjects that match, and the state of their stream: the list is complete.
 
         Raises as `subjects`; `Unavailable`, too, where there are several pages of them and a purge came in
         between, for then some that are left may stand on no page.

@@ -128,7 +128,7 @@ _publish_reply = msgspec.json.Decoder(PublishReply)
 
 
 def publish_answer(message: Message) -> Answer:
-    """Read a publish acknowledgement. An answer of somebody other than JetStream settles nothing."""
+    """Read a publish acknowledgement. An answer that is not from JetStream decides nothing."""
     try:
         reply = _publish_reply.decode(message.data)
     except msgspec.DecodeError:
@@ -186,7 +186,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
     """A message that the leader was asked for by `STREAM.MSG.GET`.
 
     Headers that the server puts on messages of a direct get could only be a producer's claim. So they are
-    none of the message's, whichever way it was read.
+    no header of the message itself, however it was read.
     """
     _, _, lines = raw.hdrs.partition(b"\r\n")  # The first is NATS/1.0.
     headers = parse_headers(lines)

@@ -13,7 +13,7 @@ from streams.nats.jetstream import JetStream
 PAUSE_MIN_S = 0.05
 PAUSE_MAX_S = 1.0
 COMMAND_PATIENCE_S = 30.0
-"""How long a command, at which somebody waits, holds out without NATS."""
+"""Time that a command retries without NATS, since a person waits for it."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ class Complaint:
 
     While NATS is away, and until all have found their way back, it is told at level debug: that the
     connection is lost was told already, and what is ill after that is told then. `fields` are what the line
-    has beside the reason.
+    has in addition to the reason.
     """
 
     def __init__(self, js: JetStream, log: logging.Logger, event: str, **fields: Any) -> None:

@@ -46,7 +46,7 @@ class Wire(Protocol):
         """Such as `2.15.1`; that of the server we are, or were last, connected to."""
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses; answers may come to it and to the subjects below it."""
+        """A subject that no other client uses; answers may come to it and to the subjects below it."""
 
     async def publish(
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None

@@ -59,7 +59,7 @@ class Backlog:
         return Batch(events=[stored_event(each) for each in found], complete=end >= reach)
 
     async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
-        """The next events of all receivers of the shard, those included that nobody can be called."""
+        """The next events of all receivers of the shard, including those with impossible names."""
         async with self._readers:
             found = await self._page(self._names.deliveries_of(self._shard), after, reach, count_max)
         end = found[-1].sequence if found else reach

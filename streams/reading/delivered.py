@@ -20,7 +20,7 @@ TOKENS_WITHOUT_DOMAIN = 9
 class DeliveryInfo(Struct, frozen=True, gc=False):
     """`stored_at` is the server's time of the message, seconds since the epoch.
 
-    `deliveries` restarts at 1 on a reset of the consumer, so it counts nobody's attempts.
+    `deliveries` restarts at 1 on a reset of the consumer, so it does not count attempts.
     """
 
     sequence: int

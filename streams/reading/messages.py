@@ -44,7 +44,7 @@ _TRACESTATE = re.compile(r"[\t\x20-\x7e]{0,512}\Z")
 
 @lru_cache(maxsize=1 << 16)
 def receiver_problem(receiver: str) -> str:
-    """Why no receiver can have this id, or nothing. A few receivers get most messages, hence the cache."""
+    """Why no receiver can have this id, or nothing. Cached, since few receivers get most messages."""
     try:
         split_receiver(receiver)
     except InvalidName as error:
@@ -91,7 +91,7 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
         body=body,
         type=event_type,
         again=again,
-        # What is sent again comes from no router, so a source would be a claim that nobody made.
+        # What is sent again comes from no router, so a source would be wrong here.
         source=int(source) if source and not again else 0,
         content_type=content_type,
         traceparent=traceparent,
@@ -114,7 +114,7 @@ def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 12)
 def type_problem(event_type: str) -> str:
-    """Why no producer may publish an event of that type, or nothing. There are few types, hence the cache."""
+    """Why no producer may publish an event of that type, or nothing. Cached, since there are few types."""
     if event_type.startswith(_OUR_TYPES):
         return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
     try:

@@ -13,9 +13,9 @@ and its owner, if it still is the owner, does this:
     `rewind`: UNPIN, so that an earlier client loses the pin, then RESET to where it must go on;
     start() a new puller.
 
-Whatever comes to the new inbox was handed out after the RESET, since nobody asked there before. If somebody
-else got the pin in between, the first heartbeat or message tells (another number than ours), and the same
-again drives him out: a puller of ours that lost its pin does not ask again. Why in this order:
+Every message in the new inbox was handed out after the RESET, since no request named it before. If another
+client else got the pin in between, the first heartbeat or message tells (another number than ours), and the
+same again drives him out: a puller of ours that lost its pin does not ask again. Why in this order:
 `docs/decisions/reset-before-pull.md`.
 """
 
@@ -41,7 +41,7 @@ SILENT_HEARTBEATS_MAX = 2
 
 RETRY_PAUSE_MIN_S = 0.05
 RETRY_PAUSE_MAX_S = 1.0
-"""While nobody answers; not above the heartbeat, since the answers 503 are signs of life, too."""
+"""Pause while there is no answer; not above the heartbeat, since the answers 503 are signs of life too."""
 
 
 async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence: int | None) -> int:
@@ -50,7 +50,7 @@ async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence
     Returns where it starts. Raises `Unavailable` (do it again) and `ApiError`.
 
     The question before it makes the server (2.15.1) forget requests whose inbox is gone. The UNPIN would
-    give the pin to such a one, and nobody would be served until the pin's time is out.
+    give the pin to such a request, and no client would be served until the pin's time is out.
     """
     await js.consumer_info(stream, consumer)
     await js.consumer_unpin(stream, consumer, group)

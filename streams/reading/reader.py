@@ -215,9 +215,9 @@ class Reader:
     def _doubt(self) -> None:
         """Keep in mind what is known by now: what becomes known later may be of another stream.
 
-        So may be what was read beside us a moment ago. The server of a stream may restart without its tail
-        and without our connection, and its consumer is missed after 3 s only. So what was handed on here,
-        under one pin, is compared as well.
+        So may be what was read by another reader a moment ago. The server of a stream may restart without its
+        tail and without our connection, and its consumer is missed after 3 s only. So what was handed on
+        here, under one pin, is compared as well.
         """
         known = self.mark
         if self.compared:

@@ -17,7 +17,7 @@ from streams.nats.retry import Complaint, Pauses
 
 SENDERS_MAX = 32
 """How many lanes are served at a time: enough to keep the server busy, and few enough to leave it to others.
-With 64 a copy costs a tenth less, and others wait twice as long beside an event for 20,000 receivers."""
+With 64 a copy costs a tenth less, and others wait twice as long during an event for 20,000 receivers."""
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Lanes(Generic[T]):
             sender.add_done_callback(on_defect("router", self._on_broken))
 
     async def stop(self) -> None:
-        """Send nothing more; of what is on its way nobody will know whether it arrived."""
+        """Send nothing more; it stays unknown whether copies on their way arrived."""
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()
@@ -84,7 +84,7 @@ class Lanes(Generic[T]):
             else:
                 pauses = Pauses(self._js)
                 self._move_up(lane)
-        # Not when the task is done: what is added before its end is heard of would find nobody.
+        # Not when the task is done: a copy that is added before its end is noticed would never be sent.
         self._serving -= 1
 
     def _move_up(self, lane: str) -> None:

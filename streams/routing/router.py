@@ -6,7 +6,7 @@ later one in the deliveries, and a copy whose source is not above the highest th
 repeat, however late it comes and from which router. Copies therefore carry their source and no `Nats-Msg-Id`,
 which would help for two minutes only.
 
-An event is acked when all its copies are confirmed. An ack by anybody follows that, so recovery may begin at
+An event is acked when all its copies are confirmed. Any ack follows that, so recovery may begin at
 the server's own ack floor; a new ownership remembers nothing.
 """
 
@@ -34,13 +34,13 @@ OPEN_BYTES_MAX = 4 << 20
 """Memory that the open events of one partition may take before no more are asked for."""
 
 COPY_BYTES = 96
-"""What a copy takes beside its event, near enough."""
+"""Bytes of a copy in addition to its event, near enough."""
 
 COPIES_MAX = 256
 """Copies on their way at a time, over all partitions of a node, so that large ones fill no memory either."""
 
 MATCHED_IN_A_ROW = 1000
-"""Receivers of one event before somebody else has a turn; these take a millisecond."""
+"""Receivers of one event before other work has a turn; these take a millisecond."""
 
 PULL_BATCH = 64
 """Events asked for at a time; they come whatever memory they take."""

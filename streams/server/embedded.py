@@ -2,9 +2,9 @@
 
 Everything of it lies in one directory: store, configuration, log, and a lock that keeps a second server off
 the store, which nats-server itself does not. The lock is a `flock` on a descriptor that the server inherits,
-so it is held exactly as long as somebody may write. That no server outlives us is the work of `watchdog.py`.
+so it is held exactly as long as a process may write. `watchdog.py` makes sure that no server outlives us.
 Other users of the machine may read nothing of it: events and secrets lie there in clear. Nor is anything of
-theirs written to: a link that somebody else made would lead us over a file of our own.
+theirs written to: a link that another user made would let us overwrite a file of our own.
 
 Two questions are left to the server, since only it can answer them without a race: which free port it takes
 (it is asked for port -1), and when it is ready (it then writes a ports file; JetStream is recovered by then).
@@ -32,7 +32,7 @@ LOG_BYTES_MAX = 10 << 20
 OWN_FILES = frozenset({
     "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
 })  # fmt: skip
-"""What lies in the directory, beside the logs; `angarium dev` keeps some of it."""
+"""Names of the files in the directory, without the logs; `angarium dev` keeps some of them."""
 
 READY_TIMEOUT_S = 60.0
 """A store of some gigabytes takes seconds to recover."""
@@ -137,7 +137,7 @@ class EmbeddedServer:
             await self._child.wait()
 
     async def _start(self, program: Path, lock: int) -> None:
-        """Tries until the server serves, over again where somebody else was faster at the port."""
+        """Tries until the server serves; starts again if another process was faster to take the port."""
         deadline = time.monotonic() + (PREDECESSOR_TIMEOUT_S if self._bound else 0)
         while True:
             port = self._choose_port()
@@ -259,7 +259,7 @@ class EmbeddedServer:
 def _close(directory: Path) -> None:
     """Keep other users of the machine out of what an older version left open.
 
-    A directory that holds other things as well stays as it is: it may be somebody's project.
+    A directory that holds other things as well stays as it is: it may be a user's project.
     """
     found = list(directory.iterdir())
     ours = [each for each in found if each.name in OWN_FILES or each.name.startswith("nats-server.log")]

@@ -38,7 +38,7 @@ def obey(child: subprocess.Popen[bytes], grace_s: float) -> None:
 def watch(grace_s: float, command: list[str]) -> int:
     """Runs the command until it ends by itself or by order; returns its status in the shell's manner.
 
-    What it writes is for nobody else who uses the machine.
+    Other users of the machine cannot read what it writes.
     """
     os.umask(0o077)
     children: list[subprocess.Popen[bytes]] = []

@@ -1,7 +1,7 @@
 """Expiry: the events that get no attempt any more, the oldest first, as many at a time as are in memory.
 
 An open event is hopeless once its own attempts are used up. Whatever waits goes by its place: it is too old,
-or beyond what the receiver may have waiting, or up to a line that somebody has drawn (`evicted`). No pause,
+or beyond what the receiver may have waiting, or up to a given position (`evicted`). No pause,
 throttling or disablement keeps an event from that. What lies in the stream alone is read for it, gets its
 numbers like all others, and goes to the journal in one fact for as many as were in memory.
 """

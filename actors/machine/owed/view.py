@@ -34,7 +34,7 @@ class Reach(Protocol):
 
 
 class Nowhere(Struct, frozen=True):
-    """The reach in a shard that nobody has used."""
+    """The reach in an unused shard."""
 
     epoch: int = 1
     released_to: int = 0
@@ -46,7 +46,7 @@ class ReadingProgress(Protocol):
 
     All events up to `read_to` are in memory or settled; the last that is known to have been there is at
     `seen`. `left` events at least lie in the stream alone, just so many if `counted`; while `counting`,
-    somebody counts them.
+    they are counted.
     """
 
     @property
