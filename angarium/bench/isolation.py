@@ -104,7 +104,7 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
         return [names.publish_to(receiver) for receiver in urls]
 
     return [
-        Trouble("nobody", {}, [], 0),
+        Trouble("no other receivers", {}, [], 0),
         Trouble(f"a dead receiver with {plan.behind:,} waiting", dead, direct(dead), plan.behind),
         Trouble(
             f"{plan.slow} that answer after {SLOW_ANSWER_S} s",

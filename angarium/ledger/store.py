@@ -80,6 +80,6 @@ def path_of(location: str) -> Path:
     path = location.removeprefix(SCHEME)
     if path == location or not path:
         raise LedgerError(
-            f"{location!r} is not a place for a ledger: write sqlite:///a/file, or sqlite:////var/lib/ledger.db"
+            f"{location!r} is not a ledger: write sqlite:///a/file, or sqlite:////var/lib/ledger.db"
         )
     return Path(path)

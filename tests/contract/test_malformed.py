@@ -153,6 +153,6 @@ async def test_an_event_that_is_gone_is_buried_without_its_body(js: JetStream, n
 async def test_it_says_why_it_could_not_be_buried(js: JetStream, names: Names) -> None:
     event = published_event(await announce(js, names, b"bad", "$"), 1.0, "acme.$", None, b"bad")
     await js.request(f"$JS.API.STREAM.DELETE.{names.dead_letters}", b"", 5.0)
-    assert "nobody answers" in await bury_malformed(js, names, NOBODY, event)
+    assert "nothing answers" in await bury_malformed(js, names, NOBODY, event)
     await js.request(f"$JS.API.STREAM.DELETE.{names.events}", b"", 5.0)
     assert "stream not found" in await bury_malformed(js, names, NOBODY, event)

@@ -165,7 +165,7 @@ async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) ->
     await bench.store(FULL)
     partial = await bench.refused({"rate": "5/s"})
     assert partial.kind == "invalid"
-    assert f"save the output of angarium receiver get {NAME} shows" in partial.text
+    assert f"save the output of angarium receiver get {NAME}, change it" in partial.text
     wrong = await bench.refused({"url": URL, "secrets": OLD, "order": "any"})
     assert wrong.kind == "invalid"
     assert len(wrong.problems) == 2

@@ -443,7 +443,7 @@ async def test_a_turn_that_goes_on_is_left_alone(js: JetStream, names: Names) ->
     taking = asyncio.ensure_future(second.acquire(lambda *_: waiting.set()))
     await waiting.wait()
     await first.store(letters=(1,))
-    with pytest.raises(Busy, match="another redrive is under way"):
+    with pytest.raises(Busy, match="another redrive is running"):
         await taking
 
 
@@ -453,7 +453,7 @@ async def test_who_was_overtaken_sends_nothing_more(js: JetStream, names: Names)
     page = await DeadLetters(js, names).letters([1])
     quick = await begun(js, names)
     for sending in (slow.send(page), slow.end()):
-        with pytest.raises(Busy, match="another redrive came between"):
+        with pytest.raises(Busy, match="another redrive started in between"):
             await sending
     assert await sent(js, names) == []
     await quick.send(page)

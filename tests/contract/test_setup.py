@@ -250,7 +250,7 @@ async def test_what_the_server_refuses_is_said(js: JetStream, installation: Inst
     await js.stream_create(
         {"name": f"{installation.prefix}thief", "subjects": [f"{installation.prefix}.journal.1"]}
     )
-    with pytest.raises(SetupError, match=f"refuses to make stream {installation.names.journal}: .*overlap"):
+    with pytest.raises(SetupError, match=f"refuses to create stream {installation.names.journal}: .*overlap"):
         await setup(js, installation)
 
 

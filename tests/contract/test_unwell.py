@@ -80,7 +80,7 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
         "acme.gone is disabled for 2h (it answered 410), 1 waiting, the oldest for 1h",
         "acme.offline is offline for 1h, 1 waiting, the oldest for 1m",
         "acme.failing is failing for 2m, 1 waiting, the oldest for 1m",
-        "acme.throttled is throttled for 59m to come, 1 waiting, the oldest for 1m",
+        "acme.throttled is throttled for 59m more, 1 waiting, the oldest for 1m",
         "acme.behind is far behind, 1 waiting, the oldest for 3h",
         "acme.paused is paused, 1 waiting, the oldest for 1h",
     ]

@@ -83,7 +83,8 @@ def test_healthy_receivers_are_measured_beside_each_trouble() -> None:
     assert done.returncode == 0, done.stderr
     rows = msgspec.convert(json.loads(done.stdout), list[isolation.Row])
     assert [row.beside for row in rows] == [
-        "nobody", "a dead receiver with 500 behind", "5 that answer after 5 s", "10 of one shard that hang",
+        "no other receivers", "a dead receiver with 500 waiting",
+        "5 that answer after 5 s", "10 of one shard that hang",
         "a flood of 500 events", "the same, on its partition",
     ]  # fmt: skip
     for row in rows:

@@ -51,7 +51,7 @@ def test_setup_again_changes_nothing(terminal: Terminal) -> None:
     said = terminal.done("setup").splitlines()
     assert said[0] == "everything already exists"
     assert said[2] == "stream\troom\tkeeps"
-    assert said[4].startswith("ANGARIUM_DELIVERIES\t4 GiB\twhat waits")
+    assert said[4].startswith("ANGARIUM_DELIVERIES\t4 GiB\twaiting events")
     assert said[-2].endswith("takes 3,579,139 events of 1 KiB: 41 a second for a day.")
     assert max(map(len, said)) <= 80
     told = terminal.json("setup")
@@ -248,7 +248,7 @@ def test_what_get_shows_can_be_changed_and_put(terminal: Terminal) -> None:
     changed = shown.replace("relaxed", "strict")
     assert "  order: relaxed → strict\n" in terminal.done(*put, stdin=changed.encode())
     error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)
-    assert "acme.round would lose headers.x-team: … → none: say it, too" in error
+    assert "acme.round would lose headers.x-team: … → none: repeat it" in error
     error = terminal.failed("receiver", "put", "acme.rounder", "--file", "-", status=2, stdin=shown.encode())
     assert "nothing is stored for acme.rounder; leave secrets out to get a new one" in error
 

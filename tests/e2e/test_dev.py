@@ -81,7 +81,7 @@ def test_a_paused_receiver_waits_and_goes_on(terminal: Terminal) -> None:
         terminal.done("receiver", "put", "acme.paused", "--url", url, "--unsigned", "--paused")
         terminal.done("publish", "acme.paused", "{}")
         terminal.until(lambda: terminal.json("inspect", "acme.paused")["phase"] == "paused")
-        assert terminal.done("receiver", "resume", "acme.paused") == "acme.paused goes on\n"
+        assert terminal.done("receiver", "resume", "acme.paused") == "acme.paused is resumed\n"
         out, _ = listener.communicate(timeout=PATIENCE_S)
     assert msgspec.json.decode(out)["sequence"] == 1
     assert terminal.done("receiver", "pause", "acme.paused") == "acme.paused is paused\n"
@@ -96,7 +96,7 @@ def test_a_ping_that_fails_ends_with_1(terminal: Terminal) -> None:
 
 
 def test_requests_for_receivers_that_are_not_there_are_denied(terminal: Terminal) -> None:
-    assert "no receiver acme.nobody: angarium receiver put" in terminal.failed("inspect", "acme.nobody")
+    assert "no receiver acme.nobody: create it" in terminal.failed("inspect", "acme.nobody")
     assert "no receiver acme.nobody: " in terminal.failed("receiver", "pause", "acme.nobody")
 
 

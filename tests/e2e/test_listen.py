@@ -199,7 +199,9 @@ def test_without_a_port_it_takes_9000_or_a_free_one_and_says_where_to_send(tmp_p
             taken.listen()
         with terminal.start("listen") as process:
             url = line_with(process.stderr, "listening on").split()[-1]
-            assert f"receiver put acme.billing --url {url}" in line_with(process.stderr, "to send to it")
+            assert f"receiver put acme.billing --url {url}" in line_with(
+                process.stderr, "to send events here"
+            )
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE_S)
     assert not url.endswith(":9000/")

@@ -476,7 +476,7 @@ class TestAGuardedServer:
 
         server = await asyncio.start_server(refuse, "127.0.0.1", 0)
         place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(ConnectError, match="refused who we are"):
+        with pytest.raises(ConnectError, match="refused our login"):
             await connect(ConnectOptions(servers=(f"tls://us:wrong@{place}",), tls_ca=str(files.ca)))
         gc.collect()  # Which tells of connections that are still open, and pytest fails for it.
         ended.set()

@@ -235,7 +235,7 @@ async def test_a_file_in_it_that_cannot_be_written(tmp_path: Path, name: str) ->
 
 
 async def test_a_server_that_gives_up_is_quoted(tmp_path: Path) -> None:
-    with pytest.raises(ServerError, match=r"ended at once: .*soon.*nats-server\.log"):
+    with pytest.raises(ServerError, match=r"exited at once: .*soon.*nats-server\.log"):
         await EmbeddedServer(tmp_path, port=0, sync_interval="soon").start()
 
 

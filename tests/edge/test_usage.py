@@ -44,7 +44,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["publish", "acme.x", "{}", "--type", "angarium.ping"], "types that begin with angarium. are"),
         (["publish", "acme.x", "{}", "--id", "a b"], "--id: 1 to 128 of A-Z a-z 0-9 _ - :"),
         (["publish", "acme.x", "{}", "--id", "a", "--lines"], "with --lines each event gets a new id"),
-        (["publish", "acme.x", "{}", "--data", "{}"], "there are several bodies"),
+        (["publish", "acme.x", "{}", "--data", "{}"], "several bodies were given"),
         (["publish", "acme.x", "--file", "none.json"], "'none.json'"),
         (["publish", "acme.x", "{}", "--log-format", "xml"], "log_format (--log-format): must be"),
         (["publish", "acme.x", "{}", "--config", "none.toml"], "config (none.toml): no such file"),
@@ -70,17 +70,17 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or with flags, not both"),
         (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),
         (["receiver", "put", "acme.x", "{"], "configuration: not valid JSON"),
-        (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst goes with --rate"),
+        (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst needs --rate"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "'3' is not a rate; write it"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--header", "a"], "write it as NAME=VALUE"),
         (["receiver", "put", "acme.x", "--event", "a", "--direct-only"], "contradict each other"),
-        (["receiver", "put", "acme.x", "--unsigned", "--add-secret"], "say it once"),
-        (["receiver", "put", "acme.x", "--secret", "whsec_x", "--unsigned"], "say it once"),
+        (["receiver", "put", "acme.x", "--unsigned", "--add-secret"], "give them once"),
+        (["receiver", "put", "acme.x", "--secret", "whsec_x", "--unsigned"], "give them once"),
         (
             ["receiver", "put", "--add-secret", "hush-hush"],
             "for a new secret, write it after the receiver's name",
         ),
-        (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "say it once"),
+        (["receiver", "put", "acme.x", '{"secrets": []}', "--unsigned"], "give them once"),
         (["receiver", "put", "acme.x", "--order", "fifo"], "invalid value for '--order'"),
         (["receiver", "list", "a.b"], "tenant 'a.b'"),
         (["receiver", "ping", "acme"], "write it as <tenant>.<name>"),
@@ -130,7 +130,7 @@ def test_a_variable_that_is_no_setting_is_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ANGARIUM_SHARD", "hush")
-    note = "the variable ANGARIUM_SHARD is no setting; did you mean ANGARIUM_SHARDS?"
+    note = "the variable ANGARIUM_SHARD is not a setting; did you mean ANGARIUM_SHARDS?"
     assert main.run(["receiver", "list"]) == main.EXIT_FAILED
     assert capsys.readouterr().err.splitlines()[0] == f"note: {note}"
     assert main.run(["doctor"]) == main.EXIT_FAILED
