@@ -58,7 +58,7 @@ def _of(state: State, name: Name, why: str) -> News:
 
 
 def _was_offline(state: State, after_s: float) -> bool:
-    """True where it was offline at its last attempt, so that this was told then."""
+    """True if it was offline at its last attempt, so that this was told then."""
     return state.last is not None and _is_offline(state, state.last.at, after_s)
 
 

@@ -315,7 +315,7 @@ def _secret_problems(secret: str) -> list[str]:
 
 
 def is_sent(header: str) -> bool:
-    """True where a receiver's own header goes out: not where it would double or undo ours."""
+    """True if a receiver's own header is sent: not if it would repeat or replace ours."""
     name = header.lower()
     return not name.startswith(_OWN_HEADER_PREFIXES) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 

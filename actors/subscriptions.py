@@ -90,7 +90,7 @@ class Subscriptions:
 
 
 def matches(pattern: str, event_type: str) -> bool:
-    """True where a type is one of those that the pattern means."""
+    """True if the type matches the pattern."""
     wanted, tokens = pattern.split("."), event_type.split(".")
     if wanted[-1] == ">":
         wanted.pop()

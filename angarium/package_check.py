@@ -1,9 +1,9 @@
 """Checks that the packages `actors` and `streams` are ours.
 
-These names are free for anybody. Somebody else's package of such a name may stand earlier on the path (the
-directory that `python -m angarium` was started in, `PYTHONPATH`, the site-packages beside an editable
+Anyone may use these names. Another package of such a name may come earlier on the path (the
+directory that `python -m angarium` was started in, `PYTHONPATH`, the site-packages next to an editable
 install), or be installed over ours, into the same directory. It would be imported in place of ours and fail
-in ways that nobody can read. So this is checked before anything is imported.
+with errors that are hard to read. So this is checked before anything is imported.
 """
 
 import sys
@@ -18,7 +18,7 @@ _HOME = Path(__file__).resolve().parent.parent
 
 
 def foreign_packages() -> list[str]:
-    """One sentence for each package that is missing or somebody else's."""
+    """One sentence for each package that is missing or not ours."""
     return [problem for name in OWN_PACKAGES if (problem := _problem(name)) is not None]
 
 

@@ -16,7 +16,7 @@ _SCHEMES = ("nats", "tls", "ws", "wss")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 PORT_MAX = 65_535
 INSTANT_MAX = 253_402_300_799
-"""The last second of the year 9999: nobody can write a later one."""
+"""The last second of the year 9999: no later one can be written."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 

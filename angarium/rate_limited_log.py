@@ -32,7 +32,7 @@ class RateLimitedLog:
 
     @property
     def rests(self) -> bool:
-        """True where it has nothing to say, and all of its burst: a new one would do as well."""
+        """True if nothing is left to log and the burst is full: a new one would do the same."""
         return self._left == self._burst
 
     def _say(self) -> None:

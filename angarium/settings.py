@@ -29,7 +29,7 @@ VARIABLE_PREFIX = "ANGARIUM_"
 ELECTION_MAX_S = 5.0
 """Longer than the election of a stream's leader takes (4.6 s at most were measured with three replicas)."""
 REPLICATED_TTL_S = 10.0
-"""What `ttl_s` is with replicas where nobody says otherwise: living nodes must outlast an election."""
+"""Default of `ttl_s` with replicas: living nodes must outlast an election."""
 
 FILE_SETTINGS = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _SINGULAR = {
@@ -266,7 +266,7 @@ def flag_name(name: str) -> str:
 
 
 def is_list(kind: Any) -> bool:
-    """True where a setting takes several values; a variable separates them by commas."""
+    """True if a setting takes several values; a variable separates them by commas."""
     return get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind) is tuple
 
 

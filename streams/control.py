@@ -51,7 +51,7 @@ class ControlHandler(Protocol):
     """Answers requests about receivers."""
 
     def owns(self, receiver: str) -> bool:
-        """Return whether this node owns the receiver's shard now; any two tokens may be asked for."""
+        """True if this node owns the receiver's shard now; any two tokens may be asked for."""
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
         """Do what is asked, and return once it is recorded."""

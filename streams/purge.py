@@ -200,7 +200,7 @@ def eviction_end(deliveries: StreamInfo) -> int:
 
 
 def is_short(info: StreamInfo) -> bool:
-    """Return whether there is no room for what is not needed."""
+    """True if there is no room for what is not needed."""
     return info.max_bytes > 0 and _window(info) < info.bytes
 
 

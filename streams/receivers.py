@@ -115,12 +115,12 @@ class Receivers:
         return known.policy if known else None
 
     def known(self, receiver: str) -> bool:
-        """Return whether there is a configuration, valid or not."""
+        """True if there is a configuration, valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists
 
     def heard_of(self, receiver: str) -> bool:
-        """Return whether there is a configuration, valid or not, or one was removed."""
+        """True if there is a configuration, valid or not, or one was removed."""
         return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ class Receivers:
             self._tell(receiver)
 
     def _note(self, receiver: str, removal: Removal | None) -> bool:
-        """Return whether that removal is news."""
+        """True if that removal was not known."""
         known = self._removals.get(receiver)
         if removal is None or (known is not None and removal.revision <= known.revision):
             return False

@@ -415,7 +415,7 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
 
 
 def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
-    """Return whether a shard may be claimed: it has no owner, or a dead one."""
+    """True if a shard may be claimed: it has no owner, or a dead one."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 
 

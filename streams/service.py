@@ -1,7 +1,7 @@
 """The nodes as a NATS micro service, so that `nats micro ls` and `nats micro stats angarium` list them.
 
 ADR-32: an instance answers PING, INFO and STATS on `$SRV.<verb>`, `$SRV.<verb>.<name>` and
-`$SRV.<verb>.<name>.<id>`. The one endpoint it tells of is that of the control requests, which has no queue
+`$SRV.<verb>.<name>.<id>`. The one endpoint that it lists is that of the control requests, which has no queue
 group, since only the owner of a shard can answer for it.
 """
 

@@ -42,7 +42,7 @@ class Token(Struct, frozen=True, kw_only=True):
         return f"Token(tenant={self.tenant!r}, …)"
 
     def sees(self, tenant: str) -> bool:
-        """Return whether it is for that tenant."""
+        """True if it is for that tenant."""
         return self.tenant in (tenant, ALL_TENANTS)
 
 
@@ -78,7 +78,7 @@ class Tokens:
         return self._known.get(token)
 
     async def create(self, token: str, new: Token) -> Answer:
-        """Store a token under an id that nobody has."""
+        """Store a token under an unused id."""
         return await self._js.publish(self._names.token(token), msgspec.json.encode(new), {EXPECTED: "0"})
 
     async def revoke(self, token: str) -> Answer:

@@ -54,7 +54,7 @@ BUILT_IN_ERRORS = frozenset(
 )
 HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
 ERROR_CODES = range(10_001, 10_300)
-PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those|True if)\b")
+PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those)\b")
 """Beginnings that say nothing."""
 ARCHAIC = re.compile(r"\b(anew|amid|bears|befell|for ever|heirs?|speaks? of|who(?:s?)ever)\b", re.I)
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

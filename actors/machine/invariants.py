@@ -82,7 +82,7 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
 
 
 def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
-    """True where more dead letters are owed than may be; an operator who skips an event may go beyond."""
+    """True if too many dead letters are owed; an operator who skips an event may exceed the limit."""
     skipped = isinstance(fact, f.DeadLettered) and fact.reason == "skipped"
     return BURIALS_MAX < len(after.burials) > len(before.burials) and not skipped
 

@@ -52,7 +52,7 @@ class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def is_repeat(frontier: Frontier, event: Event) -> bool:
-    """True where an event beyond the frontier must not be given to the receiver again."""
+    """True if an event beyond the frontier must not be given to the receiver again."""
     if event.source and event.source <= frontier.source:
         return True
     window = frontier.window
@@ -61,7 +61,7 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
 
 
 def _holds(window: bytes, key: bytes) -> bool:
-    """True where one of the packed keys is `key`: a scan as fast as memchr, then a check of alignment."""
+    """True if one of the packed keys is `key`: a scan as fast as memchr, then a check of alignment."""
     found = window.find(key)
     while found >= 0 and found % KEY_BYTES:
         found = window.find(key, found + 1)

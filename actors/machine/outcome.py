@@ -22,7 +22,7 @@ REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 INTERNAL = "internal"
-"""The `error` of an attempt that broke inside this node: a defect, which the log tells of."""
+"""The `error` of an attempt that broke inside this node: a defect, which the log describes."""
 
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
@@ -67,7 +67,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """True where it tells of this node, and nothing of the receiver or the event."""
+        """True if this node failed, not the receiver or the event."""
         return self.error in (OVERLOAD, INTERNAL)
 
 

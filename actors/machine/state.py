@@ -87,7 +87,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def unfinished(self) -> bool:
-        """True where something is left to be done that no message of the inbox will remind of."""
+        """True if there is work left that no message of the inbox will trigger."""
         return self.parked or bool(self.burials)
 
     @property
@@ -114,7 +114,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def is_left_over(state: State, floor: int, now: float) -> bool:
-    """True where the receiver may be forgotten: it is gone or never was, and no event of it is left.
+    """True if the receiver may be forgotten: it does not exist, and none of its events is left.
 
     All messages up to `floor` are released. The numbering is kept as long as an event may lie in the stream.
     """
@@ -132,7 +132,7 @@ def open_entry(state: State, position: int) -> Open | None:
 
 
 def is_settled(state: State, position: int) -> bool:
-    """True where the event there has had its turn, for good."""
+    """True if the event at this position is settled."""
     return position <= state.frontier.position and open_entry(state, position) is None
 
 

@@ -64,7 +64,7 @@ class Cursor:
 
     @property
     def is_read_up(self) -> bool:
-        """True where an event that comes now is the next one, with none before it left in the stream."""
+        """True if an arriving event is the next one, with no earlier one left in the stream."""
         return self.read_to >= self.seen and not self.reading
 
     # ---- what comes

@@ -28,13 +28,13 @@ class Mailbox:
         return self.events[0] if self.events else None
 
     def fits(self, event: Event) -> bool:
-        """True where there is room for it. One event always fits, however large it is."""
+        """True if there is room for it. One event always fits, however large it is."""
         if not self.events:
             return True
         return len(self.events) < MAILBOX_MAX and self._bytes + event.size <= MAILBOX_BYTES_MAX
 
     def holds(self, position: int) -> bool:
-        """True where the event at that position waits here."""
+        """True if the event at that position waits here."""
         return any(each.position == position for each in self.events)
 
     def append(self, event: Event) -> None:

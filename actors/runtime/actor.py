@@ -128,7 +128,7 @@ class Actor:
 
     @property
     def is_blank(self) -> bool:
-        """True where nothing was ever recorded of it, as far as is known, and nothing is held for it."""
+        """True if no fact of the receiver is known, and nothing is held for it."""
         return not self.pending.unacked.bound and self.live.state == State(receiver=self.receiver)
 
     # ---- steps
@@ -451,7 +451,7 @@ class Actor:
 
     @property
     def resting(self) -> bool:
-        """True where nothing in memory would be lost: everything is confirmed, and nothing is under way."""
+        """True if the actor may leave memory: everything is confirmed, and nothing is in flight."""
         live, pending = self.live, self.pending
         return (
             self.loaded

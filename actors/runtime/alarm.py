@@ -16,7 +16,7 @@ class Alarm:
 
     @property
     def is_set(self) -> bool:
-        """True where it will ring."""
+        """True if it will ring."""
         return self._handle is not None
 
     def set(self, at: float, now: float) -> None:

@@ -22,7 +22,7 @@ SATURATED_ASK_PAUSE_S = 1.0
 
 
 class FlowControl:
-    """Flow control of one shard. `hold` stops or restarts requests; `saturated` tells of the node."""
+    """Flow control of one shard. `hold` stops or restarts requests; `saturated` is about the node."""
 
     __slots__ = ("_handle", "_hold", "_saturated", "_until")
 

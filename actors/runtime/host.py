@@ -284,7 +284,7 @@ class Host:
             self._park_largest()
 
     def knows(self, receiver: str) -> bool:
-        """True where there is an actor that has a state, a configuration, or a removal of one."""
+        """True if there is an actor that has a state, a configuration, or a removal of one."""
         if self.policies.heard_of(receiver):
             return True
         remembered = self.strangers.remembered if self.strangers else ()
@@ -330,18 +330,18 @@ class Host:
         return strangers.cursor.seen if strangers and strangers.state.parked else 0
 
     def within_lease(self) -> bool:
-        """True where a first byte may leave now."""
+        """True if a first byte may leave now."""
         return not self.stopped and self._within_lease()
 
     def may_start(self) -> bool:
-        """True where an attempt may take its token now."""
+        """True if an attempt may take its token now."""
         if self.recorder.stalled or not self.within_lease():
             self._held_up = True
             return False
         return not self.draining
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """True where an owner that vanished may have posted something of this receiver, unrecorded."""
+        """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         if self.unclean is None:
             return False
         waits = bool(state.open) or state.parked or self.bindings.received < self.unclean.position

@@ -116,7 +116,7 @@ class Pending:
 
     @property
     def behind_strangers(self) -> bool:
-        """True where events may lie in the stream that came when the receiver was unknown."""
+        """True if the stream may have events that came when the receiver was unknown."""
         state = self.live.state
         return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
 
@@ -132,7 +132,7 @@ class Pending:
             self._leave(position, source)
 
     def has(self, position: int) -> bool:
-        """True where the event at that position is in memory."""
+        """True if the event at that position is in memory."""
         return position in self.in_flight or position in self.held or self.mailbox.holds(position)
 
     def _leave(self, position: int, source: int) -> None:

@@ -42,15 +42,15 @@ class ShardPorts(Protocol):
         ...
 
     def may_start(self) -> bool:
-        """True where an attempt may take its token now."""
+        """True if an attempt may take its token now."""
         ...
 
     def within_lease(self) -> bool:
-        """True where a first byte may leave now."""
+        """True if a first byte may leave now."""
         ...
 
     def may_have_posted(self, state: State, first_bound: int) -> bool:
-        """True where an owner that vanished may have posted something of this receiver, unrecorded."""
+        """True if an owner that vanished may have posted an unrecorded request to this receiver."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

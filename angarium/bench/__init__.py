@@ -1,4 +1,4 @@
-"""Benchmarks: Angarium beside what bare clients can do on the same machine, in the same run.
+"""Benchmarks: Angarium compared with bare clients on the same machine, in the same run.
 
 Read `deliver` first; `ground` is what all of them stand on.
 """

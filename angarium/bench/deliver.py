@@ -1,8 +1,8 @@
-"""`angarium bench deliver`: one node at full load, and at 500 events a second, beside bare loops.
+"""`angarium bench deliver`: one node at full load, and at 500 events a second, compared with bare loops.
 
 A server, a node and a sink in processes of their own. For the figures that matter most, deliveries a second
 and CPU a delivery, the events are published before the node starts, so that publishing takes no share of the
-cores; how many there are while somebody publishes all the time is a figure of its own. On a machine that
+cores; how many there are during constant publishing is a separate figure. On a machine that
 others use, too, the calls a delivery are the figure to compare: they are counted, so they hardly differ.
 """
 
@@ -121,7 +121,7 @@ class DeliverBench:
         self._published = 0
 
     async def run(self, calls: Calls | None) -> DeliverFigures:
-        """Measure, beside the calls, which are counted already.
+        """Measure everything except the calls, which are counted already.
 
         Raises click.ClickException where events were not accepted.
         """
@@ -171,7 +171,7 @@ class DeliverBench:
         return load, samples
 
     async def _while_publishing(self) -> tuple[Workload, Workload]:
-        """A node while somebody publishes: as fast as possible, then at a steady rate."""
+        """A node during publishing: as fast as possible, then at a steady rate."""
         plan, node = self._plan, self._on.node()
         fast, slow = self._whole(plan.deliveries // 2), self._whole(int(plan.rate * plan.timed_s))
         try:

@@ -44,7 +44,7 @@ GIVE_UP_AFTER_S = 30.0
 class FanoutPlan(Struct, frozen=True, kw_only=True):
     """A plan: `copies` to so many `receivers` of a tenant, with bodies of `size` bytes.
 
-    Then one event for `wide` receivers beside the events of other tenants, which are timed for `timed_s`
+    Then one event for `wide` receivers, during the events of other tenants, which are timed for `timed_s`
     without it and with it.
     """
 
@@ -64,7 +64,7 @@ class FanoutPlan(Struct, frozen=True, kw_only=True):
 class FanoutFigures(Struct, frozen=True, kw_only=True):
     """Results. Rates are a second; `cpu_us_per_copy` and `memory_mb` are the node's.
 
-    `server` is what the server takes of the same copies from a client that awaits none of them one by one,
+    `server` is what the server takes of the same copies from a client that does not wait for each of them,
     `lanes` from one that has as many under way as the router. `neighbours_…` is how late the events of other
     tenants arrive, at p50 and at worst; `…_beside_ms` while one event is routed to `wide` receivers, for
     which that takes `wide_ms`.
@@ -138,7 +138,7 @@ class FanoutBench:
             tell("the same, to active receivers")
             live = await self._route(node, LIVE)
             tell(f"publish for {NEIGHBOURS} tenants, alone and with an event for {plan.wide} receivers")
-            alone, beside, wide_s = await self._beside(node)
+            alone, meanwhile, wide_s = await self._meanwhile(node)
         finally:
             await node.stop()
         found = [await self._judge(tenant) for tenant in (STILL, LIVE)]
@@ -149,7 +149,7 @@ class FanoutBench:
             server=await self._bare_server(), lanes=await self._bare_lanes(),
             cpu_us_per_copy=still.cpu_us, memory_mb=still.memory_mb, wide_ms=1000 * wide_s,
             neighbours_p50_ms=alone.p50_ms, neighbours_worst_ms=alone.worst_ms,
-            neighbours_beside_p50_ms=beside.p50_ms, neighbours_beside_worst_ms=beside.worst_ms,
+            neighbours_beside_p50_ms=meanwhile.p50_ms, neighbours_beside_worst_ms=meanwhile.worst_ms,
             lost=sum(each.lost for each in found), repeats=sum(each.repeats for each in found),
             disordered=sum(each.disordered for each in found),
         )  # fmt: skip
@@ -214,8 +214,8 @@ class FanoutBench:
             node.check()
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _beside(self, node: LocalNode) -> tuple[Report, Report, float]:
-        """Measures how late the neighbours' events come, alone and beside the wide one."""
+    async def _meanwhile(self, node: LocalNode) -> tuple[Report, Report, float]:
+        """Measures how late the neighbours' events come, alone and during the wide one."""
         plan = self._plan
         await self._neighbours_for(node, 1.0)  # Connections are made, actors opened.
         alone = await self._neighbours_for(node, plan.timed_s)
@@ -279,7 +279,7 @@ class FanoutBench:
             subject = self._names.publish_to(f"{BARE}.r{number % self._plan.receivers}")
             yield subject, event.body, copy_headers(event)
 
-    # ---- what came of it
+    # ---- results
 
     async def _judge(self, tenant: str) -> WrongCopies:
         """Count what breaks the rule: each receiver has each event once, in the order of the stream."""

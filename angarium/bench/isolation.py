@@ -1,6 +1,6 @@
 """`angarium bench isolation`: what some receivers cost the others.
 
-200 healthy receivers of 20 tenants get 300 events a second, routed and delivered, alone and beside each
+200 healthy receivers of 20 tenants get 300 events a second, routed and delivered, alone and with each
 trouble in turn. Each time server, node and sink are new processes, so that memory and latencies are that
 trouble's own.
 """
@@ -25,7 +25,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import ConsumerInfo
 
 NOWHERE = "http://127.0.0.1:1/"
-"""Nobody listens there: connections are refused."""
+"""Nothing listens there: connections are refused."""
 
 TENANT_COUNT = 20
 FLOODED_RECEIVERS = 100
@@ -39,7 +39,7 @@ GIVE_UP_AFTER_S = 120.0  # A flood of 200,000 events on their partition is befor
 class IsolationPlan(Struct, frozen=True, kw_only=True):
     """A plan: `receivers` healthy ones at `rate` events a second, `runs` times for `timed_s`.
 
-    Beside them `behind` events wait for a dead receiver, `slow` receivers answer after 5 s, `hanging` ones of
+    Meanwhile `behind` events wait for a dead receiver, `slow` receivers answer after 5 s, `hanging` ones of
     one shard never, and a tenant floods `flood` events.
     """
 
@@ -56,12 +56,12 @@ class IsolationPlan(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """The healthy receivers beside one trouble: medians of all runs, from publishing to arrival.
+    """The healthy receivers with one kind of trouble: medians of all runs, from publishing to arrival.
 
     `unacked` are messages that the server had handed out and that were not acked yet, at the end.
     """
 
-    beside: str
+    neighbours: str
     p50_ms: float
     p99_ms: float
     worst_ms: float
@@ -120,7 +120,7 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
 
 
 class IsolationBench:
-    """The healthy receivers beside one trouble."""
+    """The healthy receivers with one kind of trouble."""
 
     def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Ground) -> None:
         self._plan = plan
@@ -154,7 +154,7 @@ class IsolationBench:
         finally:
             await node.stop()
         return Row(
-            beside=self._trouble.name,
+            neighbours=self._trouble.name,
             p50_ms=median(report.p50_ms for report, _ in reports),
             p99_ms=median(report.p99_ms for report, _ in reports),
             worst_ms=median(report.worst_ms for report, _ in reports),

@@ -32,7 +32,7 @@ HEADERS = {
 }
 
 ADDED = ("accept", "accept-encoding")
-"""What aiohttp would send beside them."""
+"""Headers that aiohttp would send in addition."""
 
 
 class Speed(Struct, frozen=True):

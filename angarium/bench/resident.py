@@ -25,7 +25,7 @@ POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwj
 
 
 class Nothing:
-    """All ports of a shard on which nothing happens, but for the snapshots: everybody's window is full."""
+    """All ports of a shard on which nothing happens, except the snapshots: every window is full."""
 
     index = confirmed_index = 0
     stalled = False

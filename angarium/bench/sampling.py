@@ -35,7 +35,7 @@ PARTS = {
 """Modules by what they do for a delivery; the longest beginning counts. All else works for its caller."""
 
 READING, LOOP = "pull", "event loop"
-"""Whose work it is that nobody called for: of the connection, which reads what was pulled; of all else."""
+"""The owners of work that no part called: the connection, which reads what was pulled; all else."""
 
 _BEGINNINGS = sorted(((each, part) for part, all_of in PARTS.items() for each in all_of),
                      key=lambda pair: -len(pair[0]))  # fmt: skip

@@ -29,7 +29,7 @@ LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 60.0
 QUIET_PAUSE_S = 2.0
 PROBED_RECEIVERS = 64
-"""Receivers that get events while a killed node comes back: the first to be served may be anybody's."""
+"""Receivers that get events while a killed node comes back: any of them may be served first."""
 
 
 class ScalePlan(Struct, frozen=True, kw_only=True):

@@ -83,7 +83,7 @@ def _limit(limit: "LimitPeriod") -> str:
 
 
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:
-    """One part of the time: its busiest second, beside what was allowed in it."""
+    """One part of the time: its busiest second, and what was allowed in it."""
     from angarium.cli import record_words as words
     from angarium.operations.records.ledger_access import text
 

@@ -1,4 +1,4 @@
-"""`angarium bench`: what this machine can do, beside bare clients in the same run."""
+"""`angarium bench`: what this machine can do, compared with bare clients in the same run."""
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -120,7 +120,7 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
         measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION_HEADINGS, _isolation_rows
     )
     for row in rows:
-        _check(row, f"delivery with {row.beside}")
+        _check(row, f"delivery with {row.neighbours}")
 
 
 @bench.command(short_help="Measure very many receivers, a killed node, and a long backlog.")
@@ -191,7 +191,7 @@ def _isolation_rows(rows: Sequence[Any]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         times = (row.p50_ms, row.p99_ms, row.worst_ms)
         memory = "-" if row.memory_mb is None else f"{row.memory_mb:.0f} MB"
-        yield (row.beside, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
+        yield (row.neighbours, *(f"{each:.1f} ms" for each in times), memory, f"{row.unacked:,}")
 
 
 def _run(
@@ -278,7 +278,7 @@ def _rows(figures: Any) -> list[tuple[str, str]]:
 def _scale_rows(figures: Any) -> list[tuple[str, str]]:
     rows = [
         (f"a node with {figures.receivers:,} receivers is ready", f"{figures.ready_s:.1f} s"),
-        ("an actor at rest, its window full", f"{figures.actor_bytes:,.0f} bytes"),
+        ("an idle actor, its window full", f"{figures.actor_bytes:,.0f} bytes"),
         ("publish to arrival, not in memory, p50", f"{figures.fresh_p50_ms:.1f} ms"),
         ("publish to arrival, not in memory, p99", f"{figures.fresh_p99_ms:.1f} ms"),
         ("publish to arrival, in memory, p50", f"{figures.resident_p50_ms:.1f} ms"),

@@ -1,6 +1,6 @@
 """The names of receivers for shell completion: at once or not at all, and never a word on stderr.
 
-The shell runs `angarium` with `_ANGARIUM_COMPLETE` set whenever somebody presses Tab. What is wrong then (no
+The shell runs `angarium` with `_ANGARIUM_COMPLETE` set when Tab is pressed. What is wrong then (no
 server, no permission, a bad setting) is for the command itself to tell.
 """
 

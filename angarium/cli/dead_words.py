@@ -120,7 +120,7 @@ def document(letter: Letter) -> dict[str, Any]:
 def lines(letter: Letter) -> Iterator[str]:
     """The letter for people, line by line."""
     number = f" #{letter.sequence}" if letter.sequence is not None else ""
-    receiver = output.visible(letter.receiver)  # Anybody may publish to a name that nobody can have.
+    receiver = output.visible(letter.receiver)  # A producer may publish to an impossible name.
     yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant(letter.at)}"
     width = min(NAME_WIDTH_MAX, max(map(len, letter.headers), default=0))
     for name, value in letter.headers.items():

@@ -1,7 +1,7 @@
 """The command `angarium`, from its arguments to its exit status.
 
 0: done; 1: failed; 2: wrong usage; 130: interrupted. What went wrong is one line on stderr that says what to
-do; only an error that nobody foresaw has a traceback, and shows it in the log at level `debug`.
+do; only an unexpected error has a traceback, which the log shows at level `debug`.
 Commands are imported here, so they must be light: what takes long to import is imported when they run.
 """
 
@@ -140,14 +140,14 @@ def _broken(error: Exception) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Gives the outputs that were closed (`>&-`) to nobody; Python leaves them out."""
+    """Opens outputs that were closed (`>&-`), to discard what is written; Python leaves them out."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def _drop_output() -> None:
-    """Drops output that nobody takes: Python would complain once more when it flushes at the end."""
+    """Drops output without a reader: Python would complain once more when it flushes at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

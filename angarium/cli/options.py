@@ -1,7 +1,7 @@
 """The flags that set settings, made from the settings themselves, so that names and texts cannot differ.
 
 A command takes them as keywords of the settings' names and hands them to `settings_of`. Values are texts
-here: the settings convert and check them, whichever way they came.
+here: the settings convert and check them, from every source.
 """
 
 import functools
@@ -50,7 +50,7 @@ def takes(*names: str) -> Callable[[Command], Command]:
 
 
 def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
-    """The settings under which a command runs, `usual` where nobody says otherwise.
+    """The settings under which a command runs; `usual` are its defaults.
 
     Its logs look as they say from now on. Of a command that is soon over the one line that says why it failed
     is enough; those that stay have a `usual` level of their own.

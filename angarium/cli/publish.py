@@ -124,7 +124,7 @@ def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[by
     if len(texts) + (file is not None) > 1:
         raise click.UsageError("several bodies were given; give one argument, --data or --file")
     if texts:
-        body = os.fsencode(texts[0])  # The bytes that were typed, be they text or not.
+        body = os.fsencode(texts[0])  # The bytes that were typed, text or not.
         return iter(body.splitlines() if lines else [body])
     source = file or sys.stdin.buffer
     if source.isatty():

@@ -26,7 +26,7 @@ from angarium.terminal import output
 def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """Change one or several members of a receiver's configuration; all others stay as they are.
 
-    What changes is shown. Where somebody else changes the receiver at the same moment, nothing is done.
+    Shows what changes. If another user changes the receiver at the same moment, nothing is done.
     """
     from msgspec import to_builtins
 

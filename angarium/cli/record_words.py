@@ -60,7 +60,7 @@ def status(text: str) -> tuple[int, int]:
 
 
 def notes(standing: LedgerLag) -> None:
-    """Say how far behind the ledger is, and what it lacks, beside the answer."""
+    """Say how far behind the ledger is, and what it lacks, in addition to the answer."""
     for note in standing.notes:
         output.note(f"note: {note}")
 

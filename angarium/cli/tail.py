@@ -18,13 +18,15 @@ COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 
 @click.command("tail", short_help="Show attempts as they happen.")
 @click.argument("of", metavar="[TENANT[.NAME]]", required=False, shell_complete=completion.receivers)
-@click.option("--failed", is_flag=True, help="Only attempts that did not deliver, and dead letters.")
+@click.option("--failed", is_flag=True, help="Only failed attempts, and dead letters.")
 @click.option(
-    "--type", "types", multiple=True, metavar="PATTERN", help="Only of these types: order.>, … (repeatable)."
+    "--type", "types", multiple=True, metavar="PATTERN", help="Only these types: order.>, … (repeatable)."
 )
-@click.option("--since", metavar="TIME", help="Begin then: 5m, 2h, 2026-01-31T12:00:00Z; else now.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N attempts.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--since", metavar="TIME", help="Start at this time: 5m, 2h, 2026-01-31T12:00:00Z (default: now)."
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N attempts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @options.takes(*options.CONNECTION)
 def tail(
     of: str | None,

@@ -12,21 +12,21 @@ from angarium.terminal import output
 SCOPES = ("publish", "read", "manage", "operate")
 
 
-@click.group(short_help="Make, list and revoke tokens of the HTTP API.")
+@click.group(short_help="Create, list and revoke tokens of the HTTP API.")
 def token() -> None:
     """Make, list and revoke tokens of the HTTP API."""
 
 
-@token.command(short_help="Make a token.")
+@token.command(short_help="Create a token.")
 @click.argument("tenant")
 @click.option(
     "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES),
     help="What it may do (repeatable).",
 )  # fmt: skip
-@click.option("--expires", metavar="AGE", help="How long it holds: 12h, 30d (default: until it is revoked).")
-@click.option("--rate", type=float, metavar="N", help="Events a second that it may publish.")
+@click.option("--expires", metavar="AGE", help="Lifetime: 12h, 30d (default: until it is revoked).")
+@click.option("--rate", type=float, metavar="N", help="Limit of events per second that it may publish.")
 @click.option("--note", default="", help="What it is for.")
-@click.option("--json", "as_json", is_flag=True, help="The token and its id, in JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the token and its id as JSON.")
 @options.takes(*options.CONNECTION)
 def create(
     tenant: str, scopes: tuple[Any, ...], expires: str | None, rate: float | None, note: str, as_json: bool,
@@ -52,7 +52,7 @@ def create(
 
 
 @token.command("list", short_help="List the tokens.")
-@click.option("--json", "as_json", is_flag=True, help="In JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.takes(*options.CONNECTION)
 def list_(as_json: bool, **given: Any) -> None:
     """List all tokens: for whom they are, what they may do, and when they were last used (to ten minutes)."""

@@ -63,7 +63,7 @@ class _Exchange:
         return "|".join((*own, "fresh") if self.fresh else own)
 
     def is_stale(self, failure: NoAnswer) -> bool:
-        """True where a kept connection had died, or had spoken before it was asked."""
+        """True if a kept connection had died, or had sent bytes before the request."""
         died = failure.kind is FailureKind.RESET and not self.answer.begun
         return self.reused and (died or self.spoken_to)
 
@@ -236,7 +236,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             self.spoiled = True  # The answer came before the request was written: it counts, and is the last.
 
     def _has_unread(self, exchange: _Exchange) -> bool:
-        """True where bytes wait that only the event loop can read; raises NoAnswer if it did."""
+        """True if bytes wait that only the event loop can read; raises NoAnswer if it did."""
         if self._writer.is_closing():
             return False
         try:
@@ -249,7 +249,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return unread
 
     def _is_written(self) -> bool:
-        """True where all of the request has left, also what waits below TLS."""
+        """True if the whole request has left, including bytes below TLS."""
         if self._writer.is_closing() or self._writer.transport.get_write_buffer_size():
             return False
         return not has_untaken(self._fd)

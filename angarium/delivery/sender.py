@@ -31,7 +31,7 @@ _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 class _Prepared(Struct, frozen=True):
     """A configuration, made ready. `headers` are the same on every attempt; the repr hides them.
 
-    `old_secrets` sign beside the others until a moment each, in seconds since the epoch.
+    `old_secrets` also sign, each until a time in seconds since the epoch.
     """
 
     policy: Policy

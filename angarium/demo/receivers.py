@@ -44,9 +44,9 @@ class Posted(Struct, frozen=True):
 class Role(Struct, frozen=True, kw_only=True):
     """The behaviour of a receiver.
 
-    `manner` answers a request; `events` are the types it subscribes to; `config` stands beside them, its URL
-    and its secret. One that is `late` listens only after the first seconds. What is `rejected` is sent once
-    more when the receiver was mended.
+    `manner` answers a request; `events` are the types it subscribes to; `config` is the rest of the
+    configuration, its URL and its secret. One that is `late` listens only after the first seconds. What is
+    `rejected` is sent once more when the receiver was mended.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Role(Struct, frozen=True, kw_only=True):
     rejected: str = ""
 
     def wants(self, event_type: str) -> bool:
-        """True where an event is for it, by the demo's own reading of `events`: the router is on trial."""
+        """True if an event is for it, by the demo's own reading of `events`: the router is under test."""
         words = event_type.split(".")
         return any(_matches(pattern.split("."), words) for pattern in self.events)
 

@@ -68,12 +68,12 @@ class ReceiverRecord(Struct, kw_only=True):
         return {arrival.event_id for arrival in self.arrivals if self.gives_up(arrival)}
 
     def gives_up(self, arrival: Arrival) -> bool:
-        """True where this was the last attempt before the event becomes a dead letter."""
+        """True if this was the last attempt before the event becomes a dead letter."""
         return arrival.status == 422 and arrival.attempt == self.rejected_attempts
 
     @property
     def complete(self) -> bool:
-        """True where everything that was published arrived and was accepted."""
+        """True if everything that was published arrived and was accepted."""
         return self.accepted >= {event.id for event in self.published}
 
     @property

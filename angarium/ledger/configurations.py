@@ -1,6 +1,6 @@
 """Configurations of receivers without what is secret in them, and what one changed. Pure.
 
-Of what may be secret (URL, secrets, headers, members that nobody knows) only a fingerprint is kept, so short
+Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint, so short
 that it tells a change and nothing else: of all that one might guess, thousands have the same.
 """
 

@@ -33,7 +33,7 @@ class Moment(Struct, frozen=True):
 
 
 def base_due(receiver: ReceiverRow, now: int) -> bool:
-    """True where so much has happened since the last base state that the next one is worth its bytes."""
+    """True if enough has happened since the last base state to be worth the bytes of another."""
     return (
         receiver.facts_since >= BASE_EVERY_FACTS
         or receiver.bytes_since >= max(BASE_BYTES_MIN, BASE_BYTES_RATIO * receiver.base_bytes)

@@ -13,7 +13,7 @@ from angarium.ledger.writer import Writer
 from angarium.settings import Settings
 
 KEEP_DEFAULT_S = 30 * 86_400.0
-"""How long rows are kept where nobody says otherwise."""
+"""Default time that rows are kept."""
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -29,7 +29,7 @@ async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, beside_a
 def alone(path: Path) -> Iterator[None]:
     """Be the one process that writes this ledger. Raises LedgerError where another one does.
 
-    The tables refuse a second writer, too, but whichever of the two comes later: that may be the one that ran
+    The tables refuse a second writer, too, but the one that comes later: that may be the one that ran
     all the time. The lock is a file of its own, since to close the ledger's would drop the locks of SQLite.
     """
     name = f"{path}.lock"

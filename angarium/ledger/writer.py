@@ -162,7 +162,7 @@ class Writer:
         receiver.facts_since = receiver.bytes_since = 0
         receiver.base_bytes, receiver.based_at = len(added.state), added.at
 
-    # ---- what is gone, and what is at rest
+    # ---- what is gone, and what is idle
 
     async def _pass(self, place: Place, gap: Gap) -> Place:
         """Put a gap on record, after the states as of its end: snapshots cover what was purged."""

@@ -1,4 +1,4 @@
-"""Tools that run beside a developer: `angarium dev` with a NATS of its own, and `angarium listen`.
+"""Tools for a developer's machine: `angarium dev` with its own NATS, and `angarium listen`.
 
 Read `dev` first.
 """

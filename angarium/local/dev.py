@@ -44,7 +44,7 @@ class Starting(Struct, frozen=True):
 
 
 class Serving(Struct, frozen=True):
-    """nats-server runs. `wanted` is the port that it would have had, had nobody else taken it."""
+    """nats-server runs. `wanted` is the port that it asked for, which may have been taken."""
 
     url: str
     port: int
@@ -60,7 +60,7 @@ class Claiming(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True):
-    """Events are delivered. `directory` is None where the server is somebody else's."""
+    """Events are delivered. `directory` is None if the server is not ours."""
 
     url: str
     shards: int
@@ -111,12 +111,12 @@ async def _run_beside(settings: Settings, server: EmbeddedServer | None, tell: T
     ready = Ready(settings.nats[0], settings.shards, directory)
     node = asyncio.create_task(run_node(settings, ready=lambda: tell(ready)))
     tasks = [node] if server is None else [node, asyncio.create_task(_keep(server))]
-    beside = [] if server is None else [asyncio.create_task(_follow(settings))]
+    background = [] if server is None else [asyncio.create_task(_follow(settings))]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     ended = [task for task in tasks if task.done()]
-    for task in (*tasks, *beside):
+    for task in (*tasks, *background):
         task.cancel()
-    await asyncio.wait([*tasks, *beside])
+    await asyncio.wait([*tasks, *background])
     for task in ended:
         task.result()
 

@@ -84,7 +84,7 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
 
 
 def _who(path: Path, said: bytes) -> str:
-    """Tells somebody who comes second why; the first may be just writing who it is."""
+    """Explains to the second one why it cannot start; the first may still be writing its name."""
     try:
         occupant = msgspec.json.decode(said, type=Occupant)
     except msgspec.DecodeError:

@@ -73,7 +73,7 @@ class Numbers:
         self._recent: deque[int] = deque(maxlen=REMEMBERED_IDS_MAX)
 
     def note(self, sequence: int) -> tuple[bool, int]:
-        """True where it came before, and how many numbers it leaves out after the highest so far."""
+        """Finds out if it came before, and how many numbers it leaves out after the highest so far."""
         repeat = sequence in self._recent
         missing = sequence - self._highest - 1 if self._highest else 0
         self._highest = max(self._highest, sequence)

@@ -95,7 +95,7 @@ class LocalNode:
             raise NodeFailed(f"the node exited by itself; {self.log} says why")
 
     def _says(self, event: str) -> bool:
-        """True where the log of this start names the occurrence."""
+        """True if the log of this start names the occurrence."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return f'"event": "{event}"'.encode() in log.read()

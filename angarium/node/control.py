@@ -38,7 +38,7 @@ class ReceiverControl:
         self._receivers: Receivers = node.around.receivers
 
     def owns(self, receiver: str) -> bool:
-        """True where this node owns the receiver's shard now."""
+        """True if this node owns the receiver's shard now."""
         return self._node.host_of(receiver) is not None
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
@@ -62,7 +62,7 @@ class ReceiverControl:
             return Denied("unavailable", "NATS does not answer at the moment; try again")
 
     async def _is_known(self, host: Host, receiver: str) -> bool:
-        """True where there is anything to ask about: anybody may name receivers that never were.
+        """True if the receiver is known: requests may name receivers that never existed.
 
         Nothing is kept of such a name. One that was put a moment ago is known to the leader, which answers
         all who ask at the same time with one answer.

@@ -21,7 +21,7 @@ class Load:
         self._saturated = False
 
     def __call__(self) -> bool:
-        """True where the thread had something to do for four fifths of the time, or more."""
+        """True if the thread had something to do for four fifths of the time, or more."""
         now = time.monotonic()
         if (passed := now - self._at) >= SAMPLE_EVERY_S:
             busy_s = _busy_s()

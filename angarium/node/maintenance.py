@@ -1,15 +1,15 @@
-"""Maintenance: a node regularly purges what nobody needs any more, so that no stream fills up.
+"""Maintenance: a node regularly purges what is not needed any more, so that no stream fills up.
 
 The owner of shard 0 purges, for all. Every node sees to it that its shards hold no more than they need:
 
 - a quiet shard would hold the journal by its last message. Where the journal has gone on without it, it
   appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
-  the traffic of the others, one for every `JOURNAL_LAG_MAX` messages; an installation at rest writes nothing;
+  the traffic of the others, one for every `JOURNAL_LAG_MAX` messages; an idle installation writes nothing;
 - a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
   looked up where its oldest waiting event really lies;
 - where a stream was recreated under it, a shard ends: its claim will be refused, with the reason;
 - where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
-- what is remembered of receivers that are gone is forgotten once none of their events can be left.
+- what is remembered of receivers that are gone is forgotten once no event of them can be left.
 """
 
 import asyncio

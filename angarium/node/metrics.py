@@ -1,4 +1,4 @@
-"""A node in the text format of Prometheus: plain totals and what is in memory, read when somebody scrapes.
+"""A node in the text format of Prometheus: totals and what is in memory, read at each scrape.
 
 Nothing of `prometheus_client` is touched between two scrapes. No label names a receiver or a tenant, so the
 number of series does not grow with them; a scrape takes one look at each actor in memory, 6 ms for 10,000 of

@@ -96,7 +96,7 @@ class Node:
             await self._taken.wait()
 
     def shard_of(self, receiver: str) -> int:
-        """The receiver's shard, by its number, whichever node owns it."""
+        """The number of the receiver's shard, which any node may own."""
         tenant, _, name = receiver.partition(".")
         return shard_of(tenant, name, self.shards)
 
@@ -156,7 +156,7 @@ class Node:
             self._moves.clear()
 
     def _rests(self, shard: int) -> bool:
-        """True where the shard was refused a short while ago."""
+        """True if the shard was refused a short time ago."""
         return asyncio.get_running_loop().time() < self._again_at.get(shard, 0.0)
 
     def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
@@ -230,7 +230,7 @@ class Node:
             self._spawn(self._watch(taken))
 
     def _count(self, claimed: Claim) -> None:
-        """A claim is clean where the owner before had released the shard, or nobody had ever owned it."""
+        """A claim is clean if the last owner released the shard, or there was none."""
         ownership = self.around.totals.ownership
         if claimed.clean:
             ownership.clean += 1

@@ -80,7 +80,7 @@ class OwnershipClock:
 class Shard:
     """The ownership of one shard, from its claim on. `ended` is set when it is over, whatever ended it.
 
-    A lease that lapses only suspends it: if nobody else owned the shard when it is claimed again, it goes on
+    An expired lease only suspends it: if no other node owned the shard until it is claimed again, it goes on
     from memory, so that a restart of NATS repeats nothing.
     """
 
@@ -166,7 +166,7 @@ class Shard:
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
-        """Hand on an event whose receiver nobody can be called: it is treated as any unknown one."""
+        """Hand on an event with an impossible receiver name: it is treated like any unknown one."""
         self._warn_misaddressed(position=position, why=why)
         now = self.host.clock.now()
         event = Event(
@@ -194,7 +194,7 @@ class Shard:
     def _known(self) -> Mark:
         """The highest delivery that is known by other ways than the inbox."""
         read = self._backlog.mark
-        # What is read beside the inbox after the server restarted may be of a new tail already.
+        # A backlog that is read after the server restarted may be of a new tail already.
         if read.position > self._marks.deliveries.position and self._inbox.compared:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
@@ -217,7 +217,7 @@ class Shard:
 
     @property
     def suspended(self) -> bool:
-        """True where the lease that the claim was made under is over, be another one in force or not."""
+        """True if the lease of the claim has expired, even if a new one is in force."""
         return self._lease.over or self._lease is not self._around.members.lease
 
     async def suspend(self) -> None:
@@ -229,7 +229,7 @@ class Shard:
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
         """Go on from memory under a new claim; False where that is not possible.
 
-        Somebody else owned the shard in between, or the streams are not those that this memory is of.
+        Another node owned the shard in between, or the streams are not those of this memory.
         Raises `ApiError` where one does not exist.
         """
         host, around = self.host, self._around

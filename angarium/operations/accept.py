@@ -1,6 +1,6 @@
 """Accepts one event for a client that waits for the answer: it is stored, or it is said at once why not.
 
-`publish` repeats what nobody answered, since a command has time. Here the client repeats, under the same id.
+`publish` repeats an unanswered one, since a command has time. Here the client repeats, under the same id.
 """
 
 import asyncio

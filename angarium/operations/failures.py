@@ -25,12 +25,12 @@ Kind = Literal[
 
 - `invalid`: what was asked contradicts itself or what is stored; asked in another way, it can be done.
 - `not_found`: what it is about is not there.
-- `conflict`: somebody else changed at the same moment what was to be changed; nothing was done.
+- `conflict`: another user changed the same thing at the same moment; nothing was done.
 - `refused`: the owner of the receiver, NATS, or what there is says no.
 - `too_large`: it is larger than may be stored.
 - `full`: there is no room for it now; ask again later.
 - `not_allowed`: NATS does not permit this user to do that.
-- `unanswered`: nobody said whether it was done, or nobody is there to do it.
+- `unanswered`: there was no answer whether it was done, or no node that could do it.
 - `unavailable`: NATS did not answer; nothing is known.
 - `unusable`: what is stored cannot be used, such as what a newer version wrote.
 """

@@ -20,7 +20,7 @@ from streams.receivers import Receivers
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5
 LOOK_TIMEOUT_S = 1.0
-"""How long it may take to find out whether anybody hears of an event."""
+"""Time to find out whether any receiver gets an event."""
 
 
 class Template(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Template(Struct, frozen=True, kw_only=True):
 
     @property
     def direct(self) -> bool:
-        """True where it goes to one receiver."""
+        """True if it goes to one receiver."""
         return "." in self.target
 
     def headers(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ class Publisher:
     async def publish(self, body: bytes) -> Published:
         """Publish one event and return when it is stored. Fails as refused, not_allowed and unanswered.
 
-        One that nobody answered is repeated under its id, which is harmless, since JetStream drops what it
+        An unanswered one is repeated with its id, which is harmless, since JetStream drops what it
         has.
         """
         template, names = self._template, self._names
@@ -88,7 +88,7 @@ class Publisher:
         )
 
     async def unheard(self) -> str:
-        """The reason why nobody will get these events; empty where somebody will, or where that is not known.
+        """The reason why no receiver gets these events; empty if one does, or if that is not known.
 
         It is known at once or within a second: producers need not be allowed to look.
         """

@@ -1,4 +1,4 @@
-"""Repairs shards whose streams lost what was read from them, as far as somebody accepts the loss."""
+"""Repairs shards whose streams lost what was read from them, if the operator accepts the loss."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,7 +33,7 @@ async def accept(
 ) -> Repairs:
     """Repair these shards, or all that are refused (None), if `agreed`, which is shown what they lost.
 
-    It asks as nodes do, who ask again whatever the answer is; but here somebody waits.
+    It asks as nodes do, which ask again after any answer; but here a person waits.
     """
     return await to.js.unless_forbidden(_accept(to, shards, agreed))
 

@@ -50,11 +50,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
             raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
 
     def takes(self, receiver: str) -> bool:
-        """Return whether the receiver is followed."""
+        """True if the receiver is followed."""
         return self.of is None or receiver == self.of or receiver.partition(".")[0] == self.of
 
     def takes_type(self, event: Numbered | None) -> bool:
-        """Return whether events of its type are followed; one from an older journal has none."""
+        """True if events of its type are followed; one from an older journal has none."""
         if not self.types:
             return True
         return event is not None and any(matches(each, event.type) for each in self.types)

@@ -25,27 +25,27 @@ WIDE_COLUMNS = 10_000
 
 
 def on_terminal() -> bool:
-    """True where standard output is seen by a person."""
+    """True if standard output is seen by a person."""
     return sys.stdout.isatty()
 
 
 def coloured() -> bool:
-    """True where colours and bold letters are seen and wanted (https://no-color.org)."""
+    """True if colours and bold letters are seen and wanted (https://no-color.org)."""
     return drawn() and not os.environ.get("NO_COLOR")
 
 
 def coloured_beside() -> bool:
-    """True where they are on standard error."""
+    """True if colours and bold letters are seen and wanted on standard error."""
     return drawn_beside() and not os.environ.get("NO_COLOR")
 
 
 def drawn() -> bool:
-    """True where a terminal can draw over what it shows already, such as a bar that grows."""
+    """True if a terminal can draw over what it shows already, such as a bar that grows."""
     return on_terminal() and _draws()
 
 
 def drawn_beside() -> bool:
-    """True where a bar may grow on standard error, even where standard output goes into a pipe."""
+    """True if a bar may grow on standard error, even where standard output goes into a pipe."""
     return sys.stderr.isatty() and _draws()
 
 
@@ -54,7 +54,7 @@ def _draws() -> bool:
 
 
 def answers_come() -> bool:
-    """True where somebody can be asked."""
+    """True if a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -69,7 +69,7 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """A line for people beside the answer, to stderr, so that it never gets into a pipe."""
+    """A line for people in addition to the answer, to stderr, so that it never gets into a pipe."""
     click.echo(text, err=True)
 
 

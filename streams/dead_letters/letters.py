@@ -85,7 +85,7 @@ class Letter(Struct, frozen=True):
 
     @property
     def body_gone(self) -> bool:
-        """Return whether only the headers could be kept."""
+        """True if only the headers could be kept."""
         return self.headers.get(DEAD_BODY) == bury.BODY_GONE
 
 
@@ -102,12 +102,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     until: float | None = None
 
     def wants(self, letter: Letter) -> bool:
-        """Return whether a letter of these receivers is wanted."""
+        """True if letters of this receiver are wanted."""
         in_time = (self.since is None or letter.at >= self.since) and not self.is_past(letter)
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
     def is_past(self, letter: Letter) -> bool:
-        """Return whether it is too late; so are all behind it, for they lie in the order of their times."""
+        """True if the letter is too late; so are all after it, since they are in the order of their times."""
         return self.until is not None and letter.at >= self.until
 
 

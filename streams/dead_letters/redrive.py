@@ -74,7 +74,7 @@ def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
 
 
 def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
-    """Return whether a message of the deliveries is the letter, sent again."""
+    """True if a message of the deliveries is the letter, sent again."""
     ours = headers_again(letter, nonce)
     named = (EVENT_ID, EVENT_AGAIN, MESSAGE_ID)
     return (

@@ -37,7 +37,7 @@ class Lease:
         return self.valid()
 
     def valid(self) -> bool:
-        """Return whether the node may act as an owner right now; ask with no await before the act."""
+        """True if the node may act as an owner now; there must be no await between the check and the act."""
         if self._ends_at is None or self._over:
             return False
         self._over = self._time.boottime() >= self._ends_at
@@ -45,5 +45,5 @@ class Lease:
 
     @property
     def over(self) -> bool:
-        """Return whether it was valid once and will not be again."""
+        """True if it was valid and will not be valid again."""
         return self._ends_at is not None and not self.valid()

@@ -1,9 +1,9 @@
 """The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
-Each node renews its key at a third of the TTL, and thereby its lease. It looks at the others by reading the
-bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that shows
-no new heartbeat for the TTL and half a second *by our clock* is dead to us. That its key has expired says
-nothing: a restart of NATS, or a server's fast clock, expires the living.
+Each node renews its key at a third of the TTL, which also renews its lease. It looks at the others by reading
+the bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that
+shows no new heartbeat for the TTL and half a second *by our clock* is dead to us. That its key has expired
+says nothing: a restart of NATS, or a server's fast clock, expires the living.
 """
 
 import asyncio
@@ -153,7 +153,7 @@ class Members:
         return wanted(shards, self.node, self.live)
 
     def may_claim(self, owner: Owner | None) -> bool:
-        """Return whether a shard of this owner may be claimed: free, ours, or its holder is dead."""
+        """True if a shard of this owner may be claimed: free, ours, or its holder is dead."""
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
         if owner.run:
@@ -165,7 +165,7 @@ class Members:
         return self._silent(self._started_boottime, self._time.boottime())
 
     def stale(self, node: str) -> bool:
-        """Return whether its heartbeat has stood still for the TTL and half a second, at our last look.
+        """True if its heartbeat has stood still for the TTL and half a second, when we last looked.
 
         Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
 

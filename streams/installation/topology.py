@@ -184,7 +184,7 @@ class Names(Struct, frozen=True):
         return f"$KV.{self.prefix}_tokens.{token}"
 
     def token_use(self, token: str) -> str:
-        """The key that says when a token was last used: beside the token, so that nobody need write that."""
+        """The key that says when a token was last used: next to the token, which is not written for that."""
         return f"$KV.{self.prefix}_tokens.{token}.used"
 
     def control(self, verb: str, tenant: str, name: str) -> str:

@@ -120,7 +120,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     accepts_loss: bool
 
     def follows_cleanly(self, past: _Past) -> bool:
-        """Return whether the owner before posted nothing that is not on record."""
+        """True if everything that the last owner posted is recorded."""
         if past.predecessor is None:
             return past.blank and not self.revision
         released = self.holder is not None and self.holder.released == past.epoch
@@ -261,7 +261,7 @@ async def let_go(
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
-    """Return whether `_owner` is still as this claim put it, for certain."""
+    """True if `_owner` is certainly still as this claim put it."""
     return await _holds(js, names, claim.shard, claim.epoch)
 
 

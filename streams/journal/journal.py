@@ -140,7 +140,7 @@ class Journal:
 
     @property
     def stalled(self) -> bool:
-        """Return whether nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
+        """True if nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
         if self._task is None or self._ended:
             return True
         return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_AFTER_S
@@ -218,7 +218,7 @@ class Journal:
         return True
 
     def is_before(self, claim: Claim) -> bool:
-        """Return whether no other node owned the shard between this suspended journal and the new claim."""
+        """True if no other node owned the shard between this suspended journal and the new claim."""
         before, pending = claim.predecessor, self._pending
         if self._ended or before is None or (before.node, before.epoch) != (self._node, self._claim.epoch):
             return False

@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX = 32 << 20
 
 
 def replicated(info: StreamInfo) -> bool:
-    """Return whether the stream can have had another leader."""
+    """True if the stream may have had another leader."""
     return int(info.config.get("num_replicas", 1)) > 1
 
 
@@ -133,7 +133,7 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
 
 
 async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
-    """Return whether the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
+    """True if the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
 
     An empty message on the subject `proof` of the same stream is stored under that condition, which only the
     leader can do.

@@ -203,7 +203,7 @@ async def check_record(js: JetStream, names: Names, shard: int) -> None:
 
 
 async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
-    """Return whether the message of a refusal on record is still missing.
+    """True if the message of a recorded refusal is still missing.
 
     That its place was purged since, or is empty, proves nothing: what lies behind it is of the new tail.
     """

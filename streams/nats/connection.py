@@ -241,7 +241,7 @@ class NatsWire:
         if refused := _NOT_PERMITTED.search(str(error)):
             self._refused(refused[1], str(error))
         elif self._opened:
-            # What ends the connection is told as its loss; each vain attempt to make it again is no news.
+            # What ends the connection is told as its loss; failed attempts to connect again are not logged.
             ends = isinstance(error, nats.errors.UnexpectedEOF | OSError)
             level = logging.WARNING if self._client.is_connected and not ends else logging.DEBUG
             log.log(level, "NATS: %s", str(error) or type(error).__name__)

@@ -30,7 +30,7 @@ class Inboxes:
         self._told = False
 
     def includes(self, reply: str) -> bool:
-        """Return whether a request with this reply subject is answered; logs the first one that is not."""
+        """True if a request with this reply subject is answered; logs the first one that is not."""
         if not reply:
             return False
         if reply.startswith(self._beginnings) and len(reply) <= LENGTH_MAX:

@@ -111,7 +111,7 @@ class JetStream:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether NATS is away or has just come back, so that what fails needs no explanation."""
+        """True if NATS is away or has just come back, which explains failures."""
         return not self.wire.connected or asyncio.get_running_loop().time() < self._settled_at
 
     async def reconnected(self, within_s: float) -> bool:

@@ -196,7 +196,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
 
 
 def is_page_part(message: Message) -> bool:
-    """Return whether a direct get's answer is a message; else it is the status that ends the page.
+    """True if the answer to a direct get is a message; else it is the status that ends the page.
 
     `Status` cannot tell, since a producer may have stored a header of this name.
     """

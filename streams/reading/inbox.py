@@ -74,7 +74,7 @@ class Inbox:
 
     @property
     def compared(self) -> bool:
-        """True where the stream is the one that is known, compared since the order was last in doubt."""
+        """True if the stream was compared since the order was last in doubt, and is the known one."""
         return self._reader.compared
 
     @property

@@ -101,7 +101,7 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
 
 
 def is_content_type(text: str) -> bool:
-    """Return whether an event's `Content-Type` can be passed on."""
+    """True if an event's `Content-Type` can be passed on."""
     return _CONTENT_TYPE.match(text) is not None
 
 

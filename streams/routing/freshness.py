@@ -40,7 +40,7 @@ class Freshness:
         return self._time.boottime()
 
     def covers(self, came_at: float) -> bool:
-        """Return whether an event that came then may be matched by what is applied now."""
+        """True if an event that came then may be matched with what is applied now."""
         return came_at <= self._as_of + CONFIGURATIONS_AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:

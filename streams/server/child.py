@@ -68,7 +68,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Return whether it is known to have ended."""
+        """True if the process is known to have ended."""
         return self._process.returncode is not None
 
     async def stop(self) -> None:

@@ -292,7 +292,7 @@ def _close_all(path: Path) -> None:
 
 
 def _is_free(port: int) -> bool:
-    """Return whether a server could listen on the port now, asked in the way in which nats-server will."""
+    """True if a server could listen on the port now, tested in the same way as nats-server does it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

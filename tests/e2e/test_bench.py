@@ -82,7 +82,7 @@ def test_healthy_receivers_are_measured_beside_each_trouble() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = msgspec.convert(json.loads(done.stdout), list[isolation.Row])
-    assert [row.beside for row in rows] == [
+    assert [row.neighbours for row in rows] == [
         "no other receivers", "a dead receiver with 500 waiting",
         "5 that answer after 5 s", "10 of one shard that hang",
         "a flood of 500 events", "the same, on its partition",

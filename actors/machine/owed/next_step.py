@@ -99,7 +99,7 @@ def _first(steps: Iterator[s.Step]) -> s.Step:
 
 
 def _is_over(state: State, head: Event) -> bool:
-    """True where the event gets no attempt: it is settled, or a repeat."""
+    """True if the event gets no attempt: it is settled, or a repeat."""
     if head.position <= state.frontier.position:
         return open_entry(state, head.position) is None
     return is_repeat(state.frontier, head)

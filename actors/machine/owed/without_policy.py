@@ -40,7 +40,7 @@ def step_without_policy(state: State, view: View, now: float) -> s.Step:
 
 
 def _waits_up_to(position: int, state: State, view: View) -> bool:
-    """True where an event may wait at `position` or before it."""
+    """True if an event may wait at `position` or before it."""
     if state.open:
         return state.open[0].position <= position
     if view.head:

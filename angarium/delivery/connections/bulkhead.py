@@ -2,7 +2,7 @@
 
 A receiver that hangs holds a connection, and so a descriptor, for its whole time-out. Without the lane enough
 of them would hold all there are, and receivers that answer in milliseconds would wait in line behind them.
-Whether somebody takes long is learnt from its last attempt; who is new is taken for quick.
+The last attempt shows whether a receiver is slow; a new one counts as quick.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class NoAnswer(AngariumError):
-    """The end of an attempt without an answer: a `Failure` but for its latency."""
+    """The end of an attempt without an answer: a `Failure` except its latency."""
 
     def __init__(self, kind: FailureKind, detail: str) -> None:
         super().__init__(detail)

@@ -74,7 +74,7 @@ class Line(Generic[T]):
 
 
 class Bound(Generic[T]):
-    """A bounded number of places, and the line for them. Nobody waits while one is free."""
+    """A bounded number of places, and the line for them. No attempt waits while one is free."""
 
     __slots__ = ("line", "most", "taken")
 

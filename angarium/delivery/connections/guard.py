@@ -34,7 +34,7 @@ NAMES_MAX = 16_384
 LOOKUPS_MAX = 64
 """Names of one tenant that are asked for at once; others of its names wait, those of other tenants do not."""
 LOOKUP_COUNTS_FOR_S = 1.0
-"""So long a name counts among these, at most: silent servers cost nothing, and hold nobody up."""
+"""Longest time that a name counts among these: silent servers cost nothing, and delay no other name."""
 
 _SPECIAL: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), rule)
@@ -120,7 +120,7 @@ class Blocked(Struct, frozen=True):
 
 
 class Unresolved(Struct, frozen=True):
-    """The name has no address, or nobody could be asked."""
+    """The name has no address, or no server could be asked."""
 
     detail: str
 
@@ -160,7 +160,7 @@ def denying(address: Address, networks: Iterable[Network]) -> Network | None:
 
 @cache
 def _plain(network: Network) -> Network:
-    """An IPv4-mapped network as the IPv4 network that is meant: nobody has an address in the former."""
+    """The IPv4 network of an IPv4-mapped one: no host has an address in the mapped form."""
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
         return IPv4Network((int(network.network_address) & _IPV4, network.prefixlen - 96))
     return network
@@ -185,7 +185,7 @@ def _carried(address: Address) -> list[IPv4Address]:
 
 
 def _is_isatap(number: int) -> bool:
-    """True where the last 64 bits tunnel to an IPv4 address (RFC 5214): any prefix, one bit may be set."""
+    """True if the last 64 bits tunnel to an IPv4 address (RFC 5214): any prefix, one bit may be set."""
     return number >> 32 & 0xFDFFFFFF == _ISATAP
 
 
@@ -212,7 +212,7 @@ class Guard:
         self._turns: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
 
     def known(self, target: Target, now: float) -> Verdict | None:
-        """The verdict, if it can be had without asking anybody. `now` is the time of the loop."""
+        """The verdict, if no question to a server is needed. `now` is the time of the loop."""
         if target.scheme != "https" and not self._allow_http:
             return _HTTP_REFUSED
         verdict, until = self._verdicts.get(target.host, (None, 0.0))

@@ -2,7 +2,7 @@
 
 A connection is kept under everything that its identity rests on: the receiver, scheme, host, port and the
 address that was judged; the TLS settings are one context a pool. So a name whose address changes, or that
-shares an address with another name, never gets somebody else's connection; and what a host still sends after
+shares an address with another name, never gets another name's connection; and what a host still sends after
 one receiver's answer never reaches another receiver (docs/decisions/connections-of-one-receiver.md). What was
 idle last is used first, and what was idle longest goes first: when it has rested too long, or when room is
 needed.
@@ -23,7 +23,7 @@ from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
 from angarium.delivery.exchange.http1 import Connection, Exchange
 
 EXPIRED_AT_ONCE = 2
-"""Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all that comes of it."""
+"""Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all its consequences."""
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class _Room(Bound[Connection]):
 
     @property
     def short(self) -> bool:
-        """True where more attempts wait than connections are being closed; none stays idle then."""
+        """True if more attempts wait than connections are being closed; none stays idle then."""
         return self.line.count > self.closing
 
 
@@ -246,7 +246,7 @@ class Pool:
             self._emptied.set_result(None)
 
     def _passed_on(self, group: _Group, connection: Connection) -> bool:
-        """True where somebody gets the connection, whose turn it is, or it is closed to make room."""
+        """True if the attempt whose turn it is gets the connection, or it is closed to make room."""
         for room in (self._whole, group.host):
             if self._places.give(room, connection, group.key):
                 return True
@@ -256,7 +256,7 @@ class Pool:
         return False
 
     def _make_room(self, room: _Room) -> None:
-        """Close what was idle longest, if somebody waits for it."""
+        """Close the longest idle connection, if an attempt waits for it."""
         if room.short and room.idle:
             connection, (group, _) = next(iter(room.idle.items()))
             self._close(group, connection)
@@ -276,7 +276,7 @@ class Pool:
         return host
 
     def _forget_if_empty(self, host: _Host) -> None:
-        """Forgets the host once no place is taken there; while somebody waits for one, one is."""
+        """Forgets the host once no place is taken there; while an attempt waits for one, one is taken."""
         if not host.taken:
             del self._hosts[host.place]
 

@@ -6,7 +6,7 @@ and it holds a thread until it has one, so that a few names whose servers are si
 `/etc/hosts` comes first.
 
 An answer is one datagram. A longer one is not asked for over TCP: c-ares builds and sorts all addresses that
-it gets, 4,000 of them in 0.1 s, and nobody can ask it for anything meanwhile.
+it gets, 4,000 of them in 0.1 s, and it answers no other question meanwhile.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Resolver(Protocol):
 
 
 class DnsResolver:
-    """Asks the servers of the system, or `servers` (`host:port`), until it is closed, or nobody holds it."""
+    """Asks the servers of the system, or `servers` (`host:port`), until it is closed or unreferenced."""
 
     def __init__(self, servers: Sequence[str] = ()) -> None:
         self._servers = servers
@@ -56,7 +56,7 @@ class DnsResolver:
         self._asker = ThreadPoolExecutor(1, thread_name_prefix="names")
 
     async def resolve(self, host: str) -> Resolved:
-        """See `Resolver`. What nobody waits for any more ends by itself, when the servers were silent."""
+        """See `Resolver`. A question that is no longer awaited ends by itself if the servers are silent."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Resolved] = loop.create_future()
 
@@ -70,7 +70,7 @@ class DnsResolver:
 
         def answered(result: pycares.AddrInfoResult | None, error: int | None) -> None:
             # In a thread of c-ares, which takes the answer apart, however long it is. The loop may have ended
-            # meanwhile, and then nobody wants to know.
+            # meanwhile, and then the answer is not needed.
             resolved = None if result is None else _resolved(result)
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, resolved, error)
@@ -86,7 +86,7 @@ class DnsResolver:
         return await answer
 
     def close(self) -> None:
-        """Ask nobody any more; names that are waited for are not resolved."""
+        """Send no more questions; names that are awaited stay unresolved."""
         with suppress(RuntimeError):  # It was closed before.
             self._asker.submit(self._close)
         self._asker.shutdown(wait=False)

@@ -7,7 +7,7 @@ The grammar is llhttp's, through httptools. What it leaves open is decided here:
 - It counts no headers. Thousands of tiny ones would take twenty times their bytes here, for as long as the
   answer takes, so `HEADERS_MAX` is bounded too.
 - It hands out 1xx answers like any other. They are skipped, `INTERIM_MAX` of them; 101 ends the exchange,
-  since nobody asked for another protocol.
+  since no other protocol was asked for.
 - It takes the status lines of HTTP/0.9, HTTP/2 and RTSP for answers. They are refused.
 - It would go on to a second answer. Bytes after the first leave the outcome alone and spoil the connection.
 
@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def begun(self) -> bool:
-        """True where one byte of an answer has come."""
+        """True if at least one byte of an answer has come."""
         return self._fed > 0 or self.fault is not None
 
     def feed(self, data: bytes) -> bool:

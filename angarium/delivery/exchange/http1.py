@@ -47,7 +47,7 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Opened by `loop.create_connection`; belongs to its owner while at rest, to one exchange otherwise.
+    """Opened by `loop.create_connection`; belongs to its owner while idle, to one exchange otherwise.
 
     `unanswered` is true once it ended before one byte of the last request's answer had come; `rested` once it
     was kept between two requests, and may have died unseen. `_wire` is a request that is not written yet.
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _is_written(self) -> bool:
-        """True where all of the request has left; over TLS a part may wait unseen."""
+        """True if the whole request has left; over TLS a part may still wait unseen."""
         transport = self._transport
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False

@@ -8,7 +8,7 @@ _NONE = bytes(4)
 
 
 def has_unread(fd: int) -> bool:
-    """True where bytes have come in that nobody has read yet. Raises OSError if the socket is gone.
+    """True if bytes have come in that are not read yet. Raises OSError if the socket is gone.
 
     Over TLS these may be records without any content for us, such as session tickets.
     """
@@ -16,6 +16,6 @@ def has_unread(fd: int) -> bool:
 
 
 def has_untaken(fd: int) -> bool:
-    """True where the other machine has not taken all bytes yet. Raises OSError if the socket is gone."""
+    """True if the other machine has not acknowledged all bytes yet. Raises OSError if the socket is gone."""
     # Other systems ask in other ways; there the transport's own buffer must do.
     return sys.platform == "linux" and fcntl.ioctl(fd, termios.TIOCOUTQ, _NONE) != _NONE

@@ -39,10 +39,10 @@ _DETAIL_LENGTH_MAX = 200
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
-    """One POST. `headers` are complete but for `host` and `content-length`, which the transport writes.
+    """One POST. `headers` are complete except `host` and `content-length`, which the transport writes.
 
     `receiver` owns the connections that are kept for it. The repr shows the origin alone: headers hold
-    credentials, and bodies are nobody's business.
+    credentials, and bodies are private.
     """
 
     receiver: str
@@ -116,7 +116,7 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ..
 
 @lru_cache(maxsize=1 << 12)
 def _head_of(target: Target) -> bytes:
-    """The lines that each request to a target begins with. Few targets get most requests, hence the cache."""
+    """The lines that each request to a target begins with. Cached, since few targets get most requests."""
     return f"POST {target.path} HTTP/1.1\r\nhost: {target.authority}".encode("ascii")
 
 

@@ -18,7 +18,7 @@ class Pong(Struct, frozen=True, kw_only=True):
 
     @property
     def taken(self) -> bool:
-        """True where the receiver answered 2xx."""
+        """True if the receiver answered 2xx."""
         return self.error is None and self.status is not None and 200 <= self.status < 300
 
 

@@ -17,7 +17,7 @@ Progress = Callable[[str], AbstractContextManager[Tell]]
 
 @contextmanager
 def unseen(what: str) -> Iterator[Tell]:
-    """The progress that nobody watches."""
+    """Progress that is not shown."""
     yield lambda *_: None
 
 

@@ -17,7 +17,7 @@ from streams.nats.retry import stream_info
 from streams.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
-"""Verifiers allow five minutes, so seconds do no harm; but they say that nobody keeps the clocks."""
+"""Verifiers allow five minutes, so seconds do no harm; but they show that no NTP keeps the clocks."""
 LINES_SHOWN_MAX = 8
 
 
@@ -40,7 +40,7 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 def _variable(unknown: UnknownVariable) -> Finding:
-    """One that nobody seems to have meant for us does no harm."""
+    """A variable that does not seem to be meant for us does no harm."""
     return (warning if unknown.meant is None else ill)("settings", str(unknown))
 
 
@@ -102,7 +102,7 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
 
 
 async def _room(js: JetStream, of: Installation, name: str) -> Finding:
-    """Nodes purge what nobody needs, so where a stream stays full, somebody holds it."""
+    """Nodes purge what is not needed, so if a stream stays full, a shard holds it."""
     info = await stream_info(js, name)
     text = f"{name} holds {quantities.bytes_text(info.bytes)}"
     if info.max_bytes > 0:

@@ -11,7 +11,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     """A finding about one subject; `remedy` says what to do about it.
 
     Only a `problem`, which the installation has until an operator mends it, is not `ok`. A `warning` is about
-    somebody's receiver: the installation does with it what it should.
+    a receiver: the installation does with it what it should.
     """
 
     subject: str

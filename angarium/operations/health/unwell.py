@@ -1,6 +1,6 @@
 """The receivers that are unwell, as `angarium doctor` names them: the worst few, and how many there are.
 
-Snapshots tell, which nodes write every five seconds; nobody is asked. Kept of them is a line for each
+It reads the snapshots that nodes write every five seconds; no node is asked. Kept of them is a line for each
 receiver that is unwell, so that 100,000 receivers take some seconds and no more memory than their
 configurations.
 """

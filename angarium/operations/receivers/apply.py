@@ -1,7 +1,7 @@
 """Brings receivers to what a document declares: what differs is stored, and removed if that is asked for.
 
 All of it is compared and checked before anything is stored. What a document says nothing of goes back to its
-default, but for what is no wish of its author: secrets, and the pause that somebody put in force. Each
+default, except what its author does not decide: secrets, and a pause that is in force. Each
 receiver is stored, or removed, in the place of what it was compared with; applied again, it goes on.
 """
 

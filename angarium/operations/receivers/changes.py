@@ -1,7 +1,7 @@
 """Changes between a configuration and the one it replaces, member by member, without a secret.
 
 What counts is what is in force: a default that is written out changes nothing. A member that is left out
-falls back to its default; that is a loss which nobody may have meant.
+falls back to its default; that is a loss which may not be meant.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _NESTED = ("retry", "offline")
 
 
 class MemberChange(Struct, frozen=True, kw_only=True):
-    """One member, and what it was and will be, in words; `lost` if it was not said what it shall be."""
+    """One member, and its old and new value in words; `lost` if no new value was given."""
 
     member: str
     old: str
@@ -81,7 +81,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
             return f"{_written(default)} (default)"
         return "default" if member == "rate" else NO_VALUE
     if member not in _DEFAULTS:
-        return logs.HIDDEN  # Nobody knows it; it may be a secret that is misspelt.
+        return logs.HIDDEN  # An unknown member; it may be a secret that is misspelt.
     value = leaves[member]
     return _written(logs.redact(value) if member == "url" and isinstance(value, str) else value)
 

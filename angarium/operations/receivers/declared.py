@@ -87,6 +87,6 @@ def token(name: str) -> str:
 
 
 def told(problems: list[str]) -> list[str]:
-    """The first of many, and how many there are besides."""
+    """The first of many, and the number of the others."""
     more = len(problems) - PROBLEMS_TOLD
     return [*problems[:PROBLEMS_TOLD], f"and {more} more"] if more > 0 else problems

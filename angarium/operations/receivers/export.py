@@ -14,7 +14,7 @@ from streams.receivers import Receivers
 
 
 class Exported(Struct, frozen=True, kw_only=True):
-    """The configurations by receiver, with masks, and those that nobody can read."""
+    """The configurations by receiver, with masks, and the unreadable ones."""
 
     receivers: dict[str, dict[str, Any]]
     unreadable: list[str]

@@ -1,6 +1,6 @@
 """Lists receivers: each with its configuration in short, its phase, and what waits for it.
 
-Phases and figures are those of the last snapshots, which nodes write every five seconds; nobody is asked.
+Phases and figures are those of the last snapshots, which nodes write every five seconds; no node is asked.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ async def _rows(
 
 
 def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
-    """One who never got an event, or whose shard nobody has worked since."""
+    """A receiver that never got an event, or whose shard has not run since."""
     tenant, _, rest = name.partition(".")
     return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
@@ -167,7 +167,7 @@ def _old(shards: list[Worked]) -> list[str]:
 
 
 def listed(row: Seen) -> ListedReceiver:
-    """The row of a receiver; of a configuration that nobody can read, what is left."""
+    """The row of a receiver; for an unreadable configuration, what is left."""
     waits, state = row.waiting, row.standing and row.standing.state
     problems: list[str] = []
     members: dict[str, Any] = {}
@@ -198,7 +198,7 @@ def _instant(at: float | None) -> str | None:
 
 
 def _place(url: object) -> str:
-    """The URL without its query; one that nobody can take apart is hidden, since a password may be in it."""
+    """The URL without its query; one that cannot be parsed is hidden, since a password may be in it."""
     try:
         parse_target(text := str(url))
     except InvalidTarget:

@@ -19,7 +19,7 @@ _SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {
 
 
 def masked(members: dict[str, Any]) -> dict[str, Any]:
-    """The members without secrets, values of headers, and members that nobody knows: they may be misspelt."""
+    """The members without secrets, values of headers, and unknown members: they may be misspelt."""
     return {name: value if name in _SHOWN else _masked(name, value) for name, value in members.items()}
 
 

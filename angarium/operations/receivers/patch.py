@@ -40,7 +40,7 @@ async def patch(
 
 
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The members with the change in them. Raises InvalidPolicy where it takes away what nobody knows.
+    """The members with the change in them. Raises InvalidPolicy if it takes away an unknown member.
 
     A rate may be stored as a text; its members are changed one by one all the same. The names of headers
     are the same in any case.

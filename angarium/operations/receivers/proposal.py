@@ -1,7 +1,7 @@
 """A configuration that is to be stored, compared with the one that is there, and stored if that is still so.
 
 Whatever changes a receiver ends here, so that each shows the same changes, keeps the same secrets, and
-overwrites nothing that somebody else put meanwhile.
+overwrites nothing that another user put meanwhile.
 """
 
 import base64
@@ -62,7 +62,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """True where it says anything else than what is stored, be it a default that is written out."""
+        """True if it differs from what is stored, even by a default that is written out."""
         return self.before is None or self.members != self.stored
 
     def result(self, revision: int) -> PutResult:
@@ -114,7 +114,7 @@ async def store(to: Access, proposal: Proposal) -> PutResult:
 
 
 def check_revision(name: str, before: Configuration | None, expected: int | None) -> None:
-    """Refuse where somebody changed what the caller has looked at (0: nothing). Raises `OperationError`."""
+    """Refuse if the configuration is not the one that the caller saw (0: none). Raises `OperationError`."""
     found = 0 if before is None else before.revision
     if expected is not None and found != expected:
         raise OperationError(
@@ -125,7 +125,7 @@ def check_revision(name: str, before: Configuration | None, expected: int | None
 
 
 def made_secret() -> str:
-    """A secret that nobody had before."""
+    """A new secret."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 

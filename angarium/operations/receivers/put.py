@@ -2,7 +2,7 @@
 
 It is stored as it was given, not completed: a default that is filled in today would outlive its own change.
 It is checked strictly all the same. One that replaces another does so only if that is still there, and leaves
-out nothing of it that nobody gave up.
+out only what was given up on purpose.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 async def put(to: Access, name: str, new: NewConfiguration) -> PutResult:
     """Store it, if what is there is still what it was compared with.
 
-    Fails as invalid where something would be lost that nobody gave up, as not_found, and as a conflict.
+    Fails as invalid if something would be lost that was not given up, as not_found, and as a conflict.
     """
     split_receiver(name)
     before = await Receivers(to.js, to.names).get(name)

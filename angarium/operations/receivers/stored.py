@@ -12,7 +12,7 @@ members_of = policy.members_of
 
 
 def readable_members(raw: bytes) -> dict[str, Any]:
-    """The members of what is stored; none of what nobody can read, which has nothing to lose."""
+    """The stored members; none if they are unreadable, since then there is nothing to lose."""
     try:
         return members_of(raw)
     except InvalidPolicy:

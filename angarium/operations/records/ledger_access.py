@@ -22,7 +22,7 @@ BEHIND_AFTER_S = 15.0
 
 
 class LedgerLag(Struct, frozen=True, kw_only=True):
-    """The reach of the ledger: all that was recorded up to `as_of`, but for the `gaps`, from … to.
+    """The reach of the ledger: all that was recorded up to `as_of`, except the `gaps`, from … to.
 
     `behind_s` is 0 while its writer has all that there is.
     """

@@ -14,7 +14,7 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.ledger_access import OpenLedger, ledger_lag, number_of, text
 
 MEMORY_MEMBERS = ("why", "problems", "in_flight", "queued", "backlog", "last_response")
-"""The members that tell of a node's memory, or of the stream; no fact does."""
+"""The members that come from a node's memory, or from the stream, not from facts."""
 
 
 @operation

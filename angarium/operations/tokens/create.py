@@ -30,7 +30,7 @@ class NewToken(Struct, frozen=True, kw_only=True):
 
 
 class CreatedToken(Struct, frozen=True):
-    """A token that is stored, and its text, which nobody can find out later."""
+    """A stored token, and its text, which cannot be found out later."""
 
     id: str
     text: str
@@ -85,6 +85,6 @@ async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
 
 
 async def _need_bucket(to: Access) -> None:
-    """Say what is missing where nobody listens on the bucket's subject."""
+    """Say what is missing if nothing listens on the bucket's subject."""
     if await to.js.stream_info(to.names.tokens) is None:
         raise ApiError(STREAM_NOT_FOUND, f"there is no {to.names.tokens}: run angarium setup")

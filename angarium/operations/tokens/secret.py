@@ -15,7 +15,7 @@ from streams.tokens import Token
 
 _TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _ID_BYTES = 7
-_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+_NO_TOKEN = hashlib.sha256(b"nobody").hexdigest()
 """Compared with where there is no such token, so that the time tells nothing."""
 
 
@@ -46,11 +46,11 @@ def new_secret() -> Secret:
 
 
 def presented(text: str) -> Secret | None:
-    """The token in a text that somebody sent; None where it is none."""
+    """The token in a text that a client sent; None if there is none."""
     match = _TEXT.match(text)
     return None if match is None else Secret(match[1], match[2])
 
 
 def proves(given: Secret, token: Token | None) -> bool:
-    """Return whether the secret is the token's."""
+    """True if the secret is the token's."""
     return hmac.compare_digest(given.hash, _NOBODY if token is None else token.hash) and token is not None
