@@ -56,7 +56,13 @@ HEADER_NAME = re.compile(r"(Nats|Angarium|KV)-[A-Z][A-Za-z-]*\Z")
 ERROR_CODES = range(10_001, 10_300)
 PRONOUN = re.compile(r"(He|It|Its|Nobody|Nothing|Somebody|Tells whether|The same|They|Those)\b")
 """Beginnings that say nothing."""
-ARCHAIC = re.compile(r"\b(anew|amid|bears|befell|for ever|heirs?|speaks? of|who(?:s?)ever)\b", re.I)
+ARCHAIC = re.compile(
+    r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
+    r"speaks? of|thereby|whichever|who(?:s?)ever)\b",
+    re.IGNORECASE,
+)
+UNREAD = ("actors.runtime.strangers", "angarium.api")
+"""Modules whose words are not yet changed."""
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -226,7 +232,7 @@ def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
 
 
 def words_are_usual(module: Module) -> Iterator[str]:
-    if module.path[0] in OURS:
+    if module.path[0] in OURS and not module.name.startswith(UNREAD):
         yield from (f"says {word!r}" for word in ARCHAIC.findall(module.source))
 
 
@@ -363,6 +369,8 @@ BREACHES = [
     (first_lines_say_what_it_is, "streams.purge", 'def f():\n    """Tells whether it is."""'),
     (first_lines_say_what_it_is, "angarium.logs", 'def f():\n    """Tells whether it is so."""'),
     (words_are_usual, "streams.purge", "# Whoever purges"),
+    (words_are_usual, "streams.purge", '"""Purging what nobody needs."""'),
+    (words_are_usual, "angarium.node.app", "x = 'two nodes beside another'"),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,

@@ -53,4 +53,4 @@ def presented(text: str) -> Secret | None:
 
 def proves(given: Secret, token: Token | None) -> bool:
     """True if the secret is the token's."""
-    return hmac.compare_digest(given.hash, _NOBODY if token is None else token.hash) and token is not None
+    return hmac.compare_digest(given.hash, _NO_TOKEN if token is None else token.hash) and token is not None
