@@ -20,7 +20,7 @@ FEW_SHARDS = 8
 """Shards, which do for one small machine."""
 
 FIGURE_HEADINGS = ("measure", "figure")
-ISOLATION_HEADINGS = ("beside", "p50", "p99", "worst", "memory", "unacked")
+ISOLATION_HEADINGS = ("with", "p50", "p99", "worst", "memory", "unacked")
 
 
 @click.group(short_help="Measure this machine, next to bare clients.")

@@ -157,7 +157,7 @@ def _failed(text: str) -> int:
 
 
 def _sentence(text: str) -> str:
-    """One line without a full stop; it may quote a configuration or a name that anybody has put."""
+    """One line without a full stop; it may quote a configuration or a name that a user has put."""
     from angarium.escaping import visible
 
     return visible(" ".join(text.split()).removesuffix("."))

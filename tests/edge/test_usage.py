@@ -396,7 +396,7 @@ def test_every_error_of_ours_is_told_by_its_text(
     for error in _below(AngariumError):
         status = main.run(["inspect", "acme.x"])
         told[error] = status, capsys.readouterr().err.removeprefix("angarium: it broke")
-    assert {text for _, text in told.values()} == {"\n", "; angarium doctor tells what is missing\n"}
+    assert {text for _, text in told.values()} == {"\n", "; run angarium doctor to see what is missing\n"}
     usage = {error for error, (status, _) in told.items() if status == main.EXIT_WRONG_USAGE}
     assert usage == set(_below(BadInput))
     assert SettingsError in usage
@@ -413,7 +413,7 @@ def test_an_argument_that_is_no_text_is_wrong_usage(
 ) -> None:
     monkeypatch.setattr("angarium.cli.inspection.perform", lambda *_: "\udcff".encode())
     assert main.run(["inspect", "acme.x"]) == main.EXIT_WRONG_USAGE
-    assert capsys.readouterr().err == "angarium: an argument is no text; write it in UTF-8\n"
+    assert capsys.readouterr().err == "angarium: an argument is not text; write it in UTF-8\n"
 
 
 @pytest.mark.usefixtures("_broken_command")
