@@ -1,4 +1,4 @@
-"""What nobody is to be shown, and the search for it in whatever is said.
+"""Secrets that must not be shown, and the search for them in all output.
 
 It is looked for in what every test prints and logs (`tests/conftest.py`), and in what processes say: logs of
 nodes, output of commands, answers to control requests (`tests/e2e`), where all receivers have such values.

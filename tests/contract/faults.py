@@ -65,7 +65,7 @@ class FaultyJetStream(JetStream):
 
 
 async def ack_lost(publish: Publish) -> Answer:
-    """It is stored, and nobody hears of it."""
+    """It is stored, and the answer is lost."""
     await publish()
     return Unanswered("the ack was lost")
 

@@ -1,4 +1,4 @@
-"""What the tests of a shard's memory share: clocks to turn, somebody who listens, and facts to record."""
+"""What the tests of a shard's memory share: clocks to turn, a listener, and facts to record."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Receivers as a document declares them: all checked first, idempotent, and nobody's change overwritten."""
+"""Receivers as a document declares them: all checked first, idempotent, and no other change overwritten."""
 
 from typing import Any
 

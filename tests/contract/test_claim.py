@@ -79,13 +79,13 @@ class TestTheFirstClaim:
     async def test_takes_its_position_after_the_owner_was_put(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
     ) -> None:
-        """What was stored before may have been posted by whoever owned it, and must lie below."""
+        """What was stored before may have been posted by its owner, and must lie below."""
         faulty.faults[names.owner(SHARD)].append(after(lambda: publish(js, names, "acme.billing")))
         assert (await own(faulty, names, "a")).position == 1
 
 
 class TestClean:
-    """Clean is a claim after which nobody can have posted anything that is not on record."""
+    """Clean is a claim after which no owner can have posted anything unrecorded."""
 
     async def test_after_a_release(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
@@ -119,7 +119,7 @@ class TestClean:
     async def test_not_when_the_released_epoch_is_another_one_than_the_journals(
         self, js: JetStream, names: Names
     ) -> None:
-        """Somebody put `_owner`, gave up before he recorded it, and released that: the one before did not."""
+        """A node put `_owner`, gave up before it recorded that, and released it: the one before did not."""
         first = await own(js, names, "a")
         await js.publish(names.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         given_up = await js.last_message(names.actors, names.owner(SHARD))

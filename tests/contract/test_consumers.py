@@ -227,7 +227,7 @@ class TestReset:
     async def test_an_ack_from_before_counts_once_it_was_handed_out_again(
         self, js: JetStream, wire: Wire, stream: str, make_consumer: MakeConsumer, raw: Raw
     ) -> None:
-        """Acks are not fenced: whoever was the owner once may still ack."""
+        """Acks are not fenced: a former owner may still ack."""
         await make_consumer()
         await fill(js, stream, 4)
         await raw.ask(batch=4)

@@ -100,7 +100,7 @@ async def test_others_have_their_turns_while_much_is_handed_on(
 async def test_a_key_that_changes_all_the_time_is_read_now_and_then(
     js: JetStream, make_stream: MakeStream, prefix: str
 ) -> None:
-    """The stream keeps its last values alone, so whoever does not hurry has less to read."""
+    """The stream keeps its last values alone, so a reader that waits has less to read."""
     await make_stream(max_msgs_per_subject=1, discard="new")
     followed = Followed()
     follower = Follower(js, prefix, f"{prefix}.>", followed, every_s=NEVER_S)

@@ -13,7 +13,7 @@ from tests.sim.server import FakeServer
 
 
 class Bucket:
-    """Somebody who catches up, at once or when `gate` opens; `refusals` are spent first."""
+    """A follower that catches up, at once or when `gate` opens; `refusals` are spent first."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""A stream that is full: those who take nothing hold it, and give way on record; nobody else suffers."""
+"""A full stream: receivers that accept nothing hold it, and give way on record; no other one suffers."""
 
 import asyncio
 from itertools import cycle
@@ -33,7 +33,7 @@ CONFIGURATIONS = {
 
 
 class Sender:
-    """One receiver takes what comes; of the others nobody is there."""
+    """One receiver takes what comes; the others are offline."""
 
     def __init__(self) -> None:
         self.delivered: list[str] = []

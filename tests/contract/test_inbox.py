@@ -24,7 +24,7 @@ SHARD = shard(RECEIVER)
 
 
 class Owner:
-    """Whoever owns the shard: it keeps what its inbox hands on."""
+    """The owner of the shard: it keeps what its inbox hands on."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self.events: list[tuple[str, Event]] = []
@@ -365,7 +365,7 @@ async def test_a_stream_that_was_made_anew_is_not_read(
 async def test_an_inbox_that_breaks_says_so(
     js: JetStream, names: Names, owner: Owner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the defect is: a shard that nobody reads for must not look as if somebody did."""
+    """Whatever the defect is: a shard that is not read must not look as if it were."""
     await owner.reading()
 
     def broken() -> int:

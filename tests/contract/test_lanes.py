@@ -128,7 +128,7 @@ async def test_after_stop_nothing_is_sent(road: Road) -> None:
 
 
 async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Its lane would stand still forever, and nobody would know."""
+    """Its lane would stand still forever, unnoticed."""
     broken: list[str] = []
 
     async def fail(lane: str, item: int) -> str:

@@ -1,4 +1,4 @@
-"""Published events that nobody can be sent: a dead letter each, in nobody's way."""
+"""Published events that cannot be sent: a dead letter each, which delays no other event."""
 
 import asyncio
 

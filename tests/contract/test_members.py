@@ -141,7 +141,7 @@ class TestShowing:
         clocks: Clocks,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Though somebody counts as dead by now, if he showed no life; nobody can tell."""
+        """Although a node counts as dead by now if it showed no life; it cannot be known."""
         monkeypatch.setattr("streams.fleet.members.RENEWALS_PER_TTL", TTL_S / 60)
         await show(js, names, "b")
         a = Members(looking, names, "a", clocks, ttl_s=TTL_S, version="1.2.3")
@@ -264,7 +264,7 @@ class TestStale:
     async def test_counted_anew_from_a_reconnect(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """NATS was away for all: whoever comes back first must not take everything."""
+        """NATS was away for all: the first node that comes back must not take everything."""
         await show(looking, names, "b")
         members = await join(looking, "a")
         clocks.turn(DEAD_S - 0.01)
@@ -346,7 +346,7 @@ class TestWhoMayBeTakenOver:
     async def test_one_of_a_process_that_is_gone_though_its_name_lives_on(
         self, names: Names, clocks: Clocks, looking: Looking, join: Join
     ) -> None:
-        """The node was started again, and does not want the shard any more: nobody else would get it."""
+        """The node was started again, and does not want the shard any more: no other node would get it."""
         await show(looking, names, "b", 1, run="first")
         members = await join(looking, "a")
         held = Owner(node="b", at=clocks.now, run="first")

@@ -101,7 +101,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
 async def test_of_misaddressed_events_the_log_tells_few_times_and_all(
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Anybody who may publish could else write a line an event into it."""
+    """Otherwise any producer could write one line per event into it."""
     names = await install(js, prefix)
     for number in range(40):
         await publish(js, names, f"acme.b$d{number}")
@@ -212,7 +212,7 @@ async def test_snapshots_refuse_the_shard_only_where_they_can_never_be_written(
 async def test_work_that_is_given_up_before_it_began_leaves_nothing_behind(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """Python complains of a coroutine that nobody ever awaited."""
+    """Python complains of a coroutine that was never awaited."""
     node = Node(cast(Any, None), SHARDS)
     node._begin(node._claim, SHARD)
     for task in node._tasks:
@@ -300,7 +300,7 @@ async def test_a_node_that_stops_waits_for_what_it_is_handing_over_already(
 async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_over(
     wire: Wire, js: JetStream, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is in flight may come again: whoever wonders why finds it in the log."""
+    """What is in flight may come again: the log says why."""
     sent = asyncio.Event()
 
     class Hangs:
@@ -341,7 +341,7 @@ async def test_a_stranger_in_the_place_of_the_owner_stops_the_shard_with_the_nex
 async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_read(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The snapshot of a receiver that was removed long ago goes, before and behind one of somebody else."""
+    """The snapshot of a receiver that was removed long ago goes, before and after one of another receiver."""
     monkeypatch.setattr("angarium.node.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.maintenance.LEFTOVERS_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)

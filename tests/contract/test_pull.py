@@ -106,7 +106,7 @@ class TestPuller:
     async def test_a_number_that_is_not_the_next(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp, raw: Raw
     ) -> None:
-        """Somebody else was handed the first one; after the gap nothing is handed on."""
+        """Another client was handed the first one; after the gap nothing is handed on."""
         await make_consumer()
         await fill(js, stream, 3)
         await raw.ask(batch=1)
@@ -167,7 +167,7 @@ class TestPuller:
     async def test_the_pin_is_not_given_to_a_request_that_was_dropped(
         self, js: JetStream, stream: str, make_consumer: MakeConsumer, take_up: TakeUp, raw: Raw
     ) -> None:
-        """Somebody has the pin, more is waiting, and a standby goes and comes back as the owner."""
+        """A client has the pin, more is waiting, and a standby goes and comes back as the owner."""
         await make_consumer(priority_timeout=60_000 * MILLISECOND)
         await fill(js, stream, 2)
         await raw.ask(batch=1)

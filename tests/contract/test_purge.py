@@ -1,4 +1,4 @@
-"""Purging the journal: what every shard may still need stays, whoever purges and however late."""
+"""Purging the journal: what every shard may still need stays, from any node and however late."""
 
 from collections.abc import AsyncIterator
 
@@ -162,7 +162,7 @@ class TestTheJournal:
     async def test_a_claimer_reads_all_that_it_needs_while_others_purge(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
-        """Between its claim and the end of its reading nobody can move its checkpoint."""
+        """Between its claim and the end of its reading no other node can move its checkpoint."""
         for shard in shards:
             await shard.record()
             await shard.checkpoint()
@@ -315,7 +315,7 @@ async def test_a_surplus_ends_where_about_enough_lies_behind_it(js: JetStream, n
 
 
 async def test_eviction_begins_where_a_message_might_not_fit(js: JetStream, names: Names) -> None:
-    """And after all that nobody needs has gone."""
+    """And after everything unneeded has gone."""
     for _ in range(10):
         await js.publish(names.publish_to("acme.billing"), b"x" * 1000)
     info = await stream_info(js, names.deliveries)

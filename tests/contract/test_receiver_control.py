@@ -1,4 +1,4 @@
-"""What the owner of a shard answers about one receiver: also about one that nobody knows."""
+"""What the owner of a shard answers about one receiver: also about an unknown one."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ def remembered(node: Node) -> int:
 async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """Anybody who may ask could else fill the memory of a node and the bucket of the snapshots."""
+    """Otherwise any client that may ask could fill a node's memory and the bucket of the snapshots."""
     async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         handler = ReceiverControl(node)

@@ -1,4 +1,4 @@
-"""Putting over a configuration that is there: what nobody gave up stays, what somebody else put, too."""
+"""Putting over an existing configuration: what was not given up stays, and so does another user's change."""
 
 from typing import Any
 

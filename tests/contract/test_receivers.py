@@ -1,4 +1,4 @@
-"""Which configuration is in force, whatever lies in the bucket and by whichever way we learn of it."""
+"""Which configuration is in force, whatever lies in the bucket and however we learn of it."""
 
 import asyncio
 import json
@@ -277,7 +277,7 @@ async def test_a_removal_by_other_clients_is_known_from_what_they_left(
 
 
 async def test_a_removal_that_only_the_leader_told_of_is_told_on(js: JetStream, names: Names) -> None:
-    """Whoever keeps the last removal in mind hears of it, also where the configuration is the same again."""
+    """A node that keeps the last removal hears of it, also where the configuration is the same again."""
     receivers = Receivers(js, names)
     await put(js, names, raw())
     await receivers.confirm(RECEIVER)

@@ -185,9 +185,9 @@ class TestTheWhole:
     async def test_where_a_part_is_gone_all_come_back(
         self, js: JetStream, names: Names, shard: Shard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """They are among those that have snapshots, with the record of names that nobody knows.
+        """They are among those that have snapshots, with the record of unknown names.
 
-        Whoever is not parked leaves memory again.
+        A receiver that is not parked leaves memory again.
         """
         monkeypatch.setattr(parked, "PART_TIMEOUT_S", 0.1)
         await shard.record(Parked(receiver=RECEIVER, at=1.0), repeated(3, OTHER))
@@ -333,7 +333,7 @@ class TestStreamsThatAreNotWhatTheyWere:
     async def test_a_checkpoint_older_than_what_was_purged(
         self, js: JetStream, names: Names, shard: Shard, snapshotted: bool
     ) -> None:
-        """What is missing in between cannot be made up for, and nobody may go on as if it had never been."""
+        """What is missing in between cannot be made up for, and no node may go on as if it had never been."""
         if snapshotted:
             await shard.snapshot()
         known = shard.claim.sequence if snapshotted else 0
@@ -380,7 +380,7 @@ class TestStreamsThatAreNotWhatTheyWere:
             await take_over(js, names)
 
     async def test_a_forged_source_refuses_nothing(self, js: JetStream, names: Names, shard: Shard) -> None:
-        """A producer can name an event that was never stored, and harms nobody but his own receiver."""
+        """A producer can name an event that was never stored, and harms only its own receiver."""
         await events(js, names, 1)
         await shard.record(delivered(1, 1, source=6))
         recovery = await taken_over(js, names)

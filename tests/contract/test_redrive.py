@@ -190,7 +190,7 @@ async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetS
     assert await letters(js, names) == []
 
 
-# ---- ids that somebody took
+# ---- ids that another publisher took
 
 
 @pytest.fixture

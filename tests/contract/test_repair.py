@@ -1,4 +1,4 @@
-"""The repair of a shard: who may, what is found, and that nobody runs the shard before it is complete."""
+"""The repair of a shard: who may, what is found, and that no node runs the shard before it is complete."""
 
 from collections.abc import Callable
 from functools import partial
@@ -275,7 +275,7 @@ class TestTheLastThatIsTheSame:
         assert await last_same(js, names.deliveries, marks, lost) == (Mark(position=6), True)
 
     async def test_is_none_that_was_deleted(self, js: JetStream, names: Names) -> None:
-        """Its place is empty, whichever stream it is."""
+        """Its place is empty, in either stream."""
         for _ in range(9):
             await publish(js, names, RECEIVER)
         marks, lost = [], Mark(position=9)
@@ -419,7 +419,7 @@ async def test_numbers_go_on_above_all_that_were_read_where_the_journal_lost_its
 
 
 async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, names: Names) -> None:
-    """Somebody deleted what has come there since: that does not make the others those that were lost."""
+    """An operator deleted what has come there since: that does not make the others those that were lost."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")
@@ -431,7 +431,7 @@ async def test_the_place_of_the_message_that_was_lost_is_empty(js: JetStream, na
 
 
 async def test_somebody_has_read_of_the_new_tail_already(js: JetStream, names: Names) -> None:
-    """It was read for a parked receiver, before anybody had compared. What lies before it is new as well."""
+    """It was read for a parked receiver, before it was compared. What lies before it is new as well."""
     await grown_again(js, names)
     with pytest.raises(StreamRemade):
         await own(js, names, "b")

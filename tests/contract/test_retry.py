@@ -16,7 +16,7 @@ log = logging.getLogger("streams.test")
 
 
 class Away(ClientWire):
-    """A connection to nobody, which is lost and made again as the test says."""
+    """A connection without a server, which is lost and made again as the test says."""
 
     connected = True
 
@@ -25,7 +25,7 @@ class Away(ClientWire):
         self.js = JetStream(self)
 
     def transmit(self, frame: Frame) -> None:
-        """Nobody is there."""
+        """There is no server."""
 
     async def close(self) -> None:
         self.closed = True

@@ -33,7 +33,7 @@ class User:
         self.refusals.put_nowait(str(error))
 
     async def ask(self, subject: str, body: object = b"") -> bytes:
-        """The answer; raises where nobody listens or nothing was allowed."""
+        """The answer; raises if nothing listens or nothing was allowed."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return (await self.client.request(subject, data, timeout=STEP_S)).data
 

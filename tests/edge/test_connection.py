@@ -306,7 +306,7 @@ async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
 
 async def heedless() -> None:
     """As nats-py where it is cancelled in the moment in which it gets a connection: `asyncio.wait_for` of
-    Python 3.11 returns that, and nobody hears of the cancellation any more."""
+    Python 3.11 returns that, and the cancellation is lost."""
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(NEVER_S)
     await asyncio.sleep(NEVER_S)

@@ -108,7 +108,7 @@ async def parent(directory: Path, loop: str = "asyncio") -> AsyncIterator[asynci
 
 @pytest.fixture
 def taken() -> Iterator[socket.socket]:
-    """A port of loopback on which somebody else listens."""
+    """A port of loopback on which another process listens."""
     with socket.create_server(("127.0.0.1", free_port())) as listener:
         yield listener
 

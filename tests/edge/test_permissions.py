@@ -1,4 +1,4 @@
-"""What somebody sees whom NATS does not permit what a command needs: one line, at once, with the remedy.
+"""What a user sees without the permissions that a command needs: one line, at once, with the remedy.
 
 The server tells a refusal to the connection and not to whoever waits for an answer, which never comes.
 """

@@ -37,7 +37,7 @@ FORGED = {
     "$KV.angarium_nodes.forged": ("KV_angarium_nodes", "$KV.angarium_nodes.forged"),
     "$KV.angarium_tokens.forged": ("KV_angarium_tokens", "$KV.angarium_tokens.forged"),
 }
-"""A subject of each kind that is stored and used by nobody: the stream and the subject of its storage."""
+"""A subject of each kind that is stored and that no one uses: the stream and the subject of its storage."""
 
 STEERING = ("$JS.API.STREAM.PURGE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.DELETE.ANGARIUM_JOURNAL")
 HIDDEN = (

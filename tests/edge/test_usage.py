@@ -328,7 +328,7 @@ def test_a_package_of_others_that_was_installed_over_ours_is_refused(tmp_path: P
 
 
 def test_a_package_that_is_gone_is_missed(tmp_path: Path) -> None:
-    """Whoever uninstalls the other package takes our files with it."""
+    """Uninstalling the other package removes our files."""
     for package in ("streams", "angarium"):
         shutil.copytree(ROOT / package, tmp_path / package)
     done = subprocess.run(

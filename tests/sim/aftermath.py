@@ -104,7 +104,7 @@ class Aftermath:
                     js, names, 0, "repair", ProcessTime(process), may_claim=may_claim, agreed=agreed
                 )
                 self.repaired.append(process)
-            except RepairError as error:  # It was done before, say, and somebody owns the shard.
+            except RepairError as error:  # It was done before, say, and a node owns the shard.
                 stage.world.say("%s: %s", process.name, error)
             await js.stop()
             await wire.close()
@@ -113,7 +113,7 @@ class Aftermath:
         return stage.world.spawn(f"repair-{self._repairs}", main)
 
     def make_anew(self, stream: str) -> None:
-        """Somebody deletes a stream, and makes it again."""
+        """An operator deletes a stream, and makes it again."""
         self.lose_tail(stream, 0)
         remade = self.stage.run.server.streams[stream]
         remade.created_ns = remade.timing.wall_ns()
@@ -147,6 +147,6 @@ class Aftermath:
         )
 
     def expect_refused(self, stream: str) -> None:
-        """The shard is refused for that stream, on record, and nobody owns it."""
+        """The shard is refused for that stream, on record, and has no owner."""
         self.stage.expect(f'"{stream}"' in self.refused, f"not refused: {self.refused!r}, {self.errors}")
         self.stage.expect(not self.owned, "a refused shard is owned")

@@ -373,7 +373,7 @@ class Checkers:
             if changed > (snapshot.as_of if snapshot else 0):
                 self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
             state = ledger.state_at(receiver, at)
-            # A part may be younger than the checkpoint: whoever is not in it any more, the tail names.
+            # A part may be younger than the checkpoint: the tail names those that are not in it any more.
             named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
             if (state.parked or state.burials) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
@@ -384,7 +384,7 @@ class Checkers:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 
     def _unjudged(self, ledger: ShardLedger, record: State) -> Iterator[int]:
-        """The positions at which the shard has events of names that nobody knows, beyond what was judged."""
+        """The positions at which the shard has events of unknown names, beyond what was judged."""
         for position, (receiver, _) in self.deliveries.events.items():
             there = position > record.frontier.position and position not in self.deliveries.deleted
             if there and self.ledger(receiver) is ledger and receiver not in ledger.states:

@@ -150,7 +150,7 @@ class Connection:
     def _from_server(self, number: int, message: Message) -> None:
         if self.broken:
             return
-        # Nobody awaits these: they may be dropped on the way, and the server would not know.
+        # These are not awaited: they may be dropped on the way, and the server would not know.
         unasked = not message.subject.startswith("_INBOX.")
         if unasked and self._around.happens(self._around.faults.lost):
             self._around.world.say("lost %s %s", message.subject, message.reply)

@@ -36,14 +36,14 @@ class Deliveries:
         self.positions.setdefault(receiver, []).append(event.position)
 
     def delete(self, position: int) -> None:
-        """An operator has deleted the message: nobody will read it any more."""
+        """An operator has deleted the message: it will not be read any more."""
         self.deleted.add(position)
 
     def event(self, position: int) -> Event:
         return self.events[position][1]
 
     def between(self, receiver: str, after: int, to: int) -> list[int]:
-        """The receiver's positions in (after, to] that nobody has deleted, in order."""
+        """The receiver's positions in (after, to] that are not deleted, in order."""
         return [each for each in self.stored_between(receiver, after, to) if each not in self.deleted]
 
     def stored_between(self, receiver: str, after: int, to: int) -> list[int]:
@@ -259,11 +259,11 @@ class ShardLedger:
 
     @property
     def strangers(self) -> State:
-        """The record of the names that nobody knows."""
+        """The record of unknown names."""
         return self.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
 
     def is_unjudged(self, position: int) -> bool:
-        """Whether the delivery lies in the stream as one of a name that nobody knows so far."""
+        """Whether the delivery lies in the stream as one of an unknown name so far."""
         receiver, _ = self._deliveries.events[position]
         record = self.strangers
         return record.parked and position > record.frontier.position and receiver not in self.states

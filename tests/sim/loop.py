@@ -1,4 +1,4 @@
-"""The event loop of one simulated process: asyncio's rules, on time that somebody else moves.
+"""The event loop of one simulated process: asyncio's rules, on time that the world moves.
 
 It keeps the order that asyncio keeps (first in, first out; timers that are due go behind what is ready, once
 an iteration), and nothing else of it: no selector, no threads, no real clock. Whoever steps it decides how
@@ -164,7 +164,7 @@ CLOSES_MAX = 100
 def close(coroutine: Coroutine[Any, Any, Any]) -> None:
     """End a coroutine where it stands, as often as it awaits something while it is being ended.
 
-    What it raises on the way out is nobody's concern: its process is dead.
+    What it raises on the way out does not matter: its process is dead.
     """
     for _ in range(CLOSES_MAX):
         try:

@@ -50,7 +50,7 @@ async def _as_recorded(*_: Any) -> int:
 
 
 def _doubt_alone(reading: reader.Reader) -> None:
-    """What was read beside it is not kept in mind."""
+    """What was read at the same time is not kept in mind."""
     reading.compared = False
 
 

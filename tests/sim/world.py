@@ -121,7 +121,7 @@ class World:
         """Go on until the condition holds, which is looked at after each turn and event.
 
         Raises `Deadlock`, `LimitReached` after `limit_s` of virtual time, or `RunFailed` for what was
-        reported to `fail`, for an exception out of a main task, and for one that nobody handled.
+        reported to `fail`, for an exception out of a main task, and for an unhandled one.
         """
         end = self.now + limit_s
         outer, hooks, collects = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), gc.isenabled()
@@ -145,7 +145,7 @@ class World:
         self.run(lambda: self.now >= end, 2 * time_s)
 
     def _go_on(self, end: float) -> None:
-        """Let the next thing happen: an event of the world or a turn of a process, whichever comes first."""
+        """Let the next thing happen: an event of the world or a turn of a process, the first one."""
         next_process, when = None, float("inf")
         for process in self.processes:
             turn_at = process.turn_at()
@@ -198,6 +198,6 @@ class World:
 
 
 def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """What asyncio does with an asynchronous generator that nobody iterates any more."""
+    """What asyncio does with an asynchronous generator that is not iterated any more."""
     if (loop := asyncio._get_running_loop()) is not None:
         loop.create_task(generator.aclose())

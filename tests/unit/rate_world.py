@@ -198,7 +198,7 @@ class RateWorld:
     def put_policy(self) -> None:
         self.policy = self.draw_policy()
         if self.off == "rate_fact":
-            # In the mutant's favour: what is in force without a record, nobody can say.
+            # In the mutant's favour: it is not known what is in force without a record.
             old, new = self.in_force, self.limit
             self.in_force = Limit(max(old.per_second, new.per_second), max(old.burst, new.burst))
 
@@ -208,7 +208,7 @@ class RateWorld:
         return Event(position=position, id=f"e{position}", stored_at=0.0, body=b"")
 
     def attempt(self, owner: Owner, *, ping: bool = False, cut_off: bool = False) -> bool:
-        """Make an attempt if there is one to be made; whoever is cut off cannot record one first."""
+        """Make an attempt if there is one to be made; an owner that is cut off cannot record one first."""
         filled, state = self.filled(owner), owner.state
         if state is None or state.limit is None or filled is None or not (ping or owner.waiting):
             return False

@@ -110,7 +110,7 @@ def explore_one(seed: int, steps: int, off: str = "") -> State:
 
 
 class ReceiverWorld:
-    """One receiver, its stream, its journal, and whoever owns it.
+    """One receiver, its stream, its journal, and its owner.
 
     `broken` lists what is wrong with attempts and burials, whose own failures the product would bear.
     """
@@ -196,7 +196,7 @@ class ReceiverWorld:
             journal.held = True
 
     def ask(self, request: Any) -> None:
-        """Somebody asks for something, and may be refused; what is under way ends with the owner."""
+        """An operator asks for something, and may be refused; what is under way ends with the owner."""
 
         async def asked() -> None:
             try:

@@ -139,7 +139,7 @@ class Journal:
                 self.turned_away |= {each.position for each in fact.events}
 
     def store(self, count: int) -> None:
-        """The first of those that wait are stored, and nobody hears of it."""
+        """The first of those that wait are stored, and the answers are lost."""
         self._fold(self._waiting[:count])
 
     def let_go(self) -> None:

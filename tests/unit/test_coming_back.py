@@ -1,4 +1,4 @@
-"""A takeover with many parked actors: who is due comes first, and nobody waits for all of them."""
+"""A takeover with many parked actors: the earliest due comes first, and no receiver waits for all of them."""
 
 import asyncio
 
@@ -154,7 +154,7 @@ async def test_many_come_and_are_woken_in_turns(known: bool, monkeypatch: pytest
 
 @in_virtual_time
 async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() -> None:
-    """Else it might leave memory before what it was asked for begins, and another be made beside it."""
+    """Else it might leave memory before what it was asked for begins, and a second one be made."""
     world = ShardWorld(policy())
 
     async def load(receiver: str, due: float = 0.0) -> State | None:
@@ -168,7 +168,7 @@ async def test_an_actor_whose_snapshot_takes_long_is_not_idle_when_it_comes() ->
 
 @in_virtual_time
 async def test_who_asks_for_an_actor_never_gets_one_that_left_memory_before_it_was_handed_over() -> None:
-    """What is done to it would be lost, and another one decides beside it."""
+    """What is done to it would be lost, and a second one would decide at the same time."""
     world = ShardWorld(policy())
     world.publish()
     await world.until(lambda: len(world.journal.of(f.Delivered)) == 1)

@@ -52,7 +52,7 @@ def test_who_leaves_without_a_turn_changes_nobody_elses() -> None:
 
 
 class LineAndLists(RuleBasedStateMachine):
-    """The line beside a naive one: lists of lists, looked through each time."""
+    """The line compared with a naive one: lists of lists, looked through each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_at_most() -> No
 
 
 class Held(RuleBasedStateMachine):
-    """Places at three hosts and in all: never more than there are, and nobody waits where one is free."""
+    """Places at three hosts and in all: never more than there are, and no attempt waits while one is free."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Requests that somebody waits for are answered, whatever becomes of the shard; floods are bounded."""
+"""Requests that a client waits for are answered, whatever becomes of the shard; floods are bounded."""
 
 import asyncio
 from collections.abc import Callable
@@ -81,7 +81,7 @@ class Stuck(Wire):
 
 
 async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_answers() -> None:
-    """Whoever may list the nodes must not be able to fill their memory, nor to hold them up."""
+    """A client that may list the nodes must not be able to fill their memory, nor to hold them up."""
     wire, encoded = Stuck(), 0
 
     def data() -> dict[str, int]:

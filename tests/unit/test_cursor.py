@@ -84,7 +84,7 @@ class Receiver(RuleBasedStateMachine):
     @precondition(lambda self: not self.parked and not self.of(MEMORY))
     @rule()
     def park_unjudged(self) -> None:
-        """Somebody else knows that some lie there, and nobody which."""
+        """It is known that some lie there, but not which."""
         position = self.cursor.read_to
         self.cursor.parked_unjudged(position, max(position, self.end), 0)
         self.arrived_to, self.parked = self.end, True
@@ -232,7 +232,7 @@ def test_what_is_new_and_what_is_gone(
 
 
 def counting(left: int) -> Cursor:
-    """A cursor after a takeover, with so many to be read that nobody has counted."""
+    """A cursor after a takeover, with so many uncounted ones to be read."""
     cursor = Cursor()
     cursor.begin(0, left, counted=False)
     return cursor

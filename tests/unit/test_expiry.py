@@ -282,7 +282,7 @@ async def test_in_relaxed_order_the_oldest_is_skipped_and_the_others_go_on() -> 
 
 @in_virtual_time
 async def test_what_was_skipped_and_comes_back_to_memory_is_not_skipped_again() -> None:
-    """It was being read meanwhile; and while the leader is asked, nobody drops it."""
+    """It was being read meanwhile; and while the leader is asked, it is not dropped."""
     world = strict(paused=True)
     await parked(world, 3)
     world.stream.delay_s = 0.1

@@ -70,7 +70,7 @@ def test_an_acknowledgement_that_comes_late_does_not_shorten_it() -> None:
 
 
 def test_no_renewal_revives_it() -> None:
-    """Somebody who never asked whether it is valid finds out by the acknowledgement."""
+    """A node that never asked whether it is valid finds out by the acknowledgement."""
     clock = Clock()
     lease = renewed(clock)
     clock.now += SAFE_S

@@ -1,4 +1,4 @@
-"""What `angarium receiver list` shows of what somebody put wrongly."""
+"""What `angarium receiver list` shows about wrong configurations."""
 
 import json
 

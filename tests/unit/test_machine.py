@@ -132,7 +132,7 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
 
 
 def test_a_quiet_actor_is_small() -> None:
-    """About a kilobyte beside its dedup window, as the snapshots hold it."""
+    """About a kilobyte in addition to its dedup window, as the snapshots hold it."""
     state = explore_one(1, STEPS)
     state = replace(state, frontier=replace(state.frontier, window=b""))
     assert len(msgspec.json.encode(state)) < 1024

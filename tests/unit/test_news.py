@@ -1,4 +1,4 @@
-"""What the log tells of receivers: each change once, whoever owns the shard by then."""
+"""What the log tells of receivers: each change once, with any owner of the shard."""
 
 import pytest
 

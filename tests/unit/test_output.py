@@ -153,7 +153,7 @@ def test_a_configuration_with_warnings_is_in_force(members: bytes, invalid: bool
 
 
 def test_nothing_in_a_letter_is_obeyed() -> None:
-    """Anybody may publish to a name that no receiver can have, and with whatever headers."""
+    """A producer may publish to a name that no receiver can have, and with whatever headers."""
     headers = {
         "Angarium-Reason": "malformed",
         "X-\x1b": "\x1b[2J",

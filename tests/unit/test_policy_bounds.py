@@ -1,4 +1,4 @@
-"""How much a configuration may hold, and that one beyond its bounds costs nobody anything."""
+"""How much a configuration may hold, and that one beyond its bounds costs nothing."""
 
 import json
 from typing import Any

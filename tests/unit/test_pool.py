@@ -216,7 +216,7 @@ class Walk:
                 assert all(wire in self.held or not wire.usable for wire in here)
 
     async def end(self) -> None:
-        """Let all connections go: whoever waits gets one, and nothing is left of anybody."""
+        """Let all connections go: each waiting attempt gets one, and nothing is left over."""
         while self.wires:
             await self.act("gone", 0)
         assert not self.waiting()

@@ -1,4 +1,4 @@
-"""The bar of long work: for those who watch, and for nobody else."""
+"""The bar of long work: only for a person who watches."""
 
 import pytest
 

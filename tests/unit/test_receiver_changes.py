@@ -1,4 +1,4 @@
-"""What `receiver put` says that it changes, and what it takes for a loss that nobody meant."""
+"""The changes that `receiver put` shows, and the losses that it refuses."""
 
 import json
 from typing import Any

@@ -78,7 +78,7 @@ def test_numbers_are_those_of_strict_order_whatever_comes_back_first() -> None:
 
 
 def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> None:
-    """Whoever folds any beginning of the journal numbers what is left alike."""
+    """Any owner that folds a part of the journal gives the rest the same numbers."""
     actor = Actor(wide())
     for position in (1, 2):
         assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), s.Post)
@@ -372,7 +372,7 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_a_repeat_is_acked_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
-    """It rests on the number's being on record: whoever comes after knows it for a repeat, too."""
+    """It rests on the number's being on record: the next owner also treats it as a repeat."""
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = failing(1)
     world.publish(name="a")

@@ -391,7 +391,7 @@ def test_what_hiding_costs_depends_on_the_length_of_the_text_alone(words: list[s
 
 
 def test_the_credentials_of_a_configuration_are_found_once() -> None:
-    """Each failed attempt is told without them: to find 16 KiB of them anew takes more than a millisecond."""
+    """Each failed attempt is told without them: to find 16 KiB of them takes more than a millisecond."""
     headers = {f"x-{n}": "secret-word " * 20 for n in range(64)}
     first, second = (Policy(url="https://a.example/", headers=dict(headers)) for _ in range(2))
     assert credentials_of(first) is credentials_of(second)

@@ -1,4 +1,4 @@
-"""Names that nobody knows: turned away together, behind the known, and each of their events buried once."""
+"""Unknown names: turned away together, behind the known, and each of their events buried once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -61,7 +61,7 @@ async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() 
 
 @in_virtual_time
 async def test_known_receivers_go_before_them() -> None:
-    """Nobody is turned away above an event that is still held for an actor."""
+    """No event is turned away above one that is still held for an actor."""
     world = strict()
     world.sender.latency_s = 1.0
     world.publish()
@@ -75,7 +75,7 @@ async def test_known_receivers_go_before_them() -> None:
 @pytest.mark.parametrize("fact", [f.TurnedAway, f.Buried])
 @in_virtual_time
 async def test_a_crash_loses_none_and_repeats_none_on_record(fact: type[f.Fact]) -> None:
-    """Before it is confirmed nothing was done; after it the burial is owed, whoever owns the shard."""
+    """Before it is confirmed nothing was done; after it the burial is owed, by any owner of the shard."""
     world = ShardWorld()
     world.journal.hold_at = fact
     flood(world, 5)

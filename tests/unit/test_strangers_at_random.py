@@ -1,4 +1,4 @@
-"""Names that nobody knows, among known ones, in any order of what can happen to a shard.
+"""Unknown names, among known ones, in any order of what can happen to a shard.
 
 Leaders fall silent, dead letters cannot be stored, facts are late, owners crash, names are put, heard of
 late, or only asked for. In the end each event was delivered or turned away, and never both; those of one
@@ -22,7 +22,7 @@ LATE = ["acme.a", "acme.b", "acme.c"]
 NEVER = ["acme.x", "acme.y", "acme.z"]
 STEPS = 40
 HELD_MAX_S = 4.0
-"""An event is unacked for 2 s; somebody looks twice a second, and snapshots and facts take their time."""
+"""An event is unacked for 2 s; a sweep comes twice a second, and snapshots and facts take their time."""
 
 
 class Story:

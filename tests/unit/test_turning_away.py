@@ -1,4 +1,4 @@
-"""How names that nobody knows are turned away: how many at once, how soon, why, and what is discarded."""
+"""How events for unknown names are turned away: how many at once, how soon, why, and what is discarded."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Events of which nobody can say whether their names are known: they lie in the stream, and nobody waits."""
+"""Events whose names cannot be judged: they lie in the stream, and delay no other event."""
 
 import pytest
 
@@ -85,7 +85,7 @@ async def test_the_next_owner_finds_those_that_were_not_judged(snapshots: bool) 
 @pytest.mark.parametrize("valid", [False, True])
 @in_virtual_time
 async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -> None:
-    """It came when nobody knew of the name, and an owner that vanished left it there."""
+    """It came when the name was unknown, and an owner that vanished left it there."""
     world = strict()
     world.policies.unavailable = True
     world.publish(3, receiver=NOBODY)

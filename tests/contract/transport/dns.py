@@ -29,7 +29,7 @@ class NameServer(asyncio.DatagramProtocol):
     """`async with NameServer() as server: server.names["hook.example"] = Records("192.0.2.1")`.
 
     A name that is not in `names` does not exist; one in `silent` is never answered. `asked` counts questions
-    for IPv4 addresses, by name, and `on_asked` is told of each before it is answered. Whoever repeats a
+    for IPv4 addresses, by name, and `on_asked` is told of each before it is answered. A client that repeats a
     question, since the answer was long in coming, gets the same answer, and it counts once. One in `cut` has
     more to it than a datagram holds: it is told to come over TCP, and `connections` counts who does.
     """
@@ -53,7 +53,7 @@ class NameServer(asyncio.DatagramProtocol):
             try:
                 self._listening = await asyncio.start_server(self._connected, *here)
                 break
-            except OSError:  # Somebody else has that port for connections.
+            except OSError:  # Another process has that port for connections.
                 datagrams.close()
         self._transport = datagrams
         self.address = "{}:{}".format(*here)

@@ -42,7 +42,7 @@ class Tried(Struct):
 
 
 class One:
-    """Every name has the one address, and a public one beside it."""
+    """Every name has the one address, and a public one in addition."""
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -50,7 +50,7 @@ class Lease:
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port on which nobody listens."""
+    """A port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

@@ -89,7 +89,7 @@ async def till(transport: Transport, receiver: Receiver) -> AsyncIterator[Till]:
 
 
 async def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_for_each_of_them(till: Till) -> None:
-    """16 receivers, each with 8 attempts at once, have all connections; whoever else comes is next."""
+    """16 receivers, each with 8 attempts at once, have all connections; any other receiver is next."""
     await till.post(*GREEDY * WIDE)
     await till.asked(CONNECTIONS)
     await till.post(*VICTIMS)

@@ -36,7 +36,7 @@ CHUNKED = STATUS_OK + b"transfer-encoding: chunked\r\n\r\n"
 INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 OWN = b"HTTP/1.1 299 Own\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 BOMB = gzip.compress(bytes(16 << 20), 9)
-"""Four times what may be allocated, once somebody unpacks it."""
+"""Four times what may be allocated, once it is unpacked."""
 
 PEAK_MAX = 4 << 20
 """Bytes allocated at once by both sides of an exchange; a body of 2 GB has far more."""
@@ -95,7 +95,7 @@ class Edge:
 
 
 async def pours(before: bytes, part: bytes, peer: Peer) -> None:
-    """Send that for as long as anybody takes it."""
+    """Send that for as long as it is accepted."""
     await peer.answer(before)
     while True:
         await peer.send(part)
@@ -298,7 +298,7 @@ async def test_a_connection_that_ends_before_the_request_is_written(
 
 
 async def test_a_reset_before_the_connection_is_accepted(edge: Edge) -> None:
-    """A listener that is closed resets what it never accepted; then nobody listens at all."""
+    """A listener that is closed resets what it never accepted; then nothing listens at all."""
     port = edge.receiver.port
     with socket.create_server(("127.0.0.1", free_port())) as listener:
         edge.receiver.port = listener.getsockname()[1]

@@ -85,7 +85,7 @@ def problem(answer: httpx.Response, status: int, name: str) -> str:
 
 @pytest.fixture
 def settings(nats: EmbeddedServer) -> Settings:
-    """Those of an installation that nobody else has."""
+    """Those of an installation that no other test uses."""
     return Settings(
         nats=(nats.url,), prefix=f"a{next(_tests)}", shards=SHARDS, max_body=MAX_BODY, max_bytes=4 << 20
     )

@@ -264,7 +264,7 @@ class Api:
         try:
             consumer = self._consumer(stream, name)
         except Refused:
-            # The consumer itself listens for this request, so nobody does where there is none.
+            # The consumer itself listens for this request, so there is no answer without one.
             raise _NoAnswer from None
         result = consumer.reset(body.get("seq", 0))
         if isinstance(result, Refusal):

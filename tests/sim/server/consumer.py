@@ -272,7 +272,7 @@ class Consumer:
         return True
 
     def _settle(self, sequence: int) -> None:
-        """It needs no more deliveries; who said so is nobody's business."""
+        """It needs no more deliveries, by whatever cause."""
         self._remember()
         was_full = len(self.unacked) >= self._unacked_max
         entry = self.unacked.pop(sequence, None)

@@ -115,7 +115,7 @@ class FakeServer:
         return None
 
     def consumer(self, stream: str, name: str) -> Consumer | None:
-        """None also while nobody leads it."""
+        """None also while it has no leader."""
         found = self.streams.get(stream)
         return found.consumers.get(name) if found and found.has_leader else None
 
@@ -220,7 +220,7 @@ class FakeServer:
             stream.restart(self.happens(self.faults.forgetful))
 
     def lose_leader(self, stream: Stream) -> None:
-        """The stream and its consumers answer nobody until `find_leader`; replicas can still be read."""
+        """The stream and its consumers do not answer until `find_leader`; replicas can still be read."""
         stream.has_leader = False
         for consumer in stream.consumers.values():
             consumer.lose_leader()

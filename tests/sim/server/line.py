@@ -28,7 +28,7 @@ class Outlet(Protocol):
 
 
 class Line:
-    """`pin` is "" while nobody is pinned. `pinned_until` is by `Timing.now`."""
+    """`pin` is "" while no client is pinned. `pinned_until` is by `Timing.now`."""
 
     def __init__(self, timing: Timing, outlet: Outlet, config: dict[str, Any]) -> None:
         self._timing = timing
