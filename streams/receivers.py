@@ -9,7 +9,7 @@ which revision it was told what, and older news change nothing.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -200,6 +200,24 @@ class Receivers:
                     there[receiver] = Configuration(message.data, message.sequence)
             pending = page.pending
         return dict(sorted(there.items()))
+
+    async def names(self, tenant: str) -> list[str]:
+        """The receivers of a tenant, and removed ones that the bucket remembers, in alphabetical order.
+
+        Raises `Unavailable`.
+        """
+        try:
+            subjects = await self._js.subjects(self._stream, f"{self._prefix}{tenant}.*")
+        except ApiError as error:
+            raise Unavailable(f"cannot read {self._stream}: {error}") from error
+        return sorted(each.removeprefix(self._prefix) for each in subjects)
+
+    async def some(self, receivers: Sequence[str]) -> dict[str, Configuration]:
+        """Reads the configurations of those of them that there are, in that order. Raises `Unavailable`."""
+        page = await self._js.last_of(self._stream, [self._prefix + each for each in receivers])
+        found = {each.subject.removeprefix(self._prefix): each for each in page.messages}
+        there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
+        return {name: Configuration(message.data, message.sequence) for name, message in there}
 
     async def set_paused(self, receiver: str, paused: bool) -> Policy | Absent | Invalid:
         """Edit the one member `paused`; the others, unknown ones included, stay. Raises `Unavailable`."""

@@ -51,6 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.api": (
         "problems rates",
         "bodies connections",
+        "conditions",
         "live",
         "gate openapi",
         "routes",

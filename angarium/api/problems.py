@@ -5,17 +5,21 @@ see and what is not there look the same.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from angarium.operations.control.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
 from angarium.operations.failures import Kind, NotDone, not_done
+from angarium.operations.receivers.declared import pointer, text_of
+from angarium.operations.receivers.put import WOULD_LOSE_CODE
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "urn:angarium:problem:"
@@ -29,11 +33,12 @@ T = TypeVar("T")
 
 
 class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong: a member of the body (`pointer`, RFC 6901), or a header."""
+    """One thing that is wrong: a member of the body (`pointer`, RFC 6901), a header, or a parameter."""
 
     detail: str
     pointer: str | None = None
     header: str | None = None
+    parameter: str | None = None
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,7 +71,9 @@ TITLES = {
     "method-not-allowed": "Method not allowed",
     "timeout": "The request took too long",
     "conflict": "Changed at the same moment",
+    "refused": "Not possible as things stand",
     "precondition-failed": "The precondition does not hold",
+    "precondition-required": "A precondition is required",
     "too-large": "Too large",
     "unsupported": "Unsupported media type",
     "invalid": "Invalid",
@@ -108,12 +115,29 @@ def answered(outcome: T | NotDone) -> T:
 
 def refusal(failure: NotDone) -> Refusal:
     """The answer that a failure of an operation means."""
-    status, name = _meaning(failure.kind)
-    errors = tuple(_fault(each) for each in failure.problems) if status == 422 else ()
-    if failure.code == "unknown_receiver":
-        status, name = 404, "not-found"
+    status, name = _BY_CODE.get(failure.code) or _meaning(failure.kind)
+    text = failure.text
+    if status == 404:
+        text = _REMEDY.sub("", text)
+    told = failure.problems or tuple(each for each in (text,) if pointer(each))
+    errors = tuple(_fault(each) for each in told) if status in (422, 428) else ()
+    if failure.code == WOULD_LOSE_CODE:
+        text = f"it would lose {'; '.join(told)}: say it, too, or send If-Match with the ETag that you saw"
     retry = {"retry_after": str(RETRY_AFTER_S)} if status == 503 else {}
-    return Refusal(status, name, failure.text, errors=errors, **retry)
+    return Refusal(status, name, text, errors=errors, **retry)
+
+
+_BY_CODE = {
+    UNKNOWN_CODE: (404, "not-found"),
+    UNAVAILABLE_CODE: (503, "unavailable"),
+    "busy": (503, "unavailable"),
+    "internal": (503, "unavailable"),
+    "invalid_receiver": (422, "invalid"),
+    WOULD_LOSE_CODE: (428, "precondition-required"),
+}
+"""Answers to what the owner of a receiver, or an operation, says in one word."""
+_REMEDY = re.compile(r"[;:] angarium .*", re.DOTALL)
+"""What to do about it on the command line."""
 
 
 def _meaning(kind: Kind) -> tuple[int, str]:
@@ -122,8 +146,10 @@ def _meaning(kind: Kind) -> tuple[int, str]:
             return 422, "invalid"
         case "not_found":
             return 404, "not-found"
-        case "conflict" | "refused":
+        case "conflict":
             return 409, "conflict"
+        case "refused":
+            return 409, "refused"
         case "too_large":
             return 413, "too-large"
         case "full":
@@ -136,10 +162,7 @@ def _meaning(kind: Kind) -> tuple[int, str]:
 
 def _fault(problem: str) -> Fault:
     """A sentence of `actors.policy`, `rate.limit: must be …`, as the member that it names."""
-    member, colon, detail = problem.partition(": ")
-    if not colon or " " in member:
-        return Fault(detail=problem)
-    return Fault(pointer="/" + member.replace(".", "/"), detail=detail)
+    return Fault(pointer=pointer(problem) or None, detail=text_of(problem))
 
 
 def _sentence(text: str) -> str:
@@ -160,6 +183,8 @@ def refused_by(error: Exception, method: str, path: str) -> Refusal:
             return error
         case AngariumError():
             return refusal(not_done(error))
+        case ValidationException(extra=[*told]) if told:
+            return invalid(*map(_parameter, told))
         case HTTPException(status_code=status, detail=detail, headers=headers) if status < 500:
             return _refused_by_litestar(status, detail, headers or {})
         case _:
@@ -191,6 +216,16 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
         status_code=refused.problem.status,
         media_type=MEDIA_TYPE,
         headers=refused.headers,
+    )
+
+
+def _parameter(told: Any) -> Fault:
+    """A parameter that does not fit its type, by what Litestar tells of it."""
+    key, detail = str(told.get("key") or ""), str(told.get("message"))
+    return (
+        Fault(header=key, detail=detail)
+        if told.get("source") == "header"
+        else Fault(parameter=key, detail=detail)
     )
 
 

@@ -51,10 +51,11 @@ class NotDone(Struct, frozen=True, kw_only=True):
 class OperationError(AngariumError):
     """A step of an operation that cannot go on."""
 
-    def __init__(self, kind: Kind, text: str, code: str = "") -> None:
+    def __init__(self, kind: Kind, text: str, code: str = "", problems: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.kind = kind
         self.code = code
+        self.problems = problems
 
 
 def operation(
@@ -76,8 +77,8 @@ def not_done(error: AngariumError) -> NotDone:
     """The failure that an error means to the caller of an operation."""
     text = str(error)
     match error:
-        case OperationError(kind=kind, code=code):
-            return NotDone(kind=kind, text=text, code=code)
+        case OperationError(kind=kind, code=code, problems=problems):
+            return NotDone(kind=kind, text=text, code=code, problems=problems)
         case InvalidPolicy(problems=problems):
             return NotDone(kind="invalid", text=text, problems=tuple(problems))
         case BadInput():

@@ -59,7 +59,7 @@ async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
     listed = await overview(to, "acme")
     assert isinstance(listed, Overview)
     assert [each.receiver for each in listed.rows] == [NAME]
-    assert await remove(to, NAME) == RemoveResult(removed=True, discarded=True)
+    assert await remove(to, NAME) == RemoveResult(removed=True, waiting=ask.WaitingEvents(0, certain=False))
     failed(await get(to, NAME), "not_found")
     failed(await remove(to, NAME), "not_found")
 
@@ -90,7 +90,8 @@ async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
         return False
 
     assert await forget(to, NAME, no) is False
-    assert await remove(to, NAME, no) == RemoveResult(removed=False)
+    kept = ask.WaitingEvents(1, certain=False)
+    assert await remove(to, NAME, no) == RemoveResult(removed=False, waiting=kept)
     assert asked == ["up to 1 event"] * 2
 
 

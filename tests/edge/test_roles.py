@@ -239,15 +239,22 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
 
 async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Path) -> None:
     operator = Terminal(tmp_path, server.url("operator"))
-    token = (await asyncio.to_thread(operator.done, "token", "create", "acme", "--scope", "publish")).strip()
+    scopes = [each for scope in ("publish", "read", "manage") for each in ("--scope", scope)]
+    token = (await asyncio.to_thread(operator.done, "token", "create", "acme", *scopes)).strip()
     with Terminal(tmp_path, server.url("api")).start("api", "--port", "0") as api:
         url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
         async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
-            for path in ("events/order.created", "receivers/billing/events"):
-                answer = await client.post(f"/v1/tenants/acme/{path}", json={})
-                assert answer.status_code == 202, answer.text
-            missing = await client.post("/v1/tenants/acme/receivers/nobody/events", json={})
-            assert missing.status_code == 404
+            tenant = "/v1/tenants/acme"
+            kept = f"{tenant}/receivers/kept"
+            for method, path, status in (
+                ("PUT", kept, 201), ("PATCH", kept, 200), ("GET", kept, 200),
+                ("GET", f"{tenant}/receivers", 200),
+                ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
+                ("POST", f"{tenant}/receivers/nobody/events", 404),
+                ("DELETE", kept, 200),
+            ):  # fmt: skip
+                answer = await client.request(method, path, json={"url": "https://192.0.2.1/"})
+                assert answer.status_code == status, f"{method} {path}: {answer.text}"
         api.terminate()
         assert api.wait(PATIENCE_S) == 0
 
@@ -258,8 +265,8 @@ async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Pa
     await until_true(noted)
     async with server.user("api") as user:
         for subject in (
-            "$KV.angarium_tokens.forged", "$KV.angarium_receivers.acme.forged", "angarium.journal.0",
-            *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", f"angarium.ctl.forget.{RECEIVER}",
+            "$KV.angarium_tokens.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
+            *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
         ):  # fmt: skip
             assert await user.is_refused(subject), subject
 

@@ -1,10 +1,19 @@
 """Parts of the description that all operations share: problems, parameters, examples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, Parameter, RequestBody, Schema
+from litestar.openapi.spec import (
+    Example,
+    OpenAPIMediaType,
+    OpenAPIType,
+    Operation,
+    Parameter,
+    RequestBody,
+    Schema,
+)
 
 from angarium.api.problems import HIDDEN, MEDIA_TYPE, TITLES, TYPES, Problem
 
@@ -18,6 +27,7 @@ _STATUSES = {
     413: ("too-large", "the body may have 262144 bytes; send less, or a link to it"),
     415: ("unsupported", "a content-encoding is not undone and not passed on; send it plain"),
     422: ("invalid", "types that begin with angarium. are Angarium's own; choose another"),
+    428: ("precondition-required", "it would lose rate: 10/second → default; send If-Match"),
     429: ("rate", "the token may publish 100 events a second"),
     503: ("unavailable", "NATS is away; send it again"),
 }
@@ -51,6 +61,18 @@ def header_parameter(name: str, description: str, example: str) -> Parameter:
         name=name, param_in="header", required=False, description=description,
         schema=Schema(type=OpenAPIType.STRING), example=example,
     )  # fmt: skip
+
+
+def operation(body: RequestBody | None = None, parameters: Sequence[Parameter] = ()) -> type[Operation]:
+    """The class of an operation whose body, or some of whose parameters, are read by the route itself."""
+
+    @dataclass
+    class Described(Operation):
+        def __post_init__(self) -> None:
+            self.request_body = body or self.request_body
+            self.parameters = [*(self.parameters or []), *parameters]
+
+    return Described
 
 
 def body(description: str, content: Mapping[str, object]) -> RequestBody:

@@ -73,7 +73,7 @@ def pointer(problem: str) -> str:
         return ""
     if path.startswith("headers."):
         return f"/headers/{token(path.removeprefix('headers.'))}"
-    return "/" + _INDEX.sub(r"/\1", path).replace(".", "/")
+    return "/" + _INDEX.sub(r"/\1", path.replace("[...]", "")).replace(".", "/")
 
 
 def text_of(problem: str) -> str:

@@ -1,11 +1,14 @@
-"""Shows the configuration of a receiver as it was put, without what may be secret."""
+"""Shows the configurations of receivers as they were put, one or a page, without what may be secret.
+
+The names of a page come from the leader of the bucket, and only its own configurations are read.
+"""
 
 from typing import Any
 
 from msgspec import Struct
 
 from actors.errors import InvalidPolicy
-from actors.ids import split_receiver
+from actors.ids import check_tenant, split_receiver
 from actors.policy import parse
 from angarium.connecting import Access
 from angarium.operations.failures import operation
@@ -44,3 +47,24 @@ def shown(stored: Configuration) -> ShownConfiguration:
     except InvalidPolicy as error:
         problems = error.problems
     return ShownConfiguration(members=members, revision=stored.revision, problems=problems, warnings=warnings)
+
+
+class ConfigurationPage(Struct, frozen=True, kw_only=True):
+    """The configurations by receiver, in alphabetical order, and whether others follow."""
+
+    receivers: dict[str, ShownConfiguration]
+    more: bool
+
+
+@operation
+async def configurations(to: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
+    """The first receivers of the tenant behind the name `after`, at most `limit`."""
+    check_tenant(tenant)
+    receivers = Receivers(to.js, to.names)
+    names = [each for each in await receivers.names(tenant) if each > f"{tenant}.{after}"]
+    found: dict[str, ShownConfiguration] = {}
+    while names and len(found) <= limit:
+        # Some may be removed: of them the bucket holds that they are.
+        some, names = names[: limit + 1], names[limit + 1 :]
+        found |= {name: shown(each) for name, each in (await receivers.some(some)).items()}
+    return ConfigurationPage(receivers=dict(list(found.items())[:limit]), more=len(found) > limit)

@@ -26,6 +26,9 @@ from angarium.operations.receivers.stored import readable_members
 from angarium.settings import Settings
 from streams.receivers import Configuration, Receivers
 
+WOULD_LOSE_CODE = "would_lose"
+"""The code of the failure that something would be lost that the caller did not give up."""
+
 
 class NewConfiguration(Struct, frozen=True, kw_only=True):
     """A configuration that is to be put; without `members` the one that is stored, with other secrets.
@@ -115,4 +118,5 @@ def _refuse_losses(name: str, new: NewConfiguration, changes: list[MemberChange]
     remedy = f"repeat it (angarium receiver get {name} shows all), or give --replace to drop it"
     if [each.member for each in lost] == ["secrets"]:
         remedy = "--add-secret keeps the old ones; give --replace to drop them"
-    raise OperationError("invalid", f"{name} would lose {'; '.join(map(str, lost))}: {remedy}")
+    told = tuple(map(str, lost))
+    raise OperationError("invalid", f"{name} would lose {'; '.join(told)}: {remedy}", WOULD_LOSE_CODE, told)

@@ -8,28 +8,43 @@ from actors.ids import split_receiver
 from angarium.connecting import Access
 from angarium.operations.control.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
+from angarium.operations.receivers.proposal import check_revision
 from angarium.operations.receivers.stored import confirmed, not_found
 from streams.receivers import Receivers
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):
-    """True for `removed` where the receiver is gone, for `discarded` where all that waited is, too."""
+    """True for `removed` where the receiver is gone, for `discarded` where all that waited is, too.
+
+    `waiting` is how much that was.
+    """
 
     removed: bool
     discarded: bool = True
+    waiting: WaitingEvents = WaitingEvents(0, certain=True)
 
 
 @operation
 async def remove(
-    to: Access, name: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True
+    to: Access,
+    name: str,
+    agreed: Callable[[WaitingEvents], bool] = lambda _: True,
+    *,
+    revision: int | None = None,
 ) -> RemoveResult:
-    """Remove it; `agreed` is asked with how much waits, if anything does. Fails as not_found."""
+    """Remove it, if given only that `revision`; `agreed` is asked with how much waits, if anything does.
+
+    Fails as not_found and as a conflict.
+    """
     split_receiver(name)
     receivers = Receivers(to.js, to.names)
-    if await receivers.get(name) is None:
+    found = await receivers.get(name)
+    if found is None:
         raise not_found(name)
+    check_revision(name, found, revision)
     waiting = await backlog(to, name)
     if waiting.count and not agreed(waiting):
-        return RemoveResult(removed=False)
-    confirmed(name, await receivers.delete(name))
-    return RemoveResult(removed=True, discarded=not waiting.count or await until_gone(to, name))
+        return RemoveResult(removed=False, waiting=waiting)
+    confirmed(name, await receivers.delete(name, revision))
+    gone = not waiting.count or await until_gone(to, name)
+    return RemoveResult(removed=True, discarded=gone, waiting=waiting)

@@ -1,0 +1,74 @@
+"""Conditions of a request: `If-Match` and `If-None-Match`, whose entity-tags are revisions in the bucket."""
+
+import re
+from typing import TypeVar
+
+from msgspec import Struct
+
+from angarium.api.bodies import Headers, header
+from angarium.api.problems import Refusal, answered
+from angarium.operations.failures import NotDone
+
+T = TypeVar("T")
+
+NOTHING = 0
+"""The revision of what is not there."""
+_NEVER = -1
+_REVISION = re.compile(r'"([0-9]{1,18})"\Z')
+
+
+class Condition(Struct, frozen=True):
+    """The revision that a request is meant for; None is any, which has to be there if `exists`."""
+
+    revision: int | None = None
+    exists: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Return whether the client said what it means to change."""
+        return self.revision is not None or self.exists
+
+
+def condition(headers: Headers) -> Condition:
+    """The condition of a change. Raises `Refusal`."""
+    match, none_match = header(headers, b"if-match"), header(headers, b"if-none-match")
+    if match and none_match:
+        raise Refusal(400, "not-http", "send If-Match or If-None-Match, not both")
+    if none_match:
+        if none_match != "*":
+            raise Refusal(400, "not-http", "a change takes If-None-Match: * alone; send If-Match")
+        return Condition(NOTHING)
+    if match == "*":
+        return Condition(exists=True)
+    return Condition(_revision(match) if match else None)
+
+
+def is_known(headers: Headers, revision: int) -> bool:
+    """Return whether a reader has that revision already, so that 304 will do."""
+    told = header(headers, b"if-none-match")
+    return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in told.split(","))
+
+
+def met(outcome: T | NotDone, asked: Condition) -> T:
+    """The result of a change. Raises `Refusal`, 412 where the condition does not hold."""
+    if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
+        raise unmet(outcome.text)
+    return answered(outcome)
+
+
+def unmet(detail: str) -> Refusal:
+    """The answer where the condition does not hold."""
+    return Refusal(412, "precondition-failed", detail)
+
+
+def tag(revision: int) -> dict[str, str]:
+    """The header with the entity-tag of a revision."""
+    return {"etag": f'"{revision}"'}
+
+
+def _revision(text: str) -> int:
+    """The revision of an entity-tag; a weak one, or one that is not ours, is that of nothing."""
+    if "," in text:
+        raise Refusal(400, "not-http", "If-Match takes one entity-tag")
+    found = _REVISION.match(text)
+    return int(found[1]) if found else _NEVER

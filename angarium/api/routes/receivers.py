@@ -1,0 +1,123 @@
+"""Receivers: their configurations, read and changed, each change under the condition that the client names."""
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, delete, get, patch, put
+from litestar.params import FromPath, QueryParameter
+
+from actors.policy import DOCUMENT_MAX, members_of
+from angarium.api import conditions
+from angarium.api.bodies import header, heads, read
+from angarium.api.conditions import Condition, condition, is_known, met, tag
+from angarium.api.gate import needs
+from angarium.api.live import Live, TheAccess, TheLive
+from angarium.api.openapi import receivers as words
+from angarium.api.openapi.receivers import ReceiverItem, ReceiverPage, Removed
+from angarium.api.problems import Refusal, answered
+from angarium.connecting import Access
+from angarium.operations.receivers.get import configurations
+from angarium.operations.receivers.get import get as look_up
+from angarium.operations.receivers.patch import patch as change
+from angarium.operations.receivers.proposal import PutResult
+from angarium.operations.receivers.put import NewConfiguration
+from angarium.operations.receivers.put import put as store
+from angarium.operations.receivers.remove import remove as take_away
+
+PAGE_MAX = 200
+PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
+NOT_KEPT = {"cache-control": "no-store"}
+"""For answers that no cache may hold."""
+_JSON = ("application/json", "application/merge-patch+json")
+
+Asked = Request[Any, Any, Any]
+
+
+@get("/v1/tenants/{tenant:str}/receivers", opt=needs("read"), **words.listed)
+async def listed(
+    tenant: FromPath[str],
+    access: TheAccess,
+    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
+    cursor: Annotated[str, QueryParameter(max_length=64)] = "",
+) -> ReceiverPage:
+    """List the receivers of a tenant, in alphabetical order."""
+    page = answered(await configurations(access, tenant, cursor, limit))
+    items = [
+        ReceiverItem(
+            receiver=receiver, name=receiver.partition(".")[2], revision=each.revision,
+            configuration=each.members, problems=each.problems,
+        )
+        for receiver, each in page.receivers.items()
+    ]  # fmt: skip
+    return ReceiverPage(receivers=items, next_cursor=items[-1].name if page.more else None)
+
+
+@get(PATH, opt=needs("read"), **words.shown)
+async def shown(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], access: TheAccess
+) -> Response[dict[str, Any] | None]:
+    """Show the configuration of a receiver, without what may be secret."""
+    found = answered(await look_up(access, f"{tenant}.{name}"))
+    if found.problems and not found.members:
+        raise Refusal(409, "refused", f"what is stored cannot be read, put another one: {found.problems[0]}")
+    if is_known(heads(request.scope["headers"]), found.revision):
+        return Response(None, status_code=304, headers=tag(found.revision))
+    return Response(found.members, headers=tag(found.revision))
+
+
+@put(PATH, opt=needs("manage"), **words.put)
+async def stored(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+) -> Response[PutResult]:
+    """Store the whole configuration of a receiver."""
+    receiver, members, asked = f"{tenant}.{name}", await _members(request, live), _condition(request)
+    revision = await _revision(live.access, receiver, asked)
+    new = NewConfiguration(members=members, replace=asked.given, revision=revision)
+    done = met(await store(live.access, receiver, new), asked)
+    headers = NOT_KEPT | tag(done.revision)
+    if done.replaced:
+        return Response(done, headers=headers)
+    return Response(done, status_code=201, headers=headers | {"location": request.url.path})
+
+
+@patch(PATH, opt=needs("manage"), **words.patched)
+async def changed(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+) -> Response[PutResult]:
+    """Change members of a configuration, and leave the others as they are."""
+    receiver, members, asked = f"{tenant}.{name}", await _members(request, live), _condition(request)
+    if asked.revision == conditions.NOTHING:
+        raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
+    done = met(await change(live.access, receiver, members, revision=asked.revision), asked)
+    return Response(done, headers=NOT_KEPT | tag(done.revision))
+
+
+@delete(PATH, status_code=200, opt=needs("manage"), **words.removed)
+async def removed(request: Asked, tenant: FromPath[str], name: FromPath[str], access: TheAccess) -> Removed:
+    """Remove a receiver, and discard what waits for it."""
+    receiver, asked = f"{tenant}.{name}", _condition(request)
+    done = met(await take_away(access, receiver, revision=asked.revision), asked)
+    return Removed(
+        receiver=receiver, discarded=done.waiting.count, certain=done.waiting.certain, recorded=done.discarded
+    )
+
+
+def _condition(request: Asked) -> Condition:
+    return condition(heads(request.scope["headers"]))
+
+
+async def _revision(access: Access, receiver: str, asked: Condition) -> int | None:
+    """The revision that a configuration is to be stored in the place of. Raises `Refusal`."""
+    if not asked.exists:
+        return asked.revision
+    found = await look_up(access, receiver)
+    return met(found, asked).revision
+
+
+async def _members(request: Asked, live: Live) -> dict[str, Any]:
+    """The members that a body in JSON has. Raises `Refusal` and InvalidPolicy."""
+    headers = heads(request.scope["headers"])
+    kind = header(headers, b"content-type").partition(";")[0].strip().lower()
+    if kind not in _JSON:
+        raise Refusal(415, "unsupported", f"send it with content-type: {_JSON[0]}")
+    with live.room.seat() as seat:
+        return members_of(await read(request.receive, headers, live.room, seat, DOCUMENT_MAX))

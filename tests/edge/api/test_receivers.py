@@ -1,0 +1,216 @@
+"""Receivers over HTTP: stored under a condition, shown without a secret, removed with what waits."""
+
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from streams.receivers import Receivers
+from tests.edge.api.conftest import Api, problem
+
+LIST = "/v1/tenants/acme/receivers"
+BILLING = f"{LIST}/billing"
+URL = "https://example.com/hook"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+async def manager(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
+    return await api.client(tenant, ["read", "manage"])
+
+
+async def in_bucket(api: Api, receiver: str = "acme.billing") -> dict[str, Any]:
+    found = await Receivers(api.js, api.names).get(receiver)
+    assert found is not None
+    members: dict[str, Any] = msgspec.json.decode(found.raw)
+    return members
+
+
+def pointers(answer: httpx.Response) -> list[str]:
+    return [each["pointer"] for each in answer.json()["errors"]]
+
+
+async def test_a_new_receiver_gets_a_secret_that_one_answer_shows(api: Api) -> None:
+    async with await manager(api) as client:
+        made = await client.put(BILLING, json={"url": URL, "headers": {"x-team": "blue"}})
+        shown = await client.get(BILLING)
+        again = await client.put(BILLING, json=shown.json(), headers={"if-match": shown.headers["etag"]})
+    assert made.status_code == 201
+    assert made.headers["location"] == BILLING
+    assert made.headers["cache-control"] == "no-store"
+    told = made.json()
+    assert told["secret"].startswith("whsec_")
+    assert made.headers["etag"] == shown.headers["etag"] == f'"{told["revision"]}"'
+    assert shown.json() == {"url": URL, "headers": {"x-team": "…"}, "secrets": ["…"]}
+    assert (again.status_code, again.json()["secret"], again.json()["changes"]) == (200, None, [])
+    stored = await in_bucket(api)
+    assert (stored["secrets"], stored["headers"]) == ([told["secret"]], {"x-team": "blue"})
+
+
+async def test_no_secrets_leave_it_unsigned(api: Api) -> None:
+    async with await manager(api) as client:
+        made = await client.put(BILLING, json={"url": URL, "secrets": []})
+    assert (made.status_code, made.json()["secret"], made.json()["secrets"]) == (201, None, 0)
+
+
+async def test_a_condition_keeps_what_somebody_else_changed(api: Api) -> None:
+    async with await manager(api) as client:
+        first = await client.put(BILLING, json={"url": URL}, headers={"if-none-match": "*"})
+        second = await client.put(BILLING, json={"url": URL}, headers={"if-none-match": "*"})
+        mine, theirs = {"if-match": first.headers["etag"]}, {"if-match": "W/" + first.headers["etag"]}
+        assert (await client.patch(BILLING, json={"paused": True}, headers=mine)).status_code == 200
+        late = [
+            await client.put(BILLING, json={"url": URL}, headers=mine),
+            await client.patch(BILLING, json={"paused": False}, headers=mine),
+            await client.delete(BILLING, headers=mine),
+            await client.delete(BILLING, headers=theirs),
+            await client.put(f"{LIST}/new", json={"url": URL}, headers=mine),
+        ]
+        problem(
+            await client.put(f"{LIST}/new", json={"url": URL}, headers={"if-match": "*"}), 404, "not-found"
+        )
+        any_one = await client.put(BILLING, json={"url": URL}, headers={"if-match": "*"})
+    problem(second, 412, "precondition-failed")
+    for each in late:
+        problem(each, 412, "precondition-failed")
+    assert any_one.status_code == 200
+    assert "paused" not in await in_bucket(api)
+
+
+async def test_what_would_be_lost_needs_a_condition(api: Api) -> None:
+    await api.receiver("acme.billing", rate="10/second", secrets=[SECRET], retry={"base_s": 1})
+    async with await manager(api) as client:
+        refused = await client.put(BILLING, json={"url": URL})
+        same = await client.put(BILLING, json={"url": URL, "rate": "10/second", "retry": {"base_s": 1}})
+        etag = same.headers["etag"]
+        meant = await client.put(BILLING, json={"url": URL}, headers={"if-match": etag})
+    assert "If-Match" in problem(refused, 428, "precondition-required")
+    assert pointers(refused) == ["/rate", "/retry/base_s"]
+    assert (same.status_code, meant.status_code) == (200, 200)
+    assert await in_bucket(api) == {"url": URL, "secrets": [SECRET]}
+
+
+async def test_a_client_that_has_it_already_is_told_so(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await manager(api) as client:
+        etag = (await client.get(BILLING)).headers["etag"]
+        known = await client.get(BILLING, headers={"if-none-match": f'"9", {etag}'})
+        other = await client.get(BILLING, headers={"if-none-match": '"0"'})
+    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", etag)
+    assert other.status_code == 200
+
+
+async def test_a_patch_changes_what_it_names_alone(api: Api) -> None:
+    await api.receiver(
+        "acme.billing",
+        url=URL,
+        secrets=[SECRET],
+        headers={"x-a": "1", "x-b": "2"},
+        rate={"limit": 10, "burst": 3},
+    )
+    async with await manager(api) as client:
+        patched = await client.patch(
+            BILLING,
+            json={"headers": {"x-a": "…", "x-b": None}, "rate": {"burst": None}, "secrets": ["…"]},
+            headers={"content-type": "application/merge-patch+json"},
+        )
+        missing = await client.patch(f"{LIST}/other", json={"paused": True})
+    assert patched.status_code == 200, patched.text
+    assert await in_bucket(api) == {
+        "url": URL, "secrets": [SECRET], "headers": {"x-a": "1"}, "rate": {"limit": 10},
+    }  # fmt: skip
+    assert SECRET not in patched.text
+    assert problem(missing, 404, "not-found") == "there is no receiver acme.other"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        ({"url": "ftp://x", "rate": {"limit": 0}, "retri": 1}, ["/rate/limit", "/retri", "/url"]),
+        ({"url": URL, "secrets": ["whsec_x", 7]}, ["/secrets/1"]),
+        ({"url": URL, "secrets": ["whsec_x"]}, ["/secrets/0"]),
+        ({"url": URL, "secrets": ["…"]}, ["/secrets"]),
+        ({"url": URL, "headers": {"webhook.id/x": "\n"}}, ["/headers"]),
+        ({"url": URL, "headers": {"x~a": "\n"}}, ["/headers/x~0a"]),
+        ({"url": URL, "headers": {"x-a": 7}}, ["/headers"]),
+        ({"url": URL, "events": ["a", "b c"]}, ["/events/1"]),
+        ({}, ["/url"]),
+    ],
+)
+async def test_each_bad_member_has_its_pointer(
+    api: Api, configuration: dict[str, Any], expected: list[str]
+) -> None:
+    async with await manager(api) as client:
+        answer = await client.put(BILLING, json=configuration)
+        problem(answer, 422, "invalid")
+        assert sorted(pointers(answer)) == expected
+        problem(await client.get(BILLING), 404, "not-found")
+
+
+async def test_a_body_that_is_no_configuration_is_refused(api: Api) -> None:
+    await api.receiver("acme.billing")
+    json = {"content-type": "application/json"}
+    async with await manager(api) as client:
+        for method in ("PUT", "PATCH"):
+            for body in (b"", b"[]", b"{", b"\xff", b"[" * 5_000):
+                problem(await client.request(method, BILLING, content=body, headers=json), 422, "invalid")
+            large = await client.request(method, BILLING, content=b"{" + b" " * (64 << 10), headers=json)
+            problem(large, 413, "too-large")
+            problem(await client.request(method, BILLING, data={"url": URL}), 415, "unsupported")
+            both = json | {"if-match": "*", "if-none-match": "*"}
+            problem(await client.request(method, BILLING, content=b"{}", headers=both), 400, "not-http")
+        for name in ("_x", "a.b", "a%20b", "x" * 65):
+            for answer in (
+                await client.get(f"{LIST}/{name}"),
+                await client.put(f"{LIST}/{name}", json={"url": URL}),
+            ):
+                problem(answer, 422, "invalid")
+
+
+async def test_a_removal_says_what_it_discards(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await api.client("acme", ["publish", "manage"]) as client:
+        assert (await client.post(f"{BILLING}/events", json={})).status_code == 202
+        gone = await client.delete(BILLING)
+        again = await client.delete(BILLING)
+    assert gone.status_code == 200
+    assert gone.json() == {"receiver": "acme.billing", "discarded": 1, "certain": False, "recorded": False}
+    problem(again, 404, "not-found")
+
+
+async def test_receivers_are_listed_page_by_page(api: Api) -> None:
+    names = [f"r{number}" for number in range(7)]
+    for name in names:
+        await api.receiver(f"acme.{name}", secrets=[SECRET])
+    await api.receiver("other.foreign")
+    async with await manager(api) as client:
+        assert (await client.delete(f"{LIST}/r3")).status_code == 200
+        pages, cursor = [], ""
+        while True:
+            page = (await client.get(LIST, params={"limit": 2, "cursor": cursor})).json()
+            pages.append([each["name"] for each in page["receivers"]])
+            if (cursor := page["next_cursor"]) is None:
+                break
+        whole = await client.get(LIST)
+        for limit in ("0", "201", "x"):
+            refused = await client.get(LIST, params={"limit": limit})
+            problem(refused, 422, "invalid")
+            assert refused.json()["errors"][0]["parameter"] == "limit"
+    assert pages == [["r0", "r1"], ["r2", "r4"], ["r5", "r6"]]
+    assert whole.json()["receivers"][0] == {
+        "receiver": "acme.r0", "name": "r0", "revision": 1, "problems": [],
+        "configuration": {"url": "https://example.com/", "secrets": ["…"]},
+    }  # fmt: skip
+    assert SECRET not in whole.text
+
+
+async def test_another_tenants_token_finds_no_receiver(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await manager(api, "other") as stranger, await api.client("acme", ["read"]) as reader:
+        for method in ("GET", "PUT", "PATCH", "DELETE"):
+            problem(await stranger.request(method, BILLING, json={"url": URL}), 404, "not-found")
+            if method != "GET":
+                problem(await reader.request(method, BILLING, json={"url": URL}), 404, "not-found")
+        problem(await stranger.get(LIST), 404, "not-found")
+        assert (await stranger.get("/v1/tenants/other/receivers")).json()["receivers"] == []
+    assert await in_bucket(api) == {"url": "https://example.com/"}
