@@ -1,4 +1,4 @@
-"""Receivers: their configurations, read and changed, each change under the condition that the client names."""
+"""Receivers: their configurations, read, and changed under the condition that the client names."""
 
 from typing import Annotated, Any
 
