@@ -11,10 +11,10 @@ which everything else on the event loop would wait. So a beat has lanes, which f
 LANES_PER_BEAT = 8
 
 
-def next_beat(now: float, every_s: float, lane: int = 0) -> float:
+def next_beat(now: float, every_s: float, lane: int = 0, lanes: int = LANES_PER_BEAT) -> float:
     """The next instant of the lane, half to one and a half `every_s` from now, in the same clock's seconds.
 
     Never the one at hand: a timer that rings a moment early would else be set to it again.
     """
-    offset_s = lane % LANES_PER_BEAT * every_s / LANES_PER_BEAT
+    offset_s = lane % lanes * every_s / lanes
     return (round((now - offset_s) / every_s) + 1) * every_s + offset_s

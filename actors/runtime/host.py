@@ -285,10 +285,9 @@ class Host:
 
     def knows(self, receiver: str) -> bool:
         """True if there is an actor that has a state, a configuration, or a removal of one."""
-        if self.policies.heard_of(receiver):
+        if self.policies.heard_of(receiver) or receiver in self.changed or receiver in self.writing:
             return True
-        remembered = self.strangers.remembered if self.strangers else ()
-        if any(receiver in each for each in (self.changed, self.writing, self.parked, remembered)):
+        if receiver in self.parked or (self.strangers is not None and receiver in self.strangers.remembered):
             return True
         actor = self.actors.get(receiver)  # It may only be here because a request named it.
         return actor is not None and not actor.is_blank

@@ -42,6 +42,7 @@ from actors.policy import Policy
 from actors.ports import Snapshots
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
+from actors.runtime.coalescing import next_beat
 from actors.runtime.live_state import LiveState
 from actors.runtime.shard_ports import ShardPorts
 
@@ -56,7 +57,16 @@ COMING_MAX = 256
 NAMES_LENGTH_MAX = 32 << 10
 """Characters of all names that wait for a burial: one can be as long as a subject."""
 TURN_PAUSE_S = 1.0
-"""Between two turns. A flood is worth few flushes so; the first after a silence waits for nothing."""
+"""Between two turns, so that a flood costs few flushes; half to one and a half times as much after the first.
+
+The first turn after a silence waits for nothing.
+"""
+TURN_LANES = 64
+"""Instants within that pause, so that 64 shards have their turns at different times.
+
+A flood reaches all shards at once, and they share the question to the leader. Their facts and burials in a
+row would delay the known receivers.
+"""
 BUSY_TURN_PAUSE_S = 0.05
 """The same, where more than a page waits."""
 LEFT_BEHIND_S = 60.0
@@ -97,9 +107,9 @@ class Strangers:
     had a snapshot.
     """
 
-    __slots__ = ("_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff", "host",
-                 "live", "loaded", "names", "ready", "receiver", "remembered", "touched_at", "unacked",
-                 "waiting")  # fmt: skip
+    __slots__ = ("_beat_at", "_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff",
+                 "host", "live", "loaded", "names", "ready", "receiver", "remembered", "touched_at",
+                 "unacked", "waiting")  # fmt: skip
 
     def __init__(self, host: StrangerPorts) -> None:
         self.receiver = UNKNOWN_RECEIVERS
@@ -117,7 +127,7 @@ class Strangers:
         self.touched_at = self._buried_at = host.clock.now()
         self._coming: list[Actor] = []
         self._turning = False
-        self._turned_at = float("-inf")
+        self._turned_at = self._beat_at = float("-inf")
 
     @property
     def state(self) -> State:
@@ -252,8 +262,9 @@ class Strangers:
     async def _turns(self) -> None:
         """Take turn after turn, as long as any event waits."""
         while self.waiting or self.state.parked:
-            pause_s = BUSY_TURN_PAUSE_S if len(self.waiting) > PAGE or self.has_unread else TURN_PAUSE_S
-            await asyncio.sleep(max(0.0, self._turned_at + pause_s - self.host.clock.now()))
+            busy = len(self.waiting) > PAGE or self.has_unread
+            due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
+            await asyncio.sleep(max(0.0, due_at - self.host.clock.now()))
             try:
                 await self._turn()
             except Unavailable:
@@ -262,7 +273,8 @@ class Strangers:
 
     async def _turn(self) -> None:
         """Turn away what has come until now, or give it to receivers that are known after all."""
-        self._turned_at = self.host.clock.now()
+        self._turned_at = now = self.host.clock.now()
+        self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.host.epoch, lanes=TURN_LANES)
         self._let_go_of_told()
         await self._read_on()
         covered = sorted(self.waiting)

@@ -61,11 +61,12 @@ TOKEN_BYTES_MAX = 256
 """Bytes of a tenant or a name in the subject of a letter; those that there may be have 64 at most."""
 
 PAGE_BYTES_MAX = 1 << 20
-UNKNOWN_AT_ONCE = 16
-UNKNOWN_PAUSE_S = 0.005
-"""Number of letters for unknown names that go at once, with a pause after them: about 2,000 a second."""
-MESSAGES_READ_PER_LETTER = 4
-"""So many messages of a shard are read for each letter that is looked for among them."""
+UNKNOWN_AT_ONCE = 2
+"""Number of letters for unknown names that are on their way at once, from all shards of a node.
+
+16 in a row, and 60 messages read to find them, delayed all others: during 1,000 such names a second, p95 of
+known receivers was 1.6 times what it is without them. With 2 it is 1.1 times.
+"""
 _SERVER_HEADER_PREFIX = "nats-"
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
 NO_ANSWERS: Mapping[int, str] = MappingProxyType({})
@@ -76,7 +77,7 @@ class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
     def __init__(self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None) -> None:
-        """`turns` is shared by all shards of a node: letters for unknown names are buried a few at a time."""
+        """`turns` is shared by all shards of a node: one at a time buries letters for unknown names."""
         self._js = js
         self._names = names
         self._turns = turns or asyncio.Semaphore(1)
@@ -93,41 +94,36 @@ class DeadLetterWriter:
         pauses = Pauses(self._js)
         complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
-            if next(iter(left.values())).receiver:
-                why = await self._try_unknown(receiver, left)
+            if next(iter(left.values())).receiver:  # They wait for all others, on the node and in NATS.
+                async with self._turns:
+                    why = await self._try(receiver, left, answers, UNKNOWN_AT_ONCE)
             else:
-                why = await self._try(receiver, left, answers)
+                why = await self._try(receiver, left, answers, len(left))
             if why is None:
                 continue
             complaint.tell(why)
             await pauses.wait()
 
-    async def _try_unknown(self, receiver: str, left: dict[int, Burial]) -> str | None:
-        """Bury letters of unknown names, which wait for all others, on this node and on the server."""
-        some = dict(islice(left.items(), UNKNOWN_AT_ONCE))
-        async with self._turns:
-            why = await self._try(receiver, some)
-            await asyncio.sleep(UNKNOWN_PAUSE_S)
-        for position in list(islice(left, UNKNOWN_AT_ONCE)):
-            if position not in some:
-                del left[position]
-        return why
-
     async def _try(
-        self, receiver: str, left: dict[int, Burial], answers: Mapping[int, str] = NO_ANSWERS
+        self, receiver: str, left: dict[int, Burial], answers: Mapping[int, str], at_once: int
     ) -> str | None:
         """Bury those that one page holds, and take them out of `left`; says why not all of them are."""
         try:
             page = await self._page(receiver, left)
         except (Unavailable, ApiError) as error:
             return str(error)
-        buried = await gather(*(
-            self._publish(receiver, left[at], message, answers.get(at, "")) for at, message in page.items()
-        ))  # fmt: skip
-        for position, why in zip(page, buried, strict=True):
-            if why is None:
-                del left[position]
-        return next((why for why in buried if why is not None), None)
+        found = iter(page.items())
+        while some := list(islice(found, at_once)):
+            buried = await gather(*(
+                self._publish(receiver, left[at], message, answers.get(at, "")) for at, message in some
+            ))  # fmt: skip
+            for (position, _), why in zip(some, buried, strict=True):
+                burial = left.pop(position)
+                if why is not None:
+                    left[position] = burial  # Behind all others, which it may not hold up.
+            if any(why is not None for why in buried):
+                return next(why for why in buried if why is not None)
+        return None
 
     async def _page(self, receiver: str, left: dict[int, Burial]) -> dict[int, StoredMessage | None]:
         """The first message in `left`, or None if that is gone, by the leader; and what is read with it."""
@@ -138,10 +134,10 @@ class DeadLetterWriter:
             return {first: None}
         found: dict[int, StoredMessage | None] = {first: message}
         if len(left) > 1:
-            subject, count = message.subject, len(left) - 1
-            if left[first].receiver:  # Others of the shard lie between them.
-                subject, count = f"{subject.removesuffix(whose[first])}*.*", MESSAGES_READ_PER_LETTER * count
-            page = await self._js.read(stream, subject, first + 1, count, PAGE_BYTES_MAX)
+            subject = message.subject
+            if left[first].receiver:  # Others of the shard may lie between them.
+                subject = f"{subject.removesuffix(whose[first])}*.*"
+            page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {
                 each.sequence: each
                 for each in page.messages

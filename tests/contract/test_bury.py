@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -10,9 +11,10 @@ from actors.machine.facts import Burial
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters
 from streams.installation.topology import Names
-from streams.nats.answers import Stored, StoredMessage
+from streams.nats.answers import Answer, Page, Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from tests.contract.faults import FaultyJetStream, request_lost
 from tests.contract.installation import install, publish, shard
 from tests.contract.waiting import PATIENCE_S, until, until_true
 
@@ -186,6 +188,63 @@ async def test_what_is_nobodys_is_buried_in_company_each_under_its_own_name(
         assert letter.headers["Nats-Msg-Id"] == f"{burial.receiver}:p{burial.position}"
         assert letter.data == (b"" if burial is burials[20] else burial.receiver.encode())
     assert await letters(js, names) == []
+
+
+async def test_what_is_nobodys_is_read_once_and_two_letters_are_on_their_way(
+    js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would wait: for 64 letters one question to the leader, and no message that is not buried."""
+    mine = [name for name in (f"acme.x{number}" for number in range(1500)) if shard(name) == shard(RECEIVER)]
+    burials = []
+    for name in mine[:64]:
+        position = await publish(js, names, name)
+        burials.append(Burial(position=position, reason="unknown_receiver", receiver=name))
+    for _ in range(200):
+        await publish(js, names, RECEIVER)
+    read, asked, sent, most = list[int](), 0, 0, 0
+    pages, next_message, store = js.read, js.next_message, js.publish
+
+    async def counted_read(*arguments: Any) -> Page:
+        page = await pages(*arguments)
+        read.append(len(page.messages))
+        return page
+
+    async def counted_question(*arguments: Any) -> StoredMessage | None:
+        nonlocal asked
+        asked += 1
+        return await next_message(*arguments)
+
+    async def counted_publish(*arguments: Any) -> Answer:
+        nonlocal sent, most
+        sent += 1
+        most = max(most, sent)
+        answer = await store(*arguments)
+        sent -= 1
+        return answer
+
+    monkeypatch.setattr(js, "read", counted_read)
+    monkeypatch.setattr(js, "next_message", counted_question)
+    monkeypatch.setattr(js, "publish", counted_publish)
+    await DeadLetterWriter(js, names).bury("_unknown", burials)
+    assert (asked, read, most) == (1, [63], 2)
+
+
+async def test_a_letter_that_cannot_be_stored_holds_up_no_other(
+    faulty: FaultyJetStream, names: Names
+) -> None:
+    mine = [name for name in (f"acme.x{number}" for number in range(400)) if shard(name) == shard(RECEIVER)]
+    burials = []
+    for name in mine[:10]:
+        position = await publish(faulty, names, name)
+        burials.append(Burial(position=position, reason="unknown_receiver", receiver=name))
+    first = names.dead(burials[0].receiver)
+    faulty.faults[first] += [request_lost] * 1000
+    burying = asyncio.ensure_future(DeadLetterWriter(faulty, names).bury("_unknown", burials))
+    await until(lambda: all(faulty.published[names.dead(each.receiver)] for each in burials))
+    assert not burying.done()
+    faulty.faults[first].clear()
+    await burying
+    assert len(await letters(faulty, names, burials[0].receiver)) == 1
 
 
 async def test_a_full_stream_only_delays_it(

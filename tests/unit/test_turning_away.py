@@ -7,7 +7,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.runtime import strangers
-from actors.runtime.strangers import LEFT_BEHIND_S
+from actors.runtime.strangers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
 from tests.unit.machine import policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials
@@ -141,3 +141,35 @@ async def test_nor_does_a_takeover() -> None:
     world.crash()
     await world.pass_time(LEFT_BEHIND_S * 0.8)
     assert discarded(world) == []
+
+
+@in_virtual_time
+async def test_shards_that_a_flood_reaches_at_once_turn_away_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All at once, their facts and burials in a row would hold up what is for known receivers."""
+    turns = {epoch: await _turns_of(epoch, monkeypatch) for epoch in (1, 17, 40, 64)}
+    for epoch, at in turns.items():
+        phases = [(each - epoch / TURN_LANES) % TURN_PAUSE_S for each in at]
+        assert len(at) >= 4
+        assert max(phases) < 0.01
+
+
+async def _turns_of(epoch: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the turns of a shard with that epoch are, beside a flood, but the first, which waits for none."""
+    world = ShardWorld()
+    world.epoch = epoch - 1
+    world.crash()
+    at = list[float]()
+    catch_up = world.policies.catch_up
+
+    async def noted() -> None:
+        at.append(world.clock.now())
+        await catch_up()
+
+    monkeypatch.setattr(world.policies, "catch_up", noted)
+    for number in range(60):
+        world.publish(receiver=f"acme.x{number}")
+        await world.pass_time(0.1)
+    world.host.stop()
+    return at[1:]
