@@ -20,6 +20,8 @@ IN_FLIGHT_MAX = 1024
 """Requests that are being read or stored; JetStream acknowledges as many in 0.1 s."""
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
+SHARES = 4
+"""A tenant has a quarter of either at most: whoever sends slowly, on many connections, keeps out no other."""
 
 Headers = dict[bytes, bytes]
 SEVERAL = b"\0several"
@@ -27,38 +29,56 @@ SEVERAL = b"\0several"
 
 
 class Seat(Struct):
-    """The place of one request in the room."""
+    """The place of one request in the room, and what its tenant's requests hold together."""
 
+    share: "Share"
+    held: int = 0
+
+
+class Share(Struct):
+    """The part of the room that one tenant has taken."""
+
+    requests: int = 0
     held: int = 0
 
 
 class Room:
-    """The room for requests in flight. `clogged` tells whether the connection to NATS takes no more."""
+    """The room for requests in flight, of which no tenant has more than its share."""
 
     def __init__(self, requests_max: int = IN_FLIGHT_MAX, bytes_max: int = HELD_MAX) -> None:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
+        self._shares: dict[str, Share] = {}
         self.requests = 0
         self.held = 0
 
     @contextmanager
-    def seat(self) -> Iterator[Seat]:
+    def seat(self, tenant: str) -> Iterator[Seat]:
         """Have a place while the block runs. Raises `Refusal` where there is none."""
-        if self.requests >= self._requests_max:
+        share = self._shares.get(tenant) or Share()
+        if self.requests >= self._requests_max or share.requests >= self._requests_max // SHARES:
             raise unavailable("too many requests are in flight here; send it again, more slowly")
-        seat = Seat()
+        self._shares[tenant] = share
+        seat = Seat(share)
         self.requests += 1
+        share.requests += 1
         try:
             yield seat
         finally:
             self.requests -= 1
             self.held -= seat.held
+            share.requests -= 1
+            share.held -= seat.held
+            if not share.requests:
+                del self._shares[tenant]
 
     def hold(self, seat: Seat, size: int) -> None:
         """Let a request hold so many bytes more. Raises `Refusal` where that is too much."""
-        if self.held + size > self._bytes_max:
+        share = seat.share
+        if self.held + size > self._bytes_max or share.held + size > self._bytes_max // SHARES:
             raise unavailable("the requests in flight here hold too much; send it again, more slowly")
         seat.held += size
+        share.held += size
         self.held += size
 
 

@@ -52,7 +52,7 @@ async def publish_all(
     """Publish the events of a batch. Raises `Refusal` where none of them can be."""
     split = _splitter(header(headers, b"content-type"))
     max_body = live.access.settings.max_body
-    with live.room.seat() as seat:
+    with live.room.seat(tenant) as seat:
         body = await read(receive, headers, live.room, seat, max(BODY_MAX, max_body + _ROOM))
         raw = split(body)
         if len(raw) > ITEMS_MAX:

@@ -101,7 +101,7 @@ async def publish(
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
     if way.name:
         await must_exist(live, way.tenant, way.name)
-    with live.room.seat() as seat:
+    with live.room.seat(way.tenant) as seat:
         body = await read(receive, headers, live.room, seat, live.access.settings.max_body)
         event = NewEvent(
             tenant=way.tenant, name=way.name, type=way.type, body=body, id=event_id, key=key,

@@ -119,5 +119,5 @@ async def _members(request: Asked, live: Live) -> dict[str, Any]:
     kind = header(headers, b"content-type").partition(";")[0].strip().lower()
     if kind not in _JSON:
         raise Refusal(415, "unsupported", f"send it with content-type: {_JSON[0]}")
-    with live.room.seat() as seat:
+    with live.room.seat(request.path_params["tenant"]) as seat:
         return members_of(await read(request.receive, headers, live.room, seat, DOCUMENT_MAX))
