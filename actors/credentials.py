@@ -17,7 +17,7 @@ and each failed attempt is told without them. They take a megabyte at most."""
 
 
 class Credentials:
-    """Words that no text may show, nor a beginning of one: a body may be cut within a credential.
+    """Words that no text may show, nor the beginning of one: a body may be cut within a credential.
 
     Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
     have characters, whatever they are: a tenant that writes both must not be able to hold up the node.
@@ -32,7 +32,7 @@ class Credentials:
         return set[str]().union(*map(_pieces, self._words))
 
     def hide(self, text: str) -> str:
-        """The text with each of them replaced: from where a word begins, as far as pieces of words go on."""
+        """The text with each of these words replaced, including overlapping pieces of them."""
         if len(self._first) <= FEW and not any(map(text.__contains__, self._first)):
             return text
         pieces = _pieces(text)
@@ -66,5 +66,5 @@ def _credentials(values: tuple[str, ...], url: str) -> Credentials:
 
 
 def _pieces(text: str) -> list[str]:
-    """All pieces of the text that have CREDENTIAL_MIN characters, each one character after the one before."""
+    """All pieces of the text with CREDENTIAL_MIN characters, each one character after the last."""
     return [text[at : at + CREDENTIAL_MIN] for at in range(len(text) - CREDENTIAL_MIN + 1)]

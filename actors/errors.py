@@ -14,7 +14,7 @@ class Unavailable(AngariumError):
 
 
 class Unusable(AngariumError):
-    """Something stored that must not be guessed at: a shard that needs it is refused until that is mended."""
+    """Something stored that must not be guessed at: a shard that needs it is refused until it is repaired."""
 
 
 class BadInput(AngariumError):

@@ -1,4 +1,4 @@
-"""Names and ids: what may stand in a subject, and the stable hashes that numbering and jitter rest on.
+"""Names and ids: what may be in a subject, and the stable hashes for numbering and jitter.
 
 Every hash here is BLAKE2b, so that it is the same on every machine, in every process and in every version:
 a dedup key that changed with the interpreter would let a repeat through after an upgrade.

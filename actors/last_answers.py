@@ -1,4 +1,4 @@
-"""The answers to attempts that failed: the text that goes on record, and into the dead letter.
+"""The answers to failed attempts: the text that is recorded and goes into the dead letter.
 
 The facts of failed attempts carry it, but the state does not: it would make every snapshot larger. So the
 last ones are kept next to the state for the dead letters, and are lost with the memory of their owner.

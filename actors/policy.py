@@ -190,7 +190,7 @@ def _told(sentences: list[str]) -> list[str]:
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Looked up once: an installation may have tens of thousands of configurations."""
+    """Cached lookup: an installation may have tens of thousands of configurations."""
     return msgspec.structs.fields(struct)
 
 
@@ -247,7 +247,7 @@ def _unknown(path: str) -> str:
 
 
 def _too_many(policy: Policy) -> Iterator[str]:
-    """Members that hold more than they may; one problem each, however much there is of it."""
+    """Members over their limits; one problem each."""
     if (count := len(policy.secrets)) > SECRETS_MAX:
         yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
     elif (count := count + len(policy.old_secrets)) > SECRETS_MAX:
@@ -321,7 +321,7 @@ def is_sent(header: str) -> bool:
 
 
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Headers that no request would carry, and why."""
+    """Headers that would not be sent, and why."""
     seen: set[str] = set()
     for name in islice(headers, HEADERS_MAX):
         if name.lower() in seen:

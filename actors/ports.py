@@ -1,4 +1,4 @@
-"""The ports of the deciding floor: what an actor needs of the world, and nothing more.
+"""The ports of `actors`: everything that an actor needs of the outside world.
 
 Each port has a real body (in `streams` or `angarium.delivery`) and a simulated one; an actor cannot tell
 them apart, and the contract tests make sure of that.
@@ -32,7 +32,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Sender(Protocol):
-    """Makes one attempt. Expected failures are outcomes; it raises only when it is broken."""
+    """Makes one attempt. Expected failures are outcomes; it raises only for a defect."""
 
     async def send(self, attempt: Attempt) -> Outcome: ...
 
@@ -103,11 +103,11 @@ class DeadLetterWriter(Protocol):
 
 
 class Absent(Struct, frozen=True):
-    """The leader says that there is no such receiver."""
+    """The answer that there is no such receiver, by the leader."""
 
 
 class Invalid(Struct, frozen=True):
-    """There is a configuration, and never was a valid one."""
+    """The answer that there is a configuration, but never a valid one."""
 
     problems: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Retention: how far back a shard still needs its stream, so that only what is settled is purged.
+"""Retention: the lowest position that a shard still needs, so that only settled messages are purged.
 
 An actor whose events lie in the stream alone knows that they lie beyond its frontier, and not where. A
 receiver that had nothing for a week and is down today would seem to need all of that week. So the purge of

@@ -1,4 +1,4 @@
-"""The receivers' configurations: a KV bucket, followed, and kept as what is in force.
+"""The receivers' configurations: a bucket that is followed; the valid ones in force are kept.
 
 Every operator can put anything into the bucket with the nats CLI. What cannot be used is reported and leaves
 the last valid configuration in force; the bucket keeps some revisions of each key, so that a node that has
@@ -57,7 +57,7 @@ class _Known(Struct):
 
 
 class Receivers:
-    """See `actors.ports.Policies`. Without `start` nothing is followed; all with an await works anyhow."""
+    """Implements `actors.ports.Policies`. Without `start` nothing is followed; awaited methods still work."""
 
     def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
         self._js = js
@@ -245,7 +245,7 @@ class Receivers:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def _store(self, receiver: str, raw: bytes, revision: int | None) -> Answer:
-        """In the place of what lies there now, whose removal must not be overlooked when it is gone."""
+        """Headers of a put that replaces the stored value, so that its removal is not overlooked."""
         while True:
             try:
                 last = await self._last(receiver)
@@ -333,7 +333,7 @@ class Receivers:
         return policy, ()
 
     def _forget(self, receiver: str, applied: int) -> None:
-        """Drop what is known of a receiver that is no more, once no older revision can come to light."""
+        """Forget a removed receiver, once no older revision can come."""
         known = self._known.get(receiver)
         if known is not None and not known.exists and known.revision <= applied:
             del self._known[receiver]

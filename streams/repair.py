@@ -154,7 +154,7 @@ async def accept_loss(
     js: JetStream, names: Names, shard: int, node: str, time: Timekeeper,
     *, may_claim: Callable[[Owner | None], bool], agreed: Damage,
 ) -> tuple[Damage, int]:  # fmt: skip
-    """Make the shard one that nodes run again; returns what was lost, and how many actors went back for it.
+    """Repair the shard so that nodes run it again; returns what was lost, and how many actors were set back.
 
     `agreed` is what the operator was shown. Goes on however long NATS is away. Raises `RepairError` where
     another node owns the shard, or more was lost than was agreed to, `StreamRemade`
@@ -309,7 +309,7 @@ class _Repair:
         await self._js.consumer_reset(self._names.events, consumer, position)
 
     async def _record(self, facts: Sequence[Fact], after: _After) -> None:
-        """All facts; only with the last of them all else is as it holds from now on.
+        """Append all facts; everything else changes only with the last of them.
 
         A claim of the shard after a part of them has to find the loss again.
         """
@@ -341,7 +341,7 @@ class _Repair:
             self._sequence = done.sequence
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: _After) -> None:
-        """Snapshots and checkpoint: the streams are from now on those that are there now."""
+        """Store snapshots and checkpoint: the present streams are the right ones from now on."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
         listed = recovery.listed
         listed.update(states.values())

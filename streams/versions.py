@@ -1,4 +1,4 @@
-"""Reading what carries a version `v`: a newer one is refused before its members are looked at."""
+"""Reading data with a version `v`: a newer one is refused before its members are read."""
 
 from typing import TypeVar
 

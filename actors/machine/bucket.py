@@ -29,7 +29,7 @@ class Limit(Struct, frozen=True, gc=False):
 
     @property
     def slow(self) -> bool:
-        """A token takes so long to come that an attempt is recorded before it is made."""
+        """True if tokens are so slow that an attempt is recorded before it is made."""
         return self.per_second * SLOW_TOKEN_S < 1
 
 

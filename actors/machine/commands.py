@@ -75,7 +75,7 @@ class ParkReceiver(Struct, frozen=True):
 
 
 class UnparkReceiver(Struct, frozen=True):
-    """Record that everything that lay in the stream alone is settled."""
+    """Record that all events that were only in the stream are settled."""
 
 
 class ResumeReceiver(Struct, frozen=True):

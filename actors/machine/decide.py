@@ -167,7 +167,7 @@ def _failing_s(state: State, now: float) -> float:
 
 
 def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bucket | None) -> list[f.Fact]:
-    """The facts by which all that the configuration has changed comes on record."""
+    """The facts that record all changes of the configuration."""
     receiver, facts = state.receiver, list[f.Fact]()
     target = stable_hash(policy.url)
     if state.target != target:

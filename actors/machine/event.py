@@ -1,4 +1,4 @@
-"""An event as an actor holds it: where it lies in the stream, what it is called, what it carries."""
+"""An event as an actor holds it: its position in the stream, its id and its content."""
 
 from msgspec import Struct
 
@@ -28,10 +28,10 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def key(self) -> bytes:
-        """The key by which the dedup window remembers it."""
+        """The key of the event in the dedup window."""
         return dedup_key(self.id, self.again)
 
     @property
     def size(self) -> int:
-        """Bytes that it costs to hold, near enough."""
+        """Bytes of memory that the event takes, near enough."""
         return len(self.body) + 512

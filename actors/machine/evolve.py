@@ -1,4 +1,4 @@
-"""The fold of a receiver's facts into its state: what is.
+"""The fold of a receiver's facts into its state.
 
 `evolve` is total and never refuses: what a fact says has happened. A fact carries its results (numbers, the
 bucket, until when), so there is no policy here, no clock and no choice, and all who fold the same facts get
@@ -154,7 +154,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
 
 
 def _after_forgetting(state: State, fact: f.Forgot) -> State:
-    """The state in which nothing waits and nothing has failed; what the receiver asked for still holds."""
+    """The state in which nothing waits and nothing has failed; a pause that the receiver asked for stays."""
     frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
@@ -163,7 +163,7 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
 
 
 def _after_repair(state: State, fact: f.Repaired) -> State:
-    """Sets the frontier back, as no other fact does: other events lie beyond the position now.
+    """Sets the frontier back, as no other fact does: other events come after the position now.
 
     What was open there was never given for certain: it is no repeat if it comes again.
     """
@@ -185,7 +185,7 @@ def _after_repair(state: State, fact: f.Repaired) -> State:
 
 
 def _after_refusal(state: State, fact: f.EventRefused) -> State:
-    """The event belongs to no actor: it gets no number, but lies behind the frontier and is owed a burial."""
+    """The state after an event without an actor: no number, behind the frontier, and owed a burial."""
     burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
     frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
     removed_at = state.removed_at if state.opened else fact.at
@@ -193,7 +193,7 @@ def _after_refusal(state: State, fact: f.EventRefused) -> State:
 
 
 def _let_go(state: State) -> State:
-    """The state in which nothing holds the receiver back any more; what is open may be tried at once."""
+    """The state in which nothing holds the receiver back; open events may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
         consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),

@@ -1,4 +1,4 @@
-"""Invariants: what has to be true of every fact, whatever decided it. They are asked before it is recorded.
+"""Invariants: rules that hold for every fact. They are checked before it is recorded.
 
 A fact that breaks one is a defect of ours. Written down it would be folded by every later owner, and numbers
 would repeat or be lost, so the shard stops instead; and a journal that holds such a fact is not run.
@@ -23,7 +23,7 @@ _EPSILON = 1e-6
 
 
 class Breach(Enum):
-    """A rule that is broken; the value says how."""
+    """A broken invariant; the value says how."""
 
     STRANGER = "it names another receiver"
     FRONTIER = "the frontier goes back: events that had their turn would be sent again"
@@ -92,7 +92,7 @@ def _check_numbers(
     fact: f.Delivered | f.AttemptFailed | f.Throttled | f.Accepted | f.DeadLettered | f.Started,
     after: State,
 ) -> Breach | None:
-    """Each event is the next in order under the next number, or it is open."""
+    """Checks that each event is the next in order with the next number, or is open."""
     last = before.frontier.sequence
     position, sequence, known = before.frontier.position, last, 0
     for each in fact.events:
@@ -111,7 +111,7 @@ def _check_numbers(
 
 
 def _check_open(before: State, after: State) -> Breach | None:
-    """Open events lie up to the frontier, above all that is settled, and are not too many."""
+    """Checks that open events are not beyond the frontier, not settled, and not too many."""
     opened, frontier = after.open, after.frontier
     if not opened:
         return None

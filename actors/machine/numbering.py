@@ -1,4 +1,4 @@
-"""Numbering: the frontier of a receiver, and the dedup window behind it, tell who gets the next number.
+"""Numbering: the frontier of a receiver and its dedup window decide which event gets the next number.
 
 A receiver's events have one order, that of its subject in the stream, and a number goes to the next event
 that is no repeat. Nothing else decides, so all who fold the journal number the same event alike, and no
@@ -33,7 +33,8 @@ def with_number(event: Event, sequence: int) -> Numbered:
 
 
 class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Everything up to `position` is numbered; `sequence` was the last number, `source` the highest source.
+    """The frontier: everything up to `position` is numbered; `sequence` was the last number, `source` the
+    highest source.
 
     `window` holds the keys of the last `size` numbered events, packed, the newest last. A change of its size
     applies to events beyond a position that no owner can have posted under the old size (`change`).

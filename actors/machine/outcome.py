@@ -28,7 +28,7 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
 
 class Answered(Struct, frozen=True, gc=False, kw_only=True):
-    """The receiver answered; the status alone decides. Header names in lower case, `body` as far as read."""
+    """An answer; only its status counts. Header names in lower case, `body` as far as read."""
 
     status: int
     latency_ms: float
@@ -72,7 +72,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):
-    """Not a byte was sent, for a reason of ours (the lease is over): nothing is recorded, the event waits."""
+    """An attempt that sent nothing, for a reason of ours (an expired lease): not recorded, the event waits."""
 
     why: str
 
@@ -110,7 +110,7 @@ def judge(outcome: Answered | Failed, now: float) -> Verdict:
 
 
 def retry_after_s(answer: Answered, now: float) -> float | None:
-    """Seconds that the receiver asked to be left alone (RFC 9110, 10.2.3); None where it named no valid time.
+    """Seconds of the pause that the receiver asked for (RFC 9110, 10.2.3); None without a valid time.
 
     Seconds are rounded up; a fraction is not in the RFC, but some servers send one. A date is taken relative
     to the answer's own `Date` where it has one, so that the receiver's clock need not agree with ours.

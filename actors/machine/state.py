@@ -1,4 +1,4 @@
-"""The state of one receiver: what is open, never what is settled, so that it stays small.
+"""The state of one receiver: its open events, never its settled ones, so that it stays small.
 
 It is nothing but the fold of the receiver's facts. A quiet actor is about a kilobyte plus its dedup window.
 """
@@ -82,7 +82,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def settled_sequence(self) -> int:
-        """Every number up to this one is settled."""
+        """The number up to which every one is settled."""
         return self.open[0].sequence - 1 if self.open else self.frontier.sequence
 
     @property
@@ -92,7 +92,8 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def wakes_at(self) -> float | None:
-        """The instant at which it has something to do, as far as this tells; None: only when it is told to.
+        """The time of the receiver's next work, as far as the state knows; None: only on an event or a
+        request.
 
         It only orders the actors that come back. An event may expire sooner, and a policy may change it.
         """

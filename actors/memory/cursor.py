@@ -21,14 +21,14 @@ from actors.machine.event import Event
 
 
 class LastLeft(Struct, frozen=True, gc=False):
-    """The last event that was left to the stream: it was there for certain. `source`: the highest so far."""
+    """The last event that was left in the stream: it was certainly there. `source`: the highest so far."""
 
     position: int
     source: int
 
 
 class Found(Struct, frozen=True):
-    """New events of a read in stream order, and the positions of those that were there and are gone.
+    """New events of a read in stream order, and the positions of missing ones.
 
     What is gone is recorded only when all before it is settled; until then, the read ends in front of it.
     """
@@ -70,16 +70,16 @@ class Cursor:
     # ---- what comes
 
     def arrived(self, position: int) -> None:
-        """Count the event there as read: it is in memory, and all before it are, or are settled."""
+        """Count the event as read: it and all earlier ones are in memory or settled."""
         self.read_to = position
 
     def left_behind(self, position: int, source: int) -> None:
-        """Count the event there as left in the stream alone, unless it was counted before."""
+        """Count the event as left only in the stream, unless it was counted before."""
         self.left += position > max(self.read_to, self.seen, self.counted_to)
         self.saw(position, source)
 
     def saw(self, position: int, source: int) -> None:
-        """Note that the event there was in the stream for certain."""
+        """Note that the event was certainly in the stream."""
         known = self.known
         self.seen = max(self.seen, position)
         self.known = LastLeft(max(known.position, position), max(known.source, source))
@@ -119,7 +119,7 @@ class Cursor:
             self.unparked()
 
     def unparked(self) -> None:
-        """Forget what was left: nothing lies in the stream alone any more."""
+        """Forget what was left: no event is only in the stream any more."""
         self._sweep()
         self.counted = True
 

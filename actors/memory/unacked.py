@@ -94,7 +94,7 @@ class Bindings:
         return replies
 
     def _forget(self, index: int) -> None:
-        """Let go of what is acked: one message can be held for hours, and everything else comes behind it."""
+        """Drop acked bindings: one message can be held for hours, and everything else comes after it."""
         enough = self.spare_max + 2 * (self.bound + len(self._released))
         if len(self._by_position) > enough:
             self._by_position = [
@@ -153,7 +153,7 @@ class Unacked:
             self._bindings.release(binding, mark)
 
     def drop(self, position: int) -> str:
-        """Hold it no longer, without an ack; returns how it could be acked, empty where it is not bound."""
+        """Release it without an ack; returns how it could be acked, empty if it is not bound."""
         binding = self.bound.pop(position, None)
         if binding is None:
             return ""

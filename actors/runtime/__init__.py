@@ -1,4 +1,4 @@
-"""The live actors of one shard: what holds them in memory, wakes them and performs what the machine asks for.
+"""The live actors of one shard: they are held in memory, woken, and perform the machine's steps.
 
 Read `actor` first (one receiver at work), then `host` (all actors of a shard). An actor is made of its
 `live_state`, its `pending` events and its `burials`; `ping`, `skipping` and `discarding` are what can be

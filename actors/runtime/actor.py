@@ -134,7 +134,7 @@ class Actor:
     # ---- steps
 
     def wake(self) -> None:
-        """Do what is owed: something happened."""
+        """Do the next steps, after something happened."""
         while (post := self._advance()) is not None and self.live.policy is not None:
             self.host.spawn(self._attempt(post, self.live.policy))
             if self._busy:
@@ -283,7 +283,7 @@ class Actor:
     # ---- attempts
 
     async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
-        """Make an attempt, under the configuration that it was decided by, and whatever follows at once."""
+        """Make an attempt with the configuration of its decision, and the attempts that follow at once."""
         host = self.host
         while post is not None and policy is not None:
             attempt = Attempt(
@@ -346,7 +346,7 @@ class Actor:
             self.host.spawn(self._read(step))
 
     async def _read(self, step: s.Read | s.Fetch) -> None:
-        """Read up to what was seen until now: of what comes meanwhile, the answer need not tell."""
+        """Read up to what was seen until now: later events need not be in the answer."""
         host, pending, cursor = self.host, self.pending, self.pending.cursor
         reach, known = cursor.seen, cursor.known
         found: Event | Batch | None
@@ -369,7 +369,7 @@ class Actor:
         self.wake()
 
     async def _count(self, after: int) -> None:
-        """Learn how much lies in the stream alone, all told by one replica; only then how far that can be."""
+        """Learn how many events are only in the stream, counted by one replica, and how far they reach."""
         backlog, cursor = self.host.backlog, self.pending.cursor
         sweeps, taken = cursor.sweeps, cursor.taken
         try:

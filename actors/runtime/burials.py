@@ -7,7 +7,7 @@ from actors.runtime.live_state import LiveState
 
 
 class Burials:
-    """Buries some at a time, with what was answered to their last attempts; `under_way` while it does."""
+    """Buries some at a time, with the answers to their last attempts; `under_way` meanwhile."""
 
     __slots__ = ("answers", "under_way")
 

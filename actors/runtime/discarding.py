@@ -54,7 +54,7 @@ async def forget(actor: "Actor") -> int:
 
 
 async def remove(actor: "Actor") -> None:
-    """Discard what a receiver has waiting whose configuration was taken away. Raises Unavailable."""
+    """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
     async with _standing_still(actor):
         known = actor.host.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None

@@ -1,4 +1,4 @@
-"""Flow control: a shard asks for what it can work on, and for what lies behind slow receivers.
+"""Flow control: a shard requests as many messages as it can work on, and those after slow receivers.
 
 A message that finds its mailbox full costs twice: it was handed out for nothing, and is read from the stream
 when its turn comes. Where the node itself is slow, that would happen to nearly every message. So a shard that

@@ -115,7 +115,7 @@ class Host:
         self.spawn(self._sweep())
 
     def stop(self) -> None:
-        """Start, record and ack nothing more."""
+        """Stop: start, record and ack nothing more."""
         self.stopped = True
         self.flow_control.stop()
         for each in self._all():
@@ -179,7 +179,7 @@ class Host:
         return actor
 
     async def _bring_back(self, known: list[str]) -> None:
-        """Let all actors come that have something to do: those whose state is known, then the parked ones."""
+        """Load all actors that have something to do: those with a known state, then the parked ones."""
         for number, receiver in enumerate(known, 1):
             self._bring(receiver)
             if number % WOKEN_IN_TURN_MAX == 0:

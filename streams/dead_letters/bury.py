@@ -148,7 +148,7 @@ class DeadLetterWriter:
     async def _publish(
         self, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
     ) -> str | None:
-        """None once it is stored, else why it is not."""
+        """Store it; returns None, or why it is not stored."""
         ours = _ours(burial.receiver or receiver, burial, message, answer_text)
         return await store(self._js, self._names, burial.receiver or receiver, message, ours)
 
@@ -158,7 +158,7 @@ async def store(
 ) -> str | None:
     """Publish a letter: the message, its headers as far as there is room, and what we say of it.
 
-    Returns None once it is stored, else why it is not.
+    Returns Store it; returns None, or why it is not stored.
     """
     said = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")

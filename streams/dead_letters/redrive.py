@@ -150,7 +150,7 @@ class Redrive:
             raise Unavailable(f"{self._undecided}; run it again to continue")
 
     async def end(self) -> None:
-        """All was sent that was to be, or could be."""
+        """End the redrive: everything that could be sent is sent."""
         await self._keep(letters=(), held=False)
 
     async def _keep(self, **changes: Any) -> None:

@@ -120,7 +120,7 @@ class RedriveLock:
                 raise Busy("another redrive started in between; run this one again to continue")
 
     async def ensure_held(self) -> None:
-        """Return while the lock is ours for certain: to be called right before a letter is sent."""
+        """Check that the lock is certainly ours: call this right before a letter is sent."""
         while self._time.boottime() >= self._ends_at:
             async with self._renewing:
                 if self._time.boottime() >= self._ends_at:

@@ -198,7 +198,7 @@ class Members:
                 await pauses.wait()
 
     def _lapse(self) -> None:
-        """Before anything is renewed, what was owned is stopped: a renewal must not revive it."""
+        """Stops all shards before a renewal: the renewal must not revive the expired lease."""
         told = Complaint(self._js, log, "lease.lapsed", node=self.node)
         told.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:

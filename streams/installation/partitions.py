@@ -1,4 +1,4 @@
-"""Which shard a receiver, and which partition a tenant's events belong to.
+"""The shard of a receiver, and the partition of a tenant's events.
 
 The server decides it when it stores a message, by `partition()` in the stream's subject transform: FNV-1a
 of 32 bits over the named tokens, joined by nothing, modulo the count. This is the same, for those who have

@@ -93,7 +93,7 @@ _CONSUMER_RULES = (
 
 
 def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
-    """Finds what is wrong with a stream. One of another version or shard count is not looked into."""
+    """Finds problems of a stream. One of another version or shard count is not checked further."""
     where = f"stream {wanted['name']}"
     stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
     return stamped or _problems(where, _STREAM_RULES, wanted, actual)

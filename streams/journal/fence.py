@@ -1,4 +1,4 @@
-"""Appending after a known message and after no other: the fence, and all that safety rests on.
+"""The fence: appends only after a known message. All safety rests on it.
 
 Every writer of a shard says which message of the subject it expects to be the last. So of two that believe
 they own the shard one fails, whatever clocks and connections did. The server's refusal and our lost

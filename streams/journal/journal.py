@@ -58,10 +58,10 @@ class Listener(Protocol):
     """A listener to what becomes of the facts. Nothing here may block or raise."""
 
     def floor(self, index: int) -> int:
-        """Asked at the cut: the end of the unbroken run of messages released by the facts up to `index`."""
+        """The end of the unbroken run of messages released by the facts up to `index`; asked at the cut."""
 
     def marks(self) -> Marks:
-        """Asked at the cut: the highest messages that were read of the streams."""
+        """The highest messages that were read of the streams; asked at the cut."""
 
     def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
         """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
@@ -257,7 +257,7 @@ class Journal:
                     await self._wake.wait()
 
     def _due_at(self) -> float:
-        """When the next flush is to be cut."""
+        """The time at which the next flush is cut."""
         if not self._waiting:
             due_at = self._cut_at + (0.0 if self._sign_due else self._quiet_max_s)
             return due_at if self._marks_due_at is None else min(due_at, self._marks_due_at)

@@ -1,4 +1,4 @@
-"""Answers of a leader that may have been deposed and does not know it: what of them can be believed.
+"""Leadership: which answers of a leader that may be deposed can be believed.
 
 A server that is cut off from the others goes on answering for a stream, by what it knew, for some 12 seconds
 (nats-server 2.15.1). What it tells was true. What it does not tell may be there all the same: "no message"
@@ -28,7 +28,7 @@ def replicated(info: StreamInfo) -> bool:
 
 
 async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
-    """The state of a stream, with all that was stored before the instant `since` of this event loop's clock.
+    """The state of a stream that includes everything stored before `since`, by this event loop's clock.
 
     Goes on until a leader tells that a majority has followed it since then. Replicas answer its heartbeats
     once a second, or every message. Raises `ApiError` where there is no such stream.

@@ -121,7 +121,7 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
 
 
 async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
-    """Something lies beyond our claim. While `_owner` is ours, no other node can have put it there."""
+    """The reason why something is beyond our claim. While `_owner` is ours, no other node put it there."""
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
     raise StreamRemade(
@@ -160,7 +160,7 @@ async def _read_tail(
 
 
 async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> NotOwned:
-    """A message of the tail follows a missing one. While `_owner` is ours, no other node may purge it."""
+    """The reason why a message of the tail is missing. While `_owner` is ours, no other node may purge it."""
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRemade(

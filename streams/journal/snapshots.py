@@ -88,7 +88,7 @@ class Snapshots:
         return read_versioned(_decoder, message.data, VERSION, subject)
 
     async def receivers(self) -> list[str]:
-        """Whose snapshots there are, or were, by the leader. Raises `Unavailable`."""
+        """The receivers that have snapshots, or had them, by the leader. Raises `Unavailable`."""
         prefix = self._names.actor(self._claim.shard, "")
         try:
             found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
@@ -139,7 +139,7 @@ class Snapshots:
             yield Put(self._names.parked(self._claim.shard, number), parked.encode(number, as_of))
 
     async def _look(self) -> None:
-        """See which checkpoint is in force."""
+        """Read the checkpoint that is in force."""
         message = await self._js.last_message(self._names.actors, self._checkpoint)
         self._revision = 0 if message is None else message.sequence
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())

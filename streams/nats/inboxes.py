@@ -1,4 +1,4 @@
-"""Which reply subjects a node answers: inboxes, and nothing else.
+"""The reply subjects that a node answers: inboxes, and nothing else.
 
 A request names the subject that its answer goes to, and NATS asks for no permission to name it. A node that
 published there whatever it was, with its own permissions, would write into the journal, the configurations or

@@ -1,4 +1,4 @@
-"""The port through which everything here speaks with NATS: core NATS only, and as little of it as will do.
+"""The port to NATS for everything here: core NATS only, and as little of it as possible.
 
 JetStream is built on top of it (`streams.nats.jetstream`), so the simulator replaces only this port by a
 server in memory, and publisher, pull loop, follower, journal and claim run in it as they are.

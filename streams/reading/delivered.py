@@ -1,4 +1,4 @@
-"""Delivered messages: what their reply subjects tell, and the answers that they take.
+"""Delivered messages: the contents of their reply subjects, and the possible answers.
 
 The server writes all it knows of a delivery into the subject that an ack goes to, in 9 tokens, or in 11
 or 12 where the account has a JetStream domain or is imported (ADR-15):

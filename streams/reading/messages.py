@@ -106,7 +106,7 @@ def is_content_type(text: str) -> bool:
 
 
 def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
-    """The two as they are passed on: empty where they are not what W3C Trace Context says."""
+    """The two headers as they are passed on: empty if they are not valid W3C Trace Context."""
     if not _TRACEPARENT.match(traceparent):
         return "", ""
     return traceparent, tracestate if _TRACESTATE.match(tracestate) else ""

@@ -1,4 +1,4 @@
-"""The pull loop over one durable consumer, by a priority group whose messages go to one pinned client.
+"""The pull loop of one durable consumer, in a priority group whose messages go to one pinned client.
 
 Why our own: a plain subscription that is refilled at half its batch takes three times what nats-py's
 `fetch` does, and nats-py 2.16 knows no priority groups (ADR-42).

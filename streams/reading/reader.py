@@ -148,7 +148,7 @@ class Reader:
                 await pauses.wait()
 
     async def _rewind(self) -> int | Loss:
-        """RESET; it takes as long as it takes. Returns the position behind which it begins."""
+        """RESET, however long it takes. Returns the position after which it begins."""
         pauses = Pauses(self._js)
         complaint = Complaint(self._js, log, "reader.waiting", consumer=self._consumer)
         while True:

@@ -36,7 +36,7 @@ class Freshness:
         self._asking: asyncio.Task[None] | None = None
 
     def now(self) -> float:
-        """When an event came, for `covers`."""
+        """The time at which an event came, for `covers`."""
         return self._time.boottime()
 
     def covers(self, came_at: float) -> bool:
@@ -44,7 +44,7 @@ class Freshness:
         return came_at <= self._as_of + CONFIGURATIONS_AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:
-        """Return when that is so, however long NATS is away."""
+        """Wait until `covers` is true, however long NATS is away."""
         while not self.covers(came_at):
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask())

@@ -88,7 +88,7 @@ class Lanes(Generic[T]):
         self._serving -= 1
 
     def _move_up(self, lane: str) -> None:
-        """The head of the lane has arrived."""
+        """Take the head of the lane as arrived."""
         self._failing.discard(lane)
         waiting = self._lanes[lane]
         item = waiting.pop(0)
@@ -99,7 +99,7 @@ class Lanes(Generic[T]):
         self._arrived(item)
 
     def _tell(self, lane: str, why: str) -> None:
-        """Say why it does not go on, but not for every lane and every time."""
+        """Log why the lane waits, but not for every lane and every time."""
         if not self._failing:
             self._complaint.over()
         self._complaint.tell(why, receiver=lane)

@@ -171,7 +171,7 @@ class Router:
         self._arrived.set()
 
     async def _match(self) -> None:
-        """Match what has come, in order, by configurations that are fresh."""
+        """Match the events that have come, in order, with fresh configurations."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()

@@ -1,4 +1,4 @@
-"""A child process that ends with us, however we end: Angarium's side of `watchdog.py`."""
+"""A child process that ends when we end, in any way: Angarium's side of `watchdog.py`."""
 
 import asyncio
 import contextlib
@@ -72,14 +72,14 @@ class Child:
         return self._process.returncode is not None
 
     async def stop(self) -> None:
-        """SIGTERM, after the grace SIGKILL; returns when the program has ended."""
+        """Stop the program: SIGTERM, after the grace period SIGKILL; returns when it has ended."""
         if self._orders is not None:
             os.close(self._orders)
             self._orders = None
         await self._process.wait()
 
     async def kill(self) -> None:
-        """SIGKILL; returns when the program has ended."""
+        """Kill the program with SIGKILL; returns when it has ended."""
         if self._orders is not None:
             with contextlib.suppress(BrokenPipeError):  # It has ended by itself.
                 os.write(self._orders, watchdog.KILL)

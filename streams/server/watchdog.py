@@ -1,4 +1,4 @@
-"""The process that stands between Angarium and what it started, so that nothing outlives the need for it: its
+"""The watchdog process between Angarium and its child, so that the child never outlives Angarium: its
 nats-server, and the node of a demo or a bench.
 
 It is a script of its own, `python -I -S watchdog.py GRACE_S COMMAND…`. It starts the command as its child and

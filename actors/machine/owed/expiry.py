@@ -1,4 +1,4 @@
-"""Expiry: the events that get no attempt any more, the oldest first, as many at a time as are in memory.
+"""Expiry: events that get no more attempts, the oldest first, as many at a time as are in memory.
 
 An open event is hopeless once its own attempts are used up. Whatever waits goes by its place: it is too old,
 or beyond what the receiver may have waiting, or up to a given position (`evicted`). No pause,
@@ -23,7 +23,7 @@ DUE_ALREADY = 0.0
 
 
 def hopeless(entry: Open | None, policy: Policy) -> str:
-    """The reason why an open event is given up by its own fault; empty if it is not."""
+    """The reason why an open event is given up for its own failures; empty if it is not."""
     if entry is None:
         return ""
     if entry.rejections >= policy.retry.rejected_attempts:
@@ -32,7 +32,7 @@ def hopeless(entry: Open | None, policy: Policy) -> str:
 
 
 def excess(state: State, policy: Policy, view: View) -> int:
-    """Count the events that wait beyond what the receiver may have, as far as is known."""
+    """Count the waiting events beyond `backlog_max`, as far as is known."""
     waiting = view.cursor.left + len(view.waiting) + len(state.open) + len(view.in_flight)
     beyond = waiting - policy.backlog_max
     if beyond <= 0:
@@ -43,7 +43,7 @@ def excess(state: State, policy: Policy, view: View) -> int:
 def given_up_at(
     state: State, policy: Policy, view: View, entry: Open | None, event: Event | None
 ) -> tuple[float, str]:
-    """The instant at which an event is given up, and why: the open one, or the next that has no number.
+    """The time at which an event is given up, and why: the open one, or the next without a number.
 
     `event` is None where it is not in memory; then it is the one that is read next.
     """
@@ -64,7 +64,7 @@ def given_up_at(
 
 
 def next_to_go(state: State, policy: Policy, view: View, now: float, reason: str) -> tuple[Numbered, ...]:
-    """The oldest events in memory that have no number and go for `reason`, as the first of them does."""
+    """The oldest events in memory without a number to give up for `reason`, as the first of them is."""
     room = BURIALS_MAX - len(state.burials)
     if reason == "overflow":
         room = min(room, excess(state, policy, view))

@@ -28,7 +28,7 @@ _REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY
 
 
 def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
-    """The one thing that is owed now, by the first `Rule` that holds."""
+    """The next step, by the first `Rule` that applies."""
     if state.burials and not view.burying and not view.unconfirmed:
         return s.Bury(state.burials)
     if policy is None:
@@ -68,7 +68,7 @@ def _width(state: State, policy: Policy) -> int:
 
 
 def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
-    """Events whose turn it may be in relaxed order: open ones, and None for the next that has no number.
+    """Events that may be next in relaxed order: open ones, and None for the next one without a number.
 
     The open event that is due first stands for all, with the oldest, which expires first.
     """

@@ -1,4 +1,4 @@
-"""The rules of what comes next, in the order of their priority, and what holds a receiver back."""
+"""The rules that choose the next step, by priority, and what holds a receiver back."""
 
 from enum import Enum
 
@@ -11,7 +11,8 @@ NEVER = float("inf")
 
 
 class Rule(Enum):
-    """The first rule that holds decides, in this order; the value says when it holds.
+    """The rules in the order of their priority: the first one that applies decides; the value says when it
+    applies.
 
     From `GIVING_UP` on a rule concerns one event: in strict order of the one whose turn it is, in relaxed
     order of the first that can be dealt with now, of these: the open event that is due first, the oldest open
@@ -66,6 +67,6 @@ def hold(state: State, policy: Policy, now: float) -> Hold | None:
 
 
 def backing_off_until(state: State, policy: Policy) -> float:
-    """The end of backoff: the receiver's as a whole or, in strict order, that of the event that all await."""
+    """The end of backoff: that of the receiver or, in strict order, of the event that all others wait for."""
     alone = policy.order == "relaxed" or not state.open
     return max(state.backoff_until, 0.0 if alone else state.open[0].next_at)

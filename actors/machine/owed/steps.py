@@ -42,7 +42,7 @@ class Read(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """Count what lies above position `after`: it may be more than the receiver may have waiting."""
+    """Count the events above position `after`: they may be more than `backlog_max`."""
 
     after: int
 
@@ -58,7 +58,7 @@ class Ask(Struct, frozen=True):
 
 
 class Park(Struct, frozen=True):
-    """Drop the waiting events from memory: by `rule`, their turn is far off."""
+    """Drop the waiting events from memory, since by `rule` it is long until their turn."""
 
     rule: Rule
 

@@ -1,4 +1,4 @@
-"""The view: the part of an actor's memory that no fact tells, as `next_step` sees it."""
+"""The view: the part of an actor's memory that is not in facts, as `next_step` sees it."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -10,14 +10,14 @@ from actors.machine.event import Event
 
 
 class Cutoff(Struct, frozen=True, gc=False):
-    """Whatever is not settled up to the position `to` is given up, for `reason`."""
+    """An order to give up everything unsettled up to the position `to`, for `reason`."""
 
     to: int
     reason: str
 
 
 class Reach(Protocol):
-    """Bounds of how far events may have gone under any owner of the shard.
+    """Upper bounds of the events that any owner of the shard may have posted.
 
     No event up to `released_to` is a new receiver's, and none beyond `taken_to` can have been posted. `epoch`
     is that of the present owner.
@@ -66,7 +66,7 @@ class ReadingProgress(Protocol):
 
 
 class NothingRead(Struct, frozen=True):
-    """The progress where nothing was ever there to be read."""
+    """The progress if there was never anything to read."""
 
     read_to: int = 0
     seen: int = 0
@@ -76,7 +76,7 @@ class NothingRead(Struct, frozen=True):
 
 
 class View(Struct, frozen=True, gc=False, kw_only=True):
-    """The part of an actor's memory that no fact tells.
+    """The part of an actor's memory that is not in facts.
 
     `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of
     them; `held` are the open events in memory, by position, `in_flight` the positions of those whose
