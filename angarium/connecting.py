@@ -1,4 +1,4 @@
-"""From the settings to NATS: how to reach it, what to find there, a connection while one is needed."""
+"""Connections from the settings: how to reach NATS, what is there, and a connection for one work."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

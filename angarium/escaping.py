@@ -1,4 +1,4 @@
-"""Escapes texts from outside: whatever would move a cursor or turn the writing round."""
+"""Escapes texts from outside: everything that would move a cursor or change the direction of writing."""
 
 import json
 

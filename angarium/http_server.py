@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server: what `angarium listen`, the receivers of the demo and a node's monitor stand on.
+"""A small HTTP/1.1 server: for `angarium listen`, the receivers of the demo and a node's monitor.
 
 It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
 connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection. Of a
@@ -167,7 +167,7 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _reset(self) -> None:
-        """Closing with unsent data thrown away, and no time to linger, makes the kernel send a RST."""
+        """Resets the connection: closing with unsent data and no linger time makes the kernel send a RST."""
         raw: socket.socket = self._transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()

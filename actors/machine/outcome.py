@@ -72,7 +72,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):
-    """An attempt that sent nothing, for a reason of ours (an expired lease): not recorded, the event waits."""
+    """An attempt that sent nothing, for a reason of ours (an expired lease): it is not recorded."""
 
     why: str
 

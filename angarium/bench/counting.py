@@ -23,7 +23,7 @@ BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 
 
 class Calls(Struct, frozen=True):
-    """Calls for one delivery, by the qualified name of the function; calls into C count for who makes them.
+    """Calls per delivery, by the qualified name of the function; calls into C count for the caller.
 
     Names without their module: moving a function changes nothing here.
     """

@@ -36,7 +36,7 @@ COUNTED_DELIVERIES = 2000
 
 
 class DeliverPlan(Struct, frozen=True, kw_only=True):
-    """A plan: `deliveries` to so many receivers, bodies of `size` bytes, a steady `rate` of them.
+    """A plan: number of `deliveries` and receivers, bodies of `size` bytes, and a steady `rate`.
 
     With a `fan` above 1 events are published for a tenant, each for so many receivers, and routed. Whatever
     is timed, the steady part and each bare loop, takes `timed_s`. With a `profile` that file tells where the
@@ -54,7 +54,7 @@ class DeliverPlan(Struct, frozen=True, kw_only=True):
 
 
 class DeliverFigures(Struct, frozen=True, kw_only=True):
-    """Results of one run. Rates are a second; `cpu_us` is of one process for each of them.
+    """Results of one run. Rates are per second; `cpu_us` is of one process, per delivery or request.
 
     What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
     CPU a delivery by what it was spent on (`angarium.bench.sampling`). On a machine that others use, too, the
@@ -156,7 +156,7 @@ class DeliverBench:
         )  # fmt: skip
 
     async def _full_load(self) -> tuple[Workload, Samples]:
-        """A node that finds everything published, and where its time went."""
+        """Run a node after everything is published, and see where its time goes."""
         record = self._on.directory / "samples"
         node = self._on.node(*PYTHON, str(record))
         try:
@@ -171,7 +171,7 @@ class DeliverBench:
         return load, samples
 
     async def _while_publishing(self) -> tuple[Workload, Workload]:
-        """A node during publishing: as fast as possible, then at a steady rate."""
+        """Run a node during publishing: as fast as possible, then at a steady rate."""
         plan, node = self._plan, self._on.node()
         fast, slow = self._whole(plan.deliveries // 2), self._whole(int(plan.rate * plan.timed_s))
         try:
@@ -214,15 +214,15 @@ class DeliverBench:
             stored(await self._js.publish(self._names.receiver(receiver), text))
 
     def _tenant(self, receiver: int) -> str:
-        """The tenant of the receiver of that number: as many receivers a tenant as get each event."""
+        """The tenant of the receiver with that index: a tenant has as many receivers as get each event."""
         return f"bench{receiver // self._plan.fan}" if self._plan.fan > 1 else "bench"
 
     def _whole(self, deliveries: int) -> int:
-        """So many deliveries, or a few less, that events can come to."""
+        """The number of deliveries, or a few less, that whole events make."""
         return deliveries - deliveries % self._plan.fan
 
     def _subject(self, number: int) -> str:
-        """The subject of the event of that number: for one receiver after the other, or tenant."""
+        """The subject of the event with that index: receivers, or tenants, take turns."""
         plan, names = self._plan, self._names
         first = number * plan.fan % plan.receivers
         if plan.fan > 1:
@@ -257,7 +257,7 @@ class DeliverBench:
         return load
 
     async def _arrived(self, node: LocalNode, count: int) -> Workload:
-        """Wait until so many deliveries have come, or none for long, and say what they came to."""
+        """Wait until so many deliveries have come, or none for long, and return the result."""
         moved_at, come = time.monotonic(), 0
         began: tuple[int, float, Usage | None] | None = None
         while come < count and time.monotonic() - moved_at < GIVE_UP_AFTER_S:
@@ -293,7 +293,7 @@ async def measured(plan: DeliverPlan, tell: Callable[[str], None]) -> DeliverFig
 
 
 async def counted(plan: DeliverPlan, tell: Callable[[str], None]) -> Calls | None:
-    """Count calls, in one shard: next to nothing is done by the clock there, and not for a delivery."""
+    """Count calls, in one shard: there is almost no work by the clock there, only for deliveries."""
     tell("count calls")
     async with ground(1) as on:
         return await DeliverBench(replace(plan, shards=1, deliveries=COUNTED_DELIVERIES), on, tell).count()

@@ -57,7 +57,7 @@ class FanoutPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def events(self) -> int:
-        """Enough for so many copies, rounded up."""
+        """The number of events for so many copies, rounded up."""
         return -(-self.copies // self.receivers)
 
 
@@ -90,7 +90,7 @@ class FanoutFigures(Struct, frozen=True, kw_only=True):
 
 
 class Routed(Struct, frozen=True):
-    """So many copies as they were stored: a second, and what the node used for each."""
+    """Copies stored per second, and what the node used for each."""
 
     rate: float
     cpu_us: float | None
@@ -227,7 +227,7 @@ class FanoutBench:
         return alone, await steady, took_s
 
     async def _neighbours_for(self, node: LocalNode, time_s: float) -> Report:
-        """Publish for one neighbour after the other for so long, and say how it all arrived."""
+        """Publish for the neighbours in turn for a time, and report how the events arrived."""
         await self._sink.forget()
         count, until = 0, time.monotonic() + time_s
         async with asyncio.TaskGroup() as publishing:
@@ -241,7 +241,7 @@ class FanoutBench:
     # ---- bare clients
 
     async def _bare_server(self) -> float:
-        """Copies a second that the server takes where so many are under way in one pipeline."""
+        """Copies per second that the server takes from one pipeline."""
         wire, room = self._js.wire, asyncio.Semaphore(UNDER_WAY_MAX)
 
         def on_answer(message: Message) -> None:
@@ -261,7 +261,7 @@ class FanoutBench:
         return self._plan.copies / took_s
 
     async def _bare_lanes(self) -> float:
-        """Copies a second of a client with as many lanes as the router serves, and nothing else to do."""
+        """Copies per second of a bare client with as many lanes as the router."""
         copies = self._copies()
 
         async def send() -> None:
@@ -304,7 +304,7 @@ class FanoutBench:
 
 
 def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
-    """So many tenants that share no partition with that one."""
+    """Tenants that do not share the partition of that one."""
     names = (f"neighbour{number}" for number in itertools.count())
     others = (each for each in names if partition_of(each, partitions) != partition_of(tenant, partitions))
     return list(itertools.islice(others, count))

@@ -1,4 +1,4 @@
-"""Ground of every bench: a sink, a server that is set up, and a connection to it."""
+"""The base of every bench: a sink, a server that is set up, and a connection to it."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ class Ground(Struct, frozen=True):
 
 @asynccontextmanager
 async def ground(shards: int = SHARDS) -> AsyncIterator[Ground]:
-    """Lays the ground for one run, and leaves nothing of it behind."""
+    """Sets up the base for one run, and leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="angarium-bench-") as name:
         directory = Path(name)
         async with running_sink() as sink, EmbeddedServer(directory / "nats", port=0) as server:

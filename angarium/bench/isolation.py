@@ -89,7 +89,7 @@ class Trouble(Struct, frozen=True):
 
 
 def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
-    """All of them, the first of which is none."""
+    """All kinds of trouble; the first is none."""
     home = shard_of("healthy0", "r0", shards)
     names_there = (name for n in itertools.count() if shard_of("hanging", name := f"r{n}", shards) == home)
     crowd = itertools.islice(names_there, plan.hanging)
@@ -190,7 +190,7 @@ class IsolationBench:
         await together(publish, range(self._trouble.count))
 
     async def _handed_out(self, node: LocalNode) -> None:
-        """Return when the server has handed out everything, and all but nothing of it is unacked."""
+        """Return when the server has handed out everything, and almost everything is acked."""
         while await self._sum(lambda info: info.pending + info.unacked) > 1:
             node.check()
             await asyncio.sleep(LOOK_EVERY_S)
@@ -205,7 +205,7 @@ class IsolationBench:
         return sum(figure(info) for info in infos if info)
 
     async def _healthy_for(self, node: LocalNode, time_s: float) -> tuple[Report, int]:
-        """Publish for the healthy ones for so long; how it arrived, and how many did not."""
+        """Publish for the healthy ones for a time; return how the events arrived, and how many did not."""
         await self._sink.forget()
         count, began_at = 0, time.monotonic()
         async with asyncio.TaskGroup() as publishing:

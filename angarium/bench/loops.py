@@ -1,4 +1,4 @@
-"""Bare loops: what a client can POST to the sink when there is nothing else to do.
+"""Bare loops: the rate at which a client can POST to the sink without other work.
 
 They are the measure for Angarium's figures, taken in the same run: as many workers as there are receivers,
 each with one request at a time, as many headers, a body of the same size.
@@ -50,7 +50,7 @@ Post = Callable[[], Awaitable[bool]]
 
 
 async def loop(workers: int, seconds: float, post: Post) -> Speed:
-    """Measures what so many workers come to."""
+    """Measures the rate of so many workers."""
     until = time.perf_counter() + seconds
     done = 0
 

@@ -1,4 +1,4 @@
-"""Publishing for benches: bodies that tell when they were published, many at once."""
+"""Publishing for benches: bodies with their time of publishing, many at once."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def together(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
-    """Do the same with each, with a thousand at a time. A task for each would take seconds to begin with."""
+    """Do the same with each, a thousand at a time. A task for each would take seconds to start."""
     left = iter(items)
 
     async def some() -> None:

@@ -1,4 +1,4 @@
-"""Memory of a resting actor: `python -m angarium.bench.resident COUNT` prints bytes.
+"""Memory of an idle actor: `python -m angarium.bench.resident COUNT` prints bytes.
 
 In a process of its own, since what a process gave back to its allocator is not seen in its size. The actors
 are real, under a real host; what is around them has nothing to say.
@@ -85,7 +85,7 @@ class Nothing:
 
 
 async def bytes_each(count: int) -> float:
-    """Measures what each of so many resting actors takes."""
+    """Measures the memory of each of so many idle actors."""
     around = Nothing()
     host = Host(
         epoch=1, claimed_at=0.0, claim_position=0, unclean=None, floor=0, needed=0, unacked_max=20_000,

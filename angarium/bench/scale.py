@@ -125,7 +125,7 @@ class ScaleBench:
         self._names = Names()
 
     async def crowd(self) -> Crowd:
-        """The node in a crowd. Raises click.ClickException where events were not accepted."""
+        """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""
         plan, on, tell = self._plan, self._on, self._tell
         tell(f"configure {plan.receivers} receivers")
         await self._configure(range(plan.receivers))
@@ -155,7 +155,7 @@ class ScaleBench:
         return Crowd(ready_s=ready_s, memory_mb=memory_mb, idle=idle, fresh=fresh, resident=resident)
 
     async def after_a_kill(self) -> Return:
-        """A node with parked actors is killed and started again. Raises as `crowd`."""
+        """Kill a node with parked actors and start it again. Raises as `crowd`."""
         plan, on, tell = self._plan, self._on, self._tell
         tell(f"park {plan.parked} actors")
         await self._configure(range(plan.parked), rate={"limit": 1, "per": "hour", "burst": 1})
@@ -214,7 +214,7 @@ class ScaleBench:
         await together(put, numbers)
 
     async def _publish(self, numbers: Sequence[int]) -> None:
-        """An event to each, as fast as the server takes them."""
+        """Publish an event to each, as fast as the server takes them."""
 
         async def publish(number: int) -> None:
             stored(await self._js.publish(self._names.publish_to(_receiver(number)), body(BODY_BYTES)))
@@ -222,7 +222,7 @@ class ScaleBench:
         await together(publish, numbers)
 
     async def _publish_to(self, numbers: range) -> Report:
-        """An event to each, at 500 a second, and how they arrived."""
+        """Publish an event to each, at 500 a second, and return how they arrived."""
         await self._sink.forget()
         for number in numbers:
             await self._publish([number])
@@ -257,7 +257,7 @@ class ScaleBench:
             await asyncio.sleep(QUIET_PAUSE_S)
 
     async def _idle(self, used: Callable[[], Usage | None]) -> tuple[float | None, float | None]:
-        """The share of a core that a node takes which has nothing to do, and its memory."""
+        """The share of a core that an idle node takes, and its memory."""
         await self._until_quiet()
         before, began_at = used(), time.monotonic()
         await asyncio.sleep(self._plan.timed_s)

@@ -37,7 +37,7 @@ class SinkProcess:
 
 @asynccontextmanager
 async def running_sink() -> AsyncIterator[SinkProcess]:
-    """A sink that ends with us, however we end: its standard input does.
+    """A sink that ends when we end, in any way, since its standard input ends.
 
     It is in a session of its own, so that Ctrl-C reaches us alone.
     """

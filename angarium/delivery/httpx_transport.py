@@ -1,4 +1,4 @@
-"""The seam on httpx's engine: an operator's way out (`transport = "httpx"`), and a check on our own.
+"""The transport on httpx's engine: a fallback for operators (`transport = "httpx"`), and a check on our own.
 
 It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
 environment, content decoding or default headers, so none can be forgotten to be switched off. The network
@@ -201,7 +201,7 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> "_Stream":
-        """See httpcore, but that the name is the target's."""
+        """See httpcore, except that the name is the target's."""
         exchange = _current.get()
         handshake = self._writer.start_tls(ssl_context, server_hostname=exchange.request.target.host)
         try:
@@ -213,7 +213,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """See httpcore. The first write of an exchange asks for the lease, and is made in the same breath."""
+        """See httpcore. The first write of an exchange checks the lease in the same call."""
         exchange = _current.get()
         exchange.reached = True
         if not exchange.sent:
@@ -255,7 +255,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         return not has_untaken(self._fd)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """See httpcore, which gets nothing of what is no answer, and nothing beyond the end of one."""
+        """See httpcore, which gets only answers, and nothing after the end of one."""
         exchange = _current.get()
         if exchange.answer.over:
             return b""

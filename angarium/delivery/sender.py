@@ -1,4 +1,4 @@
-"""Makes an attempt: the headers of the wire format, two signatures, one POST, and its outcome.
+"""The sender makes an attempt: the headers of the wire format, two signatures, one POST, and its outcome.
 
 What depends on the receiver alone (its URL taken apart, its keys, its own headers) is prepared once for each
 configuration and kept; an attempt adds what is its own. Values of producers were checked where the message
@@ -45,7 +45,7 @@ class _Prepared(Struct, frozen=True):
 
 
 class HttpSender:
-    """A `Sender` over any transport. `clock` is in seconds since the epoch; `ids` draws trace ids."""
+    """A `Sender` over any transport. `clock` is in seconds since the epoch; `ids` makes trace ids."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class HttpSender:
 
 
 def _own_headers(headers: dict[str, str]) -> list[Header]:
-    """The receiver's own headers, without any that would double or override another."""
+    """The receiver's own headers, without any that would repeat or override another."""
     own: dict[str, str] = {}
     for name, value in headers.items():
         if is_sent(name):
@@ -141,7 +141,7 @@ def _own_headers(headers: dict[str, str]) -> list[Header]:
 
 
 def _outcome(outcome: Response | Failure) -> Outcome:
-    """Translates what the transport says into the words of `actors`."""
+    """Translates the transport's result into an outcome of `actors`."""
     latency_ms = round(outcome.latency_s * 1000, 3)
     if isinstance(outcome, Response):
         return Answered(

@@ -66,7 +66,7 @@ def parse_secret(text: str, field: str) -> Secret:
 
 
 def sign(secrets: Sequence[Secret], event_id: bytes, number: int, body: bytes) -> bytes:
-    """One signature a secret, in their order, joined by blanks: the value of a signature header."""
+    """One signature per secret, in their order, joined by spaces: the value of a signature header."""
     content = b"%b.%d.%b" % (event_id, number, body)
     match secrets:
         case [only]:

@@ -1,4 +1,4 @@
-"""`angarium demo`: plays the scenario before those who watch, then judges the records."""
+"""`angarium demo`: plays the scenario, shows it, and then judges the records."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ REFRESHES_A_SECOND = 8
 
 
 async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
-    """The verdict, and the directory of the run, which stays only where something is to be looked into.
+    """The verdict, and the directory of the run, which stays only if a promise was broken.
 
     Raises click.ClickException where something is missing.
     """
@@ -66,7 +66,7 @@ class Programme:
             output.say(line)
 
     def shown(self, scenario: Scenario) -> AbstractContextManager[Any]:
-        """Resources that last as long as the scenario is played."""
+        """Resources for the time of the scenario."""
         return nullcontext() if self._quiet or not output.drawn() else self._live(scenario)
 
     @contextmanager

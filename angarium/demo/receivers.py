@@ -133,7 +133,7 @@ CAST = (
 
 
 class DemoReceiver:
-    """One of the cast, with its server and its record."""
+    """A receiver of the demo, with its server and its record."""
 
     def __init__(self, role: Role, check: StandardCheck) -> None:
         self.role = role

@@ -38,7 +38,7 @@ LOOK_EVERY_S = 0.02
 
 
 class Scenario:
-    """One run. `tell` hears what happens, as sentences; `node` says in a word how the node is."""
+    """One run. `tell` gets what happens, as sentences; `node` is the state of the node in a word."""
 
     def __init__(
         self, directory: Path, receivers: Sequence[DemoReceiver], tell: Callable[[float, str], None]
@@ -104,7 +104,7 @@ class Scenario:
         self._say(f"{len(self.receivers)} receivers are configured; one of them does not listen yet")
 
     async def _act(self, client: Producer, node: LocalNode) -> None:
-        """All at once: publish, kill and restart the node, and let the dead receiver rise; then redrive."""
+        """Publish, kill and restart the node, and start the dead receiver, all at once; then redrive."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish(client))
             group.create_task(self._crash(node))
@@ -131,7 +131,7 @@ class Scenario:
         self._say(f"everything is published: {self.published} deliveries to make")
 
     async def _crash(self, node: LocalNode) -> None:
-        """kill -9 half-way, and a new process at once, which has to wait until the old one counts as dead."""
+        """Kill the node with -9 half-way, and start a new one, which waits until the old one counts as dead."""
         await self._half.wait()
         await node.kill()
         self._node_is("killed", "the node was killed with -9")
@@ -147,7 +147,7 @@ class Scenario:
                 self._say(f"{receiver.role.name} listens now")
 
     async def _redrive(self, receiver: DemoReceiver, node: LocalNode) -> None:
-        """Mend what rejects, once all that it rejects lies among the dead letters, and send it again."""
+        """Repair the rejecting receiver once everything it rejects is a dead letter, and redrive that."""
         wanted = sum(each.type == receiver.role.rejected for each in receiver.record.published)
         dead = f"angarium.dead.{receiver.id}"
         settings = Settings(nats=(self._url,))
@@ -163,7 +163,7 @@ class Scenario:
         self._say(await node.command("dead", "redrive", receiver.id))
 
     async def _all_settled(self, node: LocalNode) -> None:
-        """Return when everything was accepted, or patience is at an end."""
+        """Return when everything was accepted, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
                 while not all(receiver.record.complete for receiver in self.receivers):

@@ -27,12 +27,12 @@ def row(receiver: DemoReceiver) -> tuple[str, ...]:
 
 
 def happening(elapsed_s: float, what: str) -> str:
-    """One line of the story."""
+    """Show one line of what happens."""
     return f"{elapsed_s:5.1f} s  {what}"
 
 
 def verdict(findings: Sequence[Judgement]) -> Iterator[str]:
-    """A line a promise, and below a broken one what broke it."""
+    """One line per promise, and below a broken one what broke it."""
     width = max(len(finding.promise) for finding in findings)
     for finding in findings:
         word = click.style("kept  ", fg="green") if finding.kept else click.style("BROKEN", fg="red")

@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class Judgement(Struct, frozen=True):
-    """A promise, what the records say for it, and in what they break it."""
+    """A promise, the evidence for it in the records, and its breaches."""
 
     promise: str
     evidence: str

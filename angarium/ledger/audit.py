@@ -16,7 +16,7 @@ BARS_MAX = 16
 
 
 class LimitPeriod(Struct, frozen=True):
-    """The rate in force from the instant `at` on; None: no limit."""
+    """The rate in force from `at` on; None: no limit."""
 
     at: int
     per_second: float | None = None

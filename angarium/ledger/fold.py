@@ -1,4 +1,4 @@
-"""Folds the facts of a receiver over a base state: what was, at a moment or by now. Pure.
+"""Folds the facts of a receiver over a base state, up to a moment or to the end. Pure.
 
 Base states are made of the ledger's own facts, after these were stored: who made none yet, or was killed
 before, folds a longer stretch and comes to the same. So a base state is never part of what must not be lost.

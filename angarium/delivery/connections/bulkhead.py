@@ -1,4 +1,4 @@
-"""Half of the connections are kept for those that answer quickly: a target that took long uses the slow lane.
+"""The slow lane: targets that took long share half of the connections; the rest is for quick ones.
 
 A receiver that hangs holds a connection, and so a descriptor, for its whole time-out. Without the lane enough
 of them would hold all there are, and receivers that answer in milliseconds would wait in line behind them.
@@ -21,7 +21,7 @@ SLOW_TARGETS_MAX = 65_536
 
 
 class SlowLane:
-    """Knows who is slow, and lets half as many of them be under way as there may be connections."""
+    """Knows the slow receivers, and allows them half of the connections."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[Target, None] = {}
@@ -33,7 +33,7 @@ class SlowLane:
         return bool(self._known) and target in self._known
 
     def learn(self, target: Target, *, slow: bool) -> None:
-        """Note how an exchange went; the time that it waited for a connection is not its target's."""
+        """Note how an exchange went; the time that it waited for a connection does not count."""
         if not slow:
             if self._known:
                 self._known.pop(target, None)

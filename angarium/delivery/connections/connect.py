@@ -1,4 +1,4 @@
-"""Connecting to a target, for all transports: judged, address by address, and why not.
+"""Connecting to a target, for all transports: the address is judged, then each one is tried.
 
 Everything here ends by a deadline in the loop's time and raises `NoAnswer`, never a foreign error.
 """

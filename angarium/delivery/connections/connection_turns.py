@@ -104,7 +104,7 @@ class Waiter(Generic[T]):
         self.line: Line[Waiter[T]] | None = None
 
     def tell(self) -> None:
-        """Let it go on. An attempt that was cancelled in the same moment will withdraw when it wakes."""
+        """Let it continue. An attempt that was cancelled at the same moment withdraws when it wakes."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -116,7 +116,7 @@ class Places(Generic[T]):
         self._whole = whole
 
     def enter(self, waiter: Waiter[T]) -> None:
-        """Take both places, or stand in line for the first of them that is not free."""
+        """Take both places, or wait in line for the first one that is not free."""
         if waiter.host.taken < waiter.host.most:
             waiter.host.taken += 1
             self._enter_whole(waiter)

@@ -107,20 +107,20 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 class Allowed(Struct, frozen=True):
-    """Addresses that may be connected to, and no others."""
+    """The verdict that these addresses may be connected to, and no others."""
 
     addresses: tuple[str, ...]
 
 
 class Blocked(Struct, frozen=True):
-    """Not to be connected to. `rule` says why in a few words, `detail` is the sentence for people."""
+    """The verdict not to connect. `rule` says why in a few words, `detail` is the sentence for people."""
 
     rule: str
     detail: str
 
 
 class Unresolved(Struct, frozen=True):
-    """The name has no address, or no server could be asked."""
+    """The verdict that the name has no address, or no server could be asked."""
 
     detail: str
 
@@ -133,7 +133,7 @@ _HTTP_REFUSED = Blocked(
 
 
 def not_public(address: Address) -> str | None:
-    """The rule by which an address is not public; None where it is."""
+    """The rule by which an address is not public; None if it is public."""
     if isinstance(address, IPv6Address) and address in _NAT64:
         # The network's way to the IPv4 internet, where IPv6 is all there is: what counts is whom it leads to.
         rule = not_public(IPv4Address(int(address) & 0xFFFFFFFF))
@@ -167,7 +167,7 @@ def _plain(network: Network) -> Network:
 
 
 def _carried(address: Address) -> list[IPv4Address]:
-    """The IPv4 addresses that it may lead to: there may be several readings."""
+    """The IPv4 addresses in an IPv6 address: there may be several readings."""
     if isinstance(address, IPv4Address):
         return []
     number = int(address)

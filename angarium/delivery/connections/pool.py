@@ -41,7 +41,7 @@ DEFAULT_LIMITS = ConnectionLimits()
 
 
 class Key(Struct, frozen=True, gc=False):
-    """Under what a connection is kept."""
+    """The key of a kept connection."""
 
     receiver: str
     scheme: str
@@ -293,7 +293,7 @@ class Pool:
             self._loop.call_soon(self._expire)
 
     def _retire(self, group: _Group, connection: Connection) -> None:
-        """No longer to be taken."""
+        """Take the connection out: it is not used again."""
         group.idle.pop(connection, None)
         group.host.idle.pop(connection, None)
         self._idle.pop(connection, None)

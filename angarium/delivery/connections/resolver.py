@@ -1,4 +1,4 @@
-"""Resolves names: their addresses, and for how long these hold.
+"""Resolves names: their addresses, and how long these are valid.
 
 Names are asked for by c-ares, not by the C library: `getaddrinfo` does not tell how long an answer is valid,
 and it holds a thread until it has one, so that a few names whose servers are silent would hold up all others
@@ -97,7 +97,7 @@ class DnsResolver:
             self._channel = None
 
     def _open(self) -> pycares.Channel:
-        """Made with the first name: it takes a thread, which those who need none should be spared."""
+        """The resolver, made with the first name, since it takes a thread."""
         if self._channel is None:
             try:
                 self._channel = pycares.Channel(
@@ -112,7 +112,7 @@ class DnsResolver:
 
 
 def _resolved(answer: pycares.AddrInfoResult) -> Resolved:
-    """An answer is valid for as long as each of its records is: those of the aliases on its way as well."""
+    """The validity of an answer: the shortest of all its records, including aliases."""
     addresses: dict[str, None] = {}
     for node in answer.nodes:
         addresses[_text(node.addr[0])] = None

@@ -121,13 +121,13 @@ class Connection(asyncio.Protocol):
             self._rest()
 
     def abort(self) -> None:
-        """Close at once, without waiting for anything to be sent or for a TLS farewell."""
+        """Close at once, without waiting for unsent bytes or for the end of TLS."""
         self._aborted = True
         if self._transport is not None:
             self._transport.abort()
 
     def expire(self, exchange: Exchange) -> None:
-        """The time of that exchange is over. If it has ended meanwhile, another one may be under way."""
+        """End an exchange whose time is over. If it has ended meanwhile, another one may be in progress."""
         if self._exchange is not exchange:
             return
         if self._answer.headed:
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         return not (self._large and has_untaken(self._fd))
 
     def _end_early(self) -> None:
-        """Bytes came that answer nothing: whatever they are, they would be taken for the next answer."""
+        """Take bytes that answer no request: they would be taken for the next answer."""
         self._early, self._wire = True, b""
         if self._exchange is not None:
             self.unanswered = True
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         self._owner.rest(self)
 
     def _end(self, why: str) -> None:
-        """No more bytes will come. This is how an answer without a length ends, and how others break off."""
+        """Take the end of the bytes: an answer without a length ends so, and others break off."""
         if self._exchange is None:
             return
         self.unanswered = not self._answer.begun

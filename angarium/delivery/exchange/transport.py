@@ -57,7 +57,7 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Response(Struct, frozen=True, gc=False, kw_only=True):
-    """The receiver answered. Header names are in lower case; the body is as sent, cut at `BODY_MAX`."""
+    """An answer of the receiver. Header names are in lower case; the body is as sent, cut at `BODY_MAX`."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -66,7 +66,7 @@ class Response(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FailureKind(StrEnum):
-    """At which stage an attempt ended without an answer."""
+    """The stage at which an attempt ended without an answer."""
 
     BLOCKED = "blocked"
     RESOLVE = "resolve"
@@ -81,7 +81,8 @@ class FailureKind(StrEnum):
 
 
 class Failure(Struct, frozen=True, gc=False, kw_only=True):
-    """No usable answer. `detail` is one line for people; `status` is known where the headers never ended.
+    """A failure: no usable answer. `detail` is one line for people; `status` is set if the headers never
+    ended.
 
     `LEASE` means that not a byte was sent; `OVERLOAD` that this node had no connection or descriptor to
     spare.
