@@ -131,7 +131,7 @@ class Scenario:
         self._say(f"everything is published: {self.published} deliveries to make")
 
     async def _crash(self, node: LocalNode) -> None:
-        """Kill the node with -9 half-way, and start a new one, which waits until the old one counts as dead."""
+        """Kill the node with -9 half-way, and start a new one, which waits for the old one's lease."""
         await self._half.wait()
         await node.kill()
         self._node_is("killed", "the node was killed with -9")
