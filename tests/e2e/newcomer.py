@@ -55,7 +55,7 @@ class Newcomer:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ANGARIUM_")},
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(_without_aiohttp(directory)), str(ROOT)]),
             "PYTHONUNBUFFERED": "1",
             "XDG_CONFIG_HOME": str(directory / "config"),
             "ANGARIUM_NATS": url,
@@ -132,6 +132,14 @@ class Newcomer:
 
     def _there(self, text: str) -> str:
         return _exchanged(text, {free: usual for usual, free in self._ports.items()})
+
+
+def _without_aiohttp(directory: Path) -> Path:
+    """A place for modules that hides aiohttp, which users have not got either: see `commands.COMMAND`."""
+    place = directory / "hidden"
+    place.mkdir()
+    (place / "aiohttp.py").write_text("raise ImportError\n")
+    return place
 
 
 def _exchanged(text: str, numbers: dict[str, str]) -> str:
