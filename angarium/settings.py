@@ -55,13 +55,13 @@ class SettingsError(BadInput):
 
 
 def _node_name() -> str:
-    """Another one at each start: of two processes with one name, each would take the other for itself."""
+    """A new name at each start: two processes with one name would take each other for themselves."""
     host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:48]
     return f"{host}-{secrets.token_hex(3)}"
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """All that can be set, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
+    """All settings, complete and within bounds. Its repr shows nothing: URLs may hold passwords."""
 
     nats: Annotated[tuple[str, ...], Meta(description="NATS servers, nats://host:port")] = (
         "nats://127.0.0.1:4222",
@@ -219,7 +219,7 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVa
 
 
 def _closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is so like this one that it was probably meant."""
+    """The known name that was probably meant by this one."""
     from difflib import get_close_matches
 
     alike = get_close_matches(name, sorted(known), 1, LIKENESS_MIN)

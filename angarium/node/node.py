@@ -1,4 +1,4 @@
-"""A member of the fleet: it shows itself, owns its share of the shards, and answers for their receivers.
+"""A node of the fleet: it sends heartbeats, owns its share of the shards, and delivers to their receivers.
 
 Membership says who should own a shard, the claim says who may, the journal's fence says who does. This file
 only brings the first two together, again and again, until what is owned is what is wanted.
@@ -37,7 +37,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Node:
-    """One process of the fleet. `start` returns when it is a member; `stop` hands everything over."""
+    """A node, which is one process. `start` returns when it is a member; `stop` hands everything over."""
 
     def __init__(self, around: NodeContext, shards: int) -> None:
         self.around = around
@@ -81,7 +81,7 @@ class Node:
 
     @property
     def stopping(self) -> bool:
-        """True from the moment it was told to stop: it hands its shards over, or has done so."""
+        """True once it was told to stop: it hands its shards over, or has done so."""
         return self._stopping
 
     @property
@@ -127,7 +127,7 @@ class Node:
                     await self._changed.wait()
 
     def _set_right(self) -> None:
-        """Begin whatever leads from what is owned to what should be."""
+        """Start the claims and hand-overs that lead to the shards that it should own."""
         wanted = set(self.around.members.wanted(self.shards))
         alive = self.around.members.lease.valid()
         for shard in self.refused.keys() - wanted:
@@ -148,7 +148,7 @@ class Node:
                 self._begin(self._let_go, shard)
 
     def _tell_moves(self) -> None:
-        """Log one line for all shards that moved together, none where they merely outlived NATS."""
+        """Log one line for all shards that moved together, and none if they only outlived NATS."""
         if self._moves:
             outlived = self._moves.keys() == {"resumed"} and self.around.js.unsettled
             told = {"owned": len(self.owned), **self._moves}
@@ -174,7 +174,8 @@ class Node:
                     await self._let_go(shard)
 
     async def _resume(self, shard: int, running: Shard) -> None:
-        """Claim again what was suspended, and go on from memory; else drop it, to be claimed as any other.
+        """Claim a suspended shard again, and continue from memory; else drop it, to be claimed like any
+        other.
 
         A claim that resumes counts as clean, since this memory knows all that was posted; without the memory
         it must not be used.
@@ -200,7 +201,7 @@ class Node:
                 await self._drop(shard, running)
 
     async def _attempt(self, shard: int, work: Coroutine[Any, Any, T | NotOwned]) -> T | NotOwned | None:
-        """Claim or recover; None where it has to be tried again."""
+        """Claim and recover a shard; None if it has to be tried again."""
         try:
             return await work
         except (Unavailable, ApiError) as error:
@@ -253,7 +254,7 @@ class Node:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
     async def _put_on_record(self, shard: int, running: Shard, loss: Loss) -> None:
-        """Refuse the shard for all nodes, whatever the stream will hold by then."""
+        """Refuse the shard for all nodes, on record, even if the stream changes later."""
         around = self.around
         refusal = RecordedLoss(node=around.node, at=around.time.wall(), stream=loss.stream)
         await refuse(around.js, around.names, shard, running.claim.epoch, loss, refusal)
@@ -269,7 +270,7 @@ class Node:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
     async def _let_go(self, shard: int) -> None:
-        """Release a shard however our claim or ownership ended, so that it keeps no other node out."""
+        """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
         around = self.around
         done = await self._attempt(
             shard,

@@ -67,7 +67,7 @@ class NodeContext(Struct, frozen=True):
 
 
 class OwnershipClock:
-    """Wall time at the claim plus the machine's own time since: no step of the wall clock matters."""
+    """Wall time at the claim plus monotonic time since, so that steps of the wall clock do not matter."""
 
     def __init__(self, claimed: Claim, time: Timekeeper) -> None:
         self._offset = claimed.at - claimed.boottime
@@ -78,7 +78,7 @@ class OwnershipClock:
 
 
 class Shard:
-    """The ownership of one shard, from its claim on. `ended` is set when it is over, whatever ended it.
+    """The ownership of one shard, from its claim on. `ended` is set when it is over, for any reason.
 
     An expired lease only suspends it: if no other node owned the shard until it is claimed again, it goes on
     from memory, so that a restart of NATS repeats nothing.
@@ -157,7 +157,7 @@ class Shard:
         )  # fmt: skip
 
     def _new_router(self) -> Router:
-        """For the partition of the same number. It remembers nothing of an earlier ownership."""
+        """The router of the partition with the same number. It remembers nothing of an earlier ownership."""
         return Router(
             self._around.js, self._around.names, self.number, self._around.routing,
             on_broken=self._end, may_reset=self.host.within_lease,
@@ -192,7 +192,7 @@ class Shard:
         return self._marks
 
     def _known(self) -> Mark:
-        """The highest delivery that is known by other ways than the inbox."""
+        """The highest delivery that is known from other sources than the inbox."""
         read = self._backlog.mark
         # A backlog that is read after the server restarted may be of a new tail already.
         if read.position > self._marks.deliveries.position and self._inbox.compared:
@@ -200,7 +200,7 @@ class Shard:
         return self._marks.deliveries
 
     def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
-        """The journal holds these facts."""
+        """Take these facts as confirmed by the journal."""
         self.host.confirmed(entries)
 
     def fenced(self, why: str) -> None:
@@ -221,7 +221,7 @@ class Shard:
         return self._lease.over or self._lease is not self._around.members.lease
 
     async def suspend(self) -> None:
-        """After a lapse: append nothing, read nothing, and keep the memory."""
+        """Suspend the shard after its lease expired: append nothing, read nothing, and keep the memory."""
         await self.journal.suspend()
         await self._router.stop()
         await self._inbox.stop()
@@ -264,7 +264,7 @@ class Shard:
     # ---- the end
 
     def _refuse(self, why: str) -> None:
-        """Refuse the shard as it is. That may come out late, since snapshots are read when needed."""
+        """Refuse the shard as it is. The reason may appear late, since snapshots are read when needed."""
         self.refused = True
         self._end(why)
 
@@ -289,7 +289,8 @@ class Shard:
         await self.journal.stop()
 
     async def hand_over(self) -> bool:
-        """The planned end: no new attempts, those in flight finished, all recorded, acked and released.
+        """Hand the shard over: no new attempts, those in flight finished, everything recorded, acked and
+        released.
 
         False where the shard ended otherwise, `why` says how: then what was in flight may be repeated.
         A second caller waits for the first.
@@ -337,13 +338,13 @@ class Shard:
             await self._write_snapshots()
 
     def _leftovers(self) -> dict[str, State]:
-        """Picks the snapshots that say nothing any more and whose actors are still away."""
+        """Picks the snapshots that are not needed any more and whose actors are not in memory."""
         host = self.host
         awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
         return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
 
     async def find_leftovers(self) -> None:
-        """Look through the snapshots of receivers that have no configuration: some may be dispensable by now.
+        """Look through the snapshots of receivers without a configuration, for those that may be deleted.
 
         The next write of snapshots deletes these. Raises `Unavailable` and `ApiError`.
         """

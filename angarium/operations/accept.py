@@ -1,4 +1,4 @@
-"""Accepts one event for a client that waits for the answer: it is stored, or it is said at once why not.
+"""Accepts one event for a client that waits for the answer: it is stored, or the reason is returned at once.
 
 `publish` repeats an unanswered one, since a command has time. Here the client repeats, under the same id.
 """

@@ -1,4 +1,4 @@
-"""Publishes events: each until its fate is known, and tells who would hear of it."""
+"""Publishes events, each until its fate is known, and says whether any receiver gets them."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ LOOK_TIMEOUT_S = 1.0
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """All that the events of one run have in common; an empty `id` means a new one each.
+    """The common parts of the events of one run; an empty `id` means a new one each.
 
     `target` is a tenant, or one receiver.
     """

@@ -14,7 +14,7 @@ from streams.repair import Damage, accept_loss, check_rights, dead_holders, exam
 
 
 class RepairedShard(Struct, frozen=True):
-    """A shard that runs again: what it had lost, and how many receivers went back for it."""
+    """A repaired shard: what it had lost, and how many receivers were set back."""
 
     damage: Damage
     brought_back: int

@@ -1,4 +1,4 @@
-"""Asks the owner of a receiver: control requests, with the patience that a hand-over needs."""
+"""Asks the owner of a receiver: control requests, repeated while a shard is handed over."""
 
 import asyncio
 from typing import Any
@@ -75,7 +75,7 @@ async def backlog(to: Access, receiver: str) -> WaitingEvents:
 
 
 async def until_gone(to: Access, receiver: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
-    """Return once the owner has discarded what waited, on record. False where it has not said so in time."""
+    """Return once the owner has discarded the waiting events. False if it did not say so in time."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
         try:

@@ -1,4 +1,4 @@
-"""Discards what waits for a receiver, on record, and clears its failures."""
+"""Discards a receiver's waiting events, on record, and clears its failures."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from angarium.operations.failures import operation
 
 @operation
 async def forget(to: Access, receiver: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True) -> bool:
-    """Discard it; `agreed` is asked with how much that is, if anything waits. False: it was not agreed to.
+    """Discard them; `agreed` is asked with their number, if there are any. False: it did not agree.
 
     An attempt that is under way is awaited.
     """

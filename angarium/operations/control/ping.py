@@ -9,7 +9,7 @@ from angarium.operations.failures import operation
 
 
 class Pong(Struct, frozen=True, kw_only=True):
-    """The receiver's answer, or the error that there was instead; `answer` is what the node said, whole."""
+    """The receiver's answer, or the error; `answer` is the node's whole answer."""
 
     status: int | None = None
     error: str | None = None

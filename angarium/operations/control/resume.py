@@ -1,4 +1,4 @@
-"""Lets a receiver go on after a pause, a 410, too many failures, a throttle."""
+"""Resumes a receiver after a pause, a 410, too many failures, or throttling."""
 
 from angarium.connecting import Access
 from angarium.operations.control.ask import ask

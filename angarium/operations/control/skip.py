@@ -1,4 +1,4 @@
-"""Gives up the event at a receiver's head."""
+"""Gives up a receiver's oldest event."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from angarium.operations.failures import operation
 
 
 class Skipped(Struct, frozen=True, kw_only=True):
-    """The event that is a dead letter now, and its number."""
+    """The event that is now a dead letter, and its number."""
 
     sequence: int
     event_id: str
@@ -16,6 +16,6 @@ class Skipped(Struct, frozen=True, kw_only=True):
 
 @operation
 async def skip(to: Access, receiver: str) -> Skipped:
-    """Make a dead letter of it, so that the next one goes. An attempt that is under way is awaited."""
+    """Make it a dead letter, so that the next one is sent. Waits for an attempt in flight."""
     answer = await ask(to, "skip", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
     return Skipped(sequence=answer["sequence"], event_id=answer["event_id"])

@@ -12,7 +12,7 @@ StateDocument = dict[str, Any]
 
 @operation
 async def state(to: Access, receiver: str) -> StateDocument:
-    """The live state; without what the receiver answered, where NATS permits our user no more."""
+    """The live state; without the receiver's answer if NATS permits our user no more."""
     try:
         return await ask(to, "inspect", receiver)
     except OperationError as refused:

@@ -12,7 +12,7 @@ from streams.dead_letters.letters import DeadLetters
 
 
 class Dropped(Struct, frozen=True):
-    """The count of the letters that were dropped, and those that were named and are not there."""
+    """The number of dropped letters, and the named ones that do not exist."""
 
     count: int
     missing: list[int]

@@ -1,4 +1,4 @@
-"""The dead letters that an operation is about, page by page, and how it tells its progress."""
+"""The dead letters of an operation, page by page, and its progress."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -42,5 +42,5 @@ async def told(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[li
 
 
 def missing(wanted: Wanted, seen: Collection[int]) -> list[int]:
-    """The letters that were named and are not there."""
+    """The named letters that do not exist."""
     return [] if isinstance(wanted, Selection) else [each for each in wanted if each not in seen]

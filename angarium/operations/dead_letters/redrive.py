@@ -15,7 +15,7 @@ from streams.dead_letters.redrive_lock import RedriveLock
 
 
 class Sent(Struct, frozen=True):
-    """The fate of the letters that were sent, and those that were named and are not there."""
+    """The fate of the letters that were sent, and the named ones that do not exist."""
 
     done: Redriven
     missing: list[int]
@@ -31,7 +31,7 @@ async def redrive(
     progress: Progress = unseen,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> Sent:
-    """Send them again, at most `limit`. Fails as a conflict where another redrive is under way.
+    """Send them again, at most `limit`. Fails as a conflict while another redrive runs.
 
     `waiting` hears when a redrive began that did not end in order, and how long its end is waited for.
     """

@@ -1,4 +1,4 @@
-"""The checks of `angarium doctor`, each a line: what was looked at, whether it is well, and the remedy."""
+"""The checks of `angarium doctor`, a line each: what was checked, whether it is right, and the remedy."""
 
 import time
 
@@ -22,7 +22,7 @@ LINES_SHOWN_MAX = 8
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """All checks, in the order in which one rests on the other; ends early where the next have no ground."""
+    """All checks, in the order of their dependencies; ends early if the next ones make no sense."""
     findings = [ill("packages", sentence) for sentence in package_check.foreign_packages()]
     findings = findings or [well("packages", "actors and streams are Angarium's own")]
     findings += [_variable(each) for each in unknown_variables()]
@@ -115,7 +115,7 @@ async def _room(js: JetStream, of: Installation, name: str) -> Finding:
 
 
 async def _letters(js: JetStream, of: Installation) -> Finding:
-    """Only people take letters away. Without room for them nothing can be given up, nor be freed."""
+    """Check the room for dead letters: only operators drop them, and without room none can be stored."""
     info = await stream_info(js, of.names.dead_letters)
     text = f"{info.name} holds {info.messages} letters, {quantities.bytes_text(info.bytes)}"
     if is_short(info):

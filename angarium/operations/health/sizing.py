@@ -1,4 +1,4 @@
-"""Sizing: the room an installation has, what it suffices for, and who holds it."""
+"""Sizing: the room of an installation, what it is enough for, and what holds it."""
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ def capacity(rooms: list[Room]) -> Capacity | None:
 
 
 async def holder(js: JetStream, of: Installation, info: StreamInfo) -> str:
-    """Says who needs the stream from where on, and since when."""
+    """Says which shard or receiver needs the stream, from which position on, and since when."""
     names, shards = of.names, of.shards
     try:
         if info.name == names.deliveries:

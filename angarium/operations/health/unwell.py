@@ -1,4 +1,4 @@
-"""The receivers that are unwell, as `angarium doctor` names them: the worst few, and how many there are.
+"""The unhealthy receivers, as `angarium doctor` names them: the worst few, and the number of all.
 
 It reads the snapshots that nodes write every five seconds; no node is asked. Kept of them is a line for each
 receiver that is unwell, so that 100,000 receivers take some seconds and no more memory than their
@@ -56,7 +56,7 @@ _REMEDIES: dict[Ailment, str] = {
 
 
 class Ill(Struct, frozen=True):
-    """A receiver that is unwell since then, as far as its snapshot tells."""
+    """A receiver that is unhealthy since a time, by its snapshot."""
 
     ailment: Ailment
     since: float
@@ -110,7 +110,7 @@ async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
 async def _unwell(
     js: JetStream, of: Installation, configurations: dict[str, Configuration]
 ) -> dict[str, Ill]:
-    """All who are unwell by their snapshots, by name."""
+    """All receivers that are unhealthy by their snapshots, by name."""
     now = time.time()
     found: dict[str, Ill] = {}
     async for standing in receiver_snapshots(js, of.names):
@@ -126,7 +126,7 @@ async def _unwell(
 
 
 def judge(standing: ReceiverSnapshot, state: State, raw: bytes, now: float) -> Ill | None:
-    """Find what ails the receiver, if anything does. Most have nothing that could, and cost a look."""
+    """Find what is wrong with the receiver, if anything. For most receivers this is one look."""
     oldest_at = _oldest_at(state)
     if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
         return None
@@ -159,7 +159,7 @@ def _oldest_at(state: State) -> float:
 async def _worst(
     js: JetStream, of: Installation, found: dict[str, Ill], shards: list[Worked]
 ) -> list[Finding]:
-    """A line for each of the worst. Who turns out to have caught up leaves `found`."""
+    """A line for each of the worst. A receiver that has caught up is removed from `found`."""
     now, lines = time.time(), list[Finding]()
     ranked = [sorted(_those(found, each), key=lambda sick: sick.since) for each in WORST_FIRST]
     for sick in islice(

@@ -1,4 +1,4 @@
-"""Brings receivers to what a document declares: what differs is stored, and removed if that is asked for.
+"""Changes receivers to match a document: differences are stored, and receivers removed if asked for.
 
 All of it is compared and checked before anything is stored. What a document says nothing of goes back to its
 default, except what its author does not decide: secrets, and a pause that is in force. Each
@@ -26,7 +26,7 @@ Action = Literal["create", "change", "keep", "remove"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One receiver, and the action that brings it to what is declared.
+    """One receiver, and the action that makes it match the document.
 
     `notes` say why nodes may not post to a new URL.
     """
@@ -38,7 +38,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """The plan, what was stored of it, what was removed, and what could not be done; nothing if not agreed.
+    """The plan, what was stored, removed, and not done; nothing if it was not agreed to.
 
     `failed` are sentences by receiver.
     """

@@ -48,7 +48,7 @@ def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberCha
 
 
 def _leaves(members: dict[str, Any]) -> dict[str, Any]:
-    """The members that are no objects of several, under their paths."""
+    """The members that are not objects, under their paths."""
     leaves: dict[str, Any] = {}
     for name, value in members.items():
         if name in _NESTED and isinstance(value, dict):
@@ -61,7 +61,7 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> Any:
-    """A rate as a text, the same one for whatever means the same."""
+    """A rate as a text, the same one for equal rates."""
     members = rate_members(value) if isinstance(value, str) else value
     try:
         rate = msgspec.convert(members, Rate)
@@ -146,7 +146,7 @@ def _ends(olds: list[Any]) -> str:
 
 
 def secrets_of(members: dict[str, Any], member: str = "secrets") -> list[Any]:
-    """The secrets of a configuration, be the rest of it valid or not."""
+    """The secrets of a configuration, even if the rest of it is invalid."""
     found = members.get(member)
     return found if isinstance(found, list) else []
 

@@ -20,7 +20,7 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def read_declared(text: bytes, *, toml: bool) -> dict[str, dict[str, Any]]:
-    """The configurations by receiver. Raises InvalidPolicy, with a problem for each that is none."""
+    """The configurations by receiver. Raises InvalidPolicy, with a problem for each invalid one."""
     if len(text) > DOCUMENT_MAX:
         raise InvalidPolicy([f"is {len(text)} bytes, at most {DOCUMENT_MAX}; split it by tenant"])
     document = _decoded(text, toml=toml)

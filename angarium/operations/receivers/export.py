@@ -1,4 +1,4 @@
-"""Writes receivers down as a document that `apply` takes again, without what may be secret."""
+"""Writes receivers as a document for `apply`, without what may be secret."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lists receivers: each with its configuration in short, its phase, and what waits for it.
+"""Lists receivers: each with a short configuration, its phase, and its waiting events.
 
 Phases and figures are those of the last snapshots, which nodes write every five seconds; no node is asked.
 """
@@ -76,7 +76,7 @@ class Seen(Struct):
 
 
 class Overview(Struct, frozen=True):
-    """The receivers, and what has to be said of them all."""
+    """The receivers, and notes about all of them."""
 
     rows: list[ListedReceiver]
     notes: list[str]
@@ -129,7 +129,7 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
 
 
 async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked]) -> None:
-    """Count in the stream what waits for those of whom the snapshot does not tell."""
+    """Count the waiting events in the stream, for receivers whose snapshot does not say it."""
     left = iter([row for row in rows if row.waiting is None and row.standing is not None])
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""Lists the attempts at a receiver, by what came back and when."""
+"""Lists the attempts to a receiver, by result and time."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, led
 
 
 class AttemptList(Struct, frozen=True):
-    """Attempts, the newest first, and what is to be said of the ledger."""
+    """Attempts, the newest first, and notes about the ledger."""
 
     attempts: list[dict[str, Any]]
     more: bool
@@ -29,7 +29,7 @@ async def attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> Atte
 
 
 def one_more(wanted: AttemptFilter) -> AttemptFilter:
-    """The query with one more row, which tells that there are older ones."""
+    """The query with one more row, which shows whether there are older ones."""
     return replace(wanted, limit=wanted.limit + 1)
 
 

@@ -1,4 +1,4 @@
-"""Tells the history of a receiver: what happened to it, in words, its configurations included."""
+"""The history of a receiver: what happened to it, in words, its configurations included."""
 
 from typing import Any
 

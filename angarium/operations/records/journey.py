@@ -1,4 +1,4 @@
-"""Tells one event's journey: to which receivers it went, and how each delivery of it ended."""
+"""One event's journey: the receivers that got it, and how each delivery ended."""
 
 from typing import Any
 

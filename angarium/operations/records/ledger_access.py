@@ -1,4 +1,4 @@
-"""Opens the ledger that the settings name, and tells how far it is."""
+"""Opens the ledger of the settings, and says how far it is."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
 
 
 class OpenLedger(Struct, frozen=True):
-    """The way to the ledger, as these operations take it: the open ledger, and the settings."""
+    """The access of these operations: the open ledger, and the settings."""
 
     questions: Questions
     settings: Settings

@@ -1,4 +1,4 @@
-"""Looks back: what `inspect` said of a receiver at a moment, as far as its state tells."""
+"""Looks back: what `inspect` would have shown at a moment, from the recorded state."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MEMORY_MEMBERS = ("why", "problems", "in_flight", "queued", "backlog", "last_res
 
 @operation
 async def moment(of: OpenLedger, receiver: str, at: int) -> dict[str, Any]:
-    """Fold the facts up to the instant `at`. Fails as invalid, as not_found, and where that is not known."""
+    """Fold the facts up to the time `at`. Fails as invalid, as not_found, and if that is not known."""
     number = await number_of(of, receiver)
     known = await ledger_lag(of)
     found = await of.questions.moment(number, receiver, at)

@@ -1,4 +1,4 @@
-"""Finds the receivers that do worst: those that fail, and those whose events come late."""
+"""Finds the worst receivers: those that fail, and those whose events come late."""
 
 import time
 from typing import Any
