@@ -58,7 +58,7 @@ async def serve(
     Raises `ConnectError` and `ApiError`.
     """
     async with served(settings, here, beside_a_node=beside_a_node):
-        log.info("api.ready", extra={"url": url(here)})
+        log.log(logging.DEBUG if beside_a_node else logging.INFO, "api.ready", extra={"url": url(here)})
         ready(url(here))
         await asyncio.get_running_loop().create_future()
 

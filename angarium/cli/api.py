@@ -22,6 +22,10 @@ def api(host: str | None, port: int | None, **given: Any) -> None:
 
     It speaks plain HTTP: put what terminates TLS in front of it. Tokens are made by `angarium token create`.
     """
+    from importlib.util import find_spec
+
+    if find_spec("litestar") is None or find_spec("uvicorn") is None:
+        raise click.ClickException("the HTTP API is not installed: pip install 'angarium[api]'")
     settings = options.settings_of(given, log_level="info")
     run_long(_serve(settings, host, port))
 

@@ -11,6 +11,7 @@ from angarium.terminal.run import run_long
 
 if TYPE_CHECKING:
     from angarium.local.dev import Ready, Step
+    from angarium.local.http_api import HttpApi
 
 USUAL_NATS = "nats://127.0.0.1:4222"
 
@@ -31,9 +32,15 @@ USUAL_NATS = "nats://127.0.0.1:4222"
     metavar="PORT",
     help="Port of NATS (default: that of the last run in DIR, else 4222, else a free one).",
 )
+@click.option(
+    "--api-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Port of the HTTP API (default: that of the last run in DIR; at first 8080).",
+)
 @options.takes(*options.CONNECTION, *options.INSTALLATION, *options.NODE)
-def dev(directory: Path, port: int | None, **given: Any) -> None:
-    """Run NATS, a node and a ledger on this machine until Ctrl-C. The store is kept for the next run.
+def dev(directory: Path, port: int | None, api_port: int | None, **given: Any) -> None:
+    """Run NATS, a node, a ledger and the HTTP API on this machine until Ctrl-C. The store is kept.
 
     Use it on your own machine only: its NATS has no password, so every user of the machine can use it.
 
@@ -43,13 +50,14 @@ def dev(directory: Path, port: int | None, **given: Any) -> None:
     from angarium.local.dev import develop
 
     server = given["nats"]
-    if server and port:
+    if server and (port or api_port):
+        which = "--port" if port else "--api-port"
         raise click.UsageError(
-            "--port is for the embedded server, --nats is for another one; give one of them"
+            f"{which} is for the embedded server, --nats is for another one; give one of them"
         )
     kept = {} if server else {"ledger": f"sqlite:///{directory / 'ledger.db'}"}
     settings = options.settings_of(given, log_level="info", **kept)
-    run_long(develop(settings, None if server else directory, port, _tell))
+    run_long(develop(settings, None if server else directory, port, api_port, _tell))
 
 
 def _tell(step: "Step") -> None:
@@ -73,6 +81,8 @@ def _tell_ready(ready: "Ready") -> None:
     """Show what runs, what is allowed here that is not elsewhere, and what to type next."""
     where = "" if ready.directory is None else f" (store: {ready.directory})"
     output.say(f"ready: NATS on {ready.url}{where}, a node with {ready.shards} shards")
+    if ready.api is not None:
+        _tell_api(ready.api)
     output.say("allowed here, not elsewhere: receivers on http:// and on loopback addresses")
     export = [] if ready.url == USUAL_NATS else [f"  export ANGARIUM_NATS={ready.url}"]
     for line in (
@@ -81,8 +91,25 @@ def _tell_ready(ready: "Ready") -> None:
         "and in a third:",
         *export,
         "  angarium receiver put acme.billing --url http://127.0.0.1:9000/ --rate 10/second",
-        "  angarium publish acme.billing '{\"order\": 7}' --type order.created",
+        *_publishing(ready),
         "  angarium inspect acme.billing",
         "Ctrl-C stops it cleanly.",
     ):
         output.say(line)
+
+
+def _tell_api(api: "HttpApi") -> None:
+    """Show where the HTTP API is, and a token for everything."""
+    if api.port != api.wanted:
+        output.note(f"port {api.wanted} is taken: HTTP uses {api.port}, and keeps it for this directory")
+    output.say(f"HTTP on {api.url}, token: {api.token}")
+
+
+def _publishing(ready: "Ready") -> list[str]:
+    """Show how to publish an event, by curl where there is an API."""
+    if ready.api is None:
+        return ["  angarium publish acme.billing '{\"order\": 7}' --type order.created"]
+    return [
+        f"  curl --json '{{\"order\": 7}}' -H 'Authorization: Bearer {ready.api.token}' \\",
+        f"    {ready.api.url}/v1/tenants/acme/receivers/billing/events/order.created",
+    ]

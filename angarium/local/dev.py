@@ -11,8 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import AngariumError
-from angarium.connecting import installation, open_jetstream
-from angarium.local.directory import occupied
+from angarium.connecting import Access, installation, open_jetstream
+from angarium.local import http_api
+from angarium.local.directory import DevDirectory, occupied
+from angarium.local.http_api import HttpApi
 from angarium.node.app import run_node
 from angarium.settings import Settings
 from streams.fleet.lease import LEASE_MARGIN_S
@@ -60,43 +62,48 @@ class Claiming(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True):
-    """Events are delivered. `directory` is None if the server is not ours."""
+    """Events are delivered. `directory` is None if the server is not ours; then there is no `api` either."""
 
     url: str
     shards: int
     directory: Path | None
+    api: HttpApi | None = None
 
 
 Step = Starting | Serving | Claiming | Ready
 Tell = Callable[[Step], None]
 
 
-async def develop(settings: Settings, directory: Path | None, port: int | None, tell: Tell) -> None:
+async def develop(
+    settings: Settings, directory: Path | None, port: int | None, api_port: int | None, tell: Tell
+) -> None:
     """Run until Ctrl-C. `directory` is the store of the embedded server; None: the settings name a server.
 
     `tell` hears of each step as it begins. Raises `Occupied`, `DevError`, and what server and setup raise.
     """
     async with AsyncExitStack() as stack:
-        server = None
+        server = kept = api = None
         if directory is not None:
-            server = await _start_server(stack, settings, directory, port, tell)
+            kept = stack.enter_context(occupied(directory))
+            server = await _start_server(stack, settings, kept, port, tell)
             settings = replace(settings, nats=(server.url,), **WITHOUT_ANOTHER_SERVER)
         settings = replace(settings, allow_http=True, allow_networks=(*settings.allow_networks, *LOOPBACK))
         async with open_jetstream(settings) as js:
             await setup(js, installation(settings))
+            if kept is not None:
+                api = await http_api.prepared(Access(js, settings), kept, api_port)
         tell(Claiming(settings.shards, settings.ttl_s + LEASE_MARGIN_S))
-        await _run_beside(settings, server, tell)
+        await _run_beside(settings, server, api, tell)
 
 
 async def _start_server(
-    stack: AsyncExitStack, settings: Settings, directory: Path, port: int | None, tell: Tell
+    stack: AsyncExitStack, settings: Settings, kept: DevDirectory, port: int | None, tell: Tell
 ) -> EmbeddedServer:
-    """Have the directory, and run nats-server on it, on the port of the last time if that is free."""
-    kept = stack.enter_context(occupied(directory))
+    """Run nats-server on the directory, on the port of the last time if that is free."""
     needed = settings.max_body + HEADER_ROOM
     wanted = port or kept.last_port
     server = EmbeddedServer(
-        directory, port=port, usual_port=wanted, max_payload=needed if needed > 1 << 20 else None
+        kept.path, port=port, usual_port=wanted, max_payload=needed if needed > 1 << 20 else None
     )
     tell(Starting(server.directory))
     await stack.enter_async_context(server)
@@ -105,13 +112,23 @@ async def _start_server(
     return server
 
 
-async def _run_beside(settings: Settings, server: EmbeddedServer | None, tell: Tell) -> None:
+async def _run_beside(
+    settings: Settings, server: EmbeddedServer | None, api: HttpApi | None, tell: Tell
+) -> None:
     """Run the node, and keep its server running until it has ended."""
     directory = None if server is None else server.directory
-    ready = Ready(settings.nats[0], settings.shards, directory)
-    node = asyncio.create_task(run_node(settings, ready=lambda: tell(ready)))
+    awaited = {"node"} | ({"api"} if api is not None else set())
+
+    def ready(which: str) -> None:
+        awaited.discard(which)
+        if not awaited:
+            tell(Ready(settings.nats[0], settings.shards, directory, api))
+
+    node = asyncio.create_task(run_node(settings, ready=lambda: ready("node")))
     tasks = [node] if server is None else [node, asyncio.create_task(_keep(server))]
     background = [] if server is None else [asyncio.create_task(_follow(settings))]
+    if api is not None:
+        background.append(asyncio.create_task(http_api.serve(settings, api, lambda: ready("api"))))
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     ended = [task for task in tasks if task.done()]
     for task in (*tasks, *background):

@@ -17,6 +17,8 @@ from actors.errors import AngariumError
 from streams.nats.errors import ServerError
 from streams.server.embedded import USUAL_PORT
 
+USUAL_API_PORT = 8080
+
 
 class Occupied(AngariumError):
     """Another `angarium dev` runs in the directory."""
@@ -39,11 +41,37 @@ class DevDirectory:
     @property
     def last_port(self) -> int:
         """The port of the last run, 4222 before the first one."""
+        return self._port("port", USUAL_PORT)
+
+    @property
+    def last_api_port(self) -> int:
+        """The port of the last run's HTTP API, 8080 before the first one."""
+        return self._port("api-port", USUAL_API_PORT)
+
+    @property
+    def token(self) -> str:
+        """The token of the last run, if there was one."""
         try:
-            port = int((self.path / "port").read_text())
+            return (self.path / "token").read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def serves_api(self, port: int) -> None:
+        """Remember the port of the HTTP API."""
+        _write(os.open(self.path / "api-port", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % port)
+
+    def keep_token(self, text: str) -> None:
+        """Remember a token, in a file that only we can read."""
+        file = os.open(self.path / "token", _FLAGS | os.O_TRUNC, 0o600)
+        os.fchmod(file, 0o600)
+        _write(file, text.encode() + b"\n")
+
+    def _port(self, name: str, usual: int) -> int:
+        try:
+            port = int((self.path / name).read_text())
         except (OSError, ValueError):
-            return USUAL_PORT
-        return port if 0 < port < 1 << 16 else USUAL_PORT
+            return usual
+        return port if 0 < port < 1 << 16 else usual
 
     def serves(self, port: int, url: str) -> None:
         """Remember the port, and tell where NATS is to those who find the directory occupied."""

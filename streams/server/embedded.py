@@ -30,7 +30,8 @@ USUAL_PORT = 4222
 LOG_BYTES_MAX = 10 << 20
 
 OWN_FILES = frozenset({
-    "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
+    "api-port", "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
+    "token",
 })  # fmt: skip
 """Names of the files in the directory, without the logs; `angarium dev` keeps some of them."""
 

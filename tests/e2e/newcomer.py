@@ -21,7 +21,7 @@ from tests.e2e.nats_cli import NATS
 from tests.e2e.pages import Typed
 from tests.ports import free_ports
 
-NATS_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "9000", "9001", "9002"
+NATS_PORT, API_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "8080", "9000", "9001", "9002"
 LOOK_S = 0.05
 ANY = "…"
 
@@ -47,7 +47,7 @@ class Newcomer:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        usual = (NATS_PORT, RECEIVER_PORT, *OTHER_PORTS)
+        usual = (NATS_PORT, API_PORT, RECEIVER_PORT, *OTHER_PORTS)
         self._ports = dict(zip(usual, map(str, free_ports(len(usual))), strict=True))
         self._staying: list[_Staying] = []
         url = f"nats://127.0.0.1:{self._ports[NATS_PORT]}"
@@ -107,7 +107,7 @@ class Newcomer:
         command, _, _ = typed.command.partition(" #")
         match command.split():
             case ["angarium", "dev", *_]:
-                command += f" --port {NATS_PORT}"
+                command += f" --port {NATS_PORT} --api-port {API_PORT}"
             case ["angarium", "listen", *_]:
                 command += f" --port {RECEIVER_PORT}"
         log = self._directory / f"{len(self._staying)}.log"

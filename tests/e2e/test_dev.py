@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 import pytest
 
@@ -29,7 +30,8 @@ def dev(directory: Path, ending: signal.Signals) -> Iterator[tuple[Terminal, Out
         'replicas = 3\nnats = "nats://127.0.0.1:1"\ntls_ca = "ca.pem"\n'
     )
     output: Output = []
-    with terminal.start("dev", "--port", str(free_port()), "--config", "production.toml") as process:
+    ports = ("--port", str(free_port()), "--api-port", str(free_port()))
+    with terminal.start("dev", *ports, "--config", "production.toml") as process:
         url = line_with(process.stdout, "ready: NATS on ").split()[3]
         terminal.environment["ANGARIUM_NATS"] = url
         yield terminal, output
@@ -115,6 +117,29 @@ def test_a_server_that_was_killed_is_started_again_and_nothing_is_lost(tmp_path:
     assert [(event["sequence"], event["body"]) for event in events] == [(1, "1"), (2, "2")]
     told = _told(output[0], "info", "warning", "error")
     assert [each for each in told if not each.startswith(("node.", "ledger."))] == ["nats.lost", "nats.back"]
+
+
+def test_it_takes_events_over_http_with_a_token_that_it_keeps(tmp_path: Path) -> None:
+    terminal, told = Terminal(tmp_path, ""), []
+    for _ in range(2):
+        with terminal.start("dev", "--port", str(free_port())) as process:
+            line = line_with(process.stdout, "HTTP on ")
+            url, token = line.split()[2].removesuffix(","), line.split()[-1]
+            answer = httpx.post(
+                f"{url}/v1/tenants/acme/events/order.created",
+                json={"order": 7},
+                headers={"authorization": f"Bearer {token}"},
+            )
+            assert (answer.status_code, answer.json()["matched"]) == (202, 0)
+            told.append((url, token))
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=PATIENCE_S)
+            assert process.returncode == 0, err
+            assert token.rpartition("_")[2] not in err
+    assert told[0][1] == told[1][1]
+    kept = tmp_path / ".angarium" / "token"
+    assert kept.read_text().strip() == told[0][1]
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_one_in_the_directory_says_so_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""The HTTP API of `angarium dev`: on the port of the last time, and with the token of the last time."""
+
+import logging
+import socket
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from angarium.connecting import Access
+from angarium.local.directory import DevDirectory
+from angarium.operations.failures import NotDone
+from angarium.operations.tokens.create import NewToken, create
+from angarium.operations.tokens.secret import presented, proves
+from angarium.settings import Settings
+from streams.nats.errors import ConnectError
+from streams.tokens import ALL_TENANTS, Tokens
+
+HOST = "127.0.0.1"
+NOTE = "angarium dev"
+
+log = logging.getLogger(__name__)
+
+
+class HttpApi(Struct, frozen=True):
+    """The API of a directory: the socket that it is to serve, and a token for everything.
+
+    `wanted` is the port that it asked for, which may have been taken.
+    """
+
+    here: socket.socket
+    url: str
+    port: int
+    wanted: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"HttpApi({self.url!r}, …)"
+
+
+async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
+    """Have the port and a token; None where the API is not installed. Raises AngariumError."""
+    try:
+        from angarium.api import server
+    except ModuleNotFoundError as error:
+        log.error("api.stopped", extra={"why": f"{error}: pip install 'angarium[api]'"})
+        return None
+    wanted = port or kept.last_api_port
+    try:
+        here = server.bound(HOST, wanted)
+    except server.ServeError:
+        if port is not None:
+            raise
+        here = server.bound(HOST, 0)
+    bound_port: int = here.getsockname()[1]
+    token = await _token(to, kept)
+    kept.serves_api(bound_port)
+    return HttpApi(here, server.url(here), bound_port, wanted, token)
+
+
+async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> None:
+    """Serve until cancelled. What stops it stops nothing else, and is told as `ready`, too."""
+    from angarium.api import server
+
+    try:
+        await server.serve(settings, api.here, lambda _: ready(), beside_a_node=True)
+    except (AngariumError, ConnectError) as error:
+        log.error("api.stopped", extra={"why": str(error)})
+        ready()
+
+
+async def _token(to: Access, kept: DevDirectory) -> str:
+    """The token of the last time, if the store still has it; else a new one. Raises AngariumError."""
+    text = kept.token
+    given = presented(text)
+    if given is not None and proves(given, await Tokens(to.js, to.names).find(given.id)):
+        return text
+    made = await create(
+        to, NewToken(tenant=ALL_TENANTS, scopes=("publish", "read", "manage", "operate"), note=NOTE)
+    )
+    if isinstance(made, NotDone):
+        raise _NoToken(made.text)
+    kept.keep_token(made.text)
+    return made.text
+
+
+class _NoToken(AngariumError):
+    """There is no token, and none can be made."""
