@@ -52,7 +52,7 @@ class Use(Struct, frozen=True):
     at: datetime
 
 
-class Tokens:
+class TokenStore:
     """The tokens of an installation. Without `start` nothing is followed; all with an await works anyhow."""
 
     def __init__(self, js: JetStream, names: Names) -> None:

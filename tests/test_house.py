@@ -10,7 +10,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -63,6 +63,7 @@ ARCHAIC = re.compile(
 )
 UNREAD = ("actors.runtime.strangers", "angarium.api")
 """Modules whose words are not yet changed."""
+SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -236,6 +237,39 @@ def words_are_usual(module: Module) -> Iterator[str]:
         yield from (f"says {word!r}" for word in ARCHAIC.findall(module.source))
 
 
+def numbers_say_what_they_bound(module: Module) -> Iterator[str]:
+    """A constant says what it bounds, read away from its line: two words at least, besides a unit of time."""
+    for node in module.tree.body if module.path[0] in OURS else ():
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value) | ast.BinOp(ast.Constant(value))
+            ):
+                if name.isupper() and isinstance(value, int | float) and not SPEAKING.match(name):
+                    yield f"line {node.lineno} has {name}"
+
+
+def classes_have_names_of_their_own(module: Module) -> Iterator[str]:
+    """One name, one thing; only a port of `actors.ports` and what fills it are called the same."""
+    for name in classes(module) if module.path[0] in OURS and module.name != "actors.ports" else ():
+        if others := homes_of_classes()[name] - {module.name, "actors.ports"}:
+            yield f"{name} is also in {', '.join(sorted(others))}"
+
+
+def classes(module: Module) -> Iterator[str]:
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+@cache
+def homes_of_classes() -> defaultdict[str, set[str]]:
+    homes = defaultdict[str, set[str]](set)
+    for module in (each for each in modules() if each.path[0] in OURS):
+        for name in classes(module):
+            homes[name].add(module.name)
+    return homes
+
+
 def nothing_is_swallowed(module: Module) -> Iterator[str]:
     """No `except Exception: pass`, in any of its spellings."""
     for node in module.nodes:
@@ -309,6 +343,8 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     modules_introduce_themselves,
     first_lines_say_what_it_is,
     words_are_usual,
+    numbers_say_what_they_bound,
+    classes_have_names_of_their_own,
     nothing_is_swallowed,
     nothing_is_left_for_later,
     errors_have_one_root,
@@ -371,6 +407,8 @@ BREACHES = [
     (words_are_usual, "streams.purge", "# Whoever purges"),
     (words_are_usual, "streams.purge", '"""Purging what nobody needs."""'),
     (words_are_usual, "angarium.node.app", "x = 'two nodes beside another'"),
+    (numbers_say_what_they_bound, "streams.purge", "PATIENCE_S = 5.0"),
+    (classes_have_names_of_their_own, "angarium.node.node", "class Journal: ..."),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,
@@ -450,6 +488,8 @@ ALLOWED = [
         "try:\n    f()\nexcept Exception:\n    log.exception('f')",
     ),
     (nothing_is_left_for_later, "streams.reading.pull", "x = 'TODO'"),
+    (numbers_say_what_they_bound, "streams.purge", "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6"),
+    (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
     (errors_have_one_root, "angarium.delivery.answer", "class _Stop(Exception): ..."),
 ]

@@ -13,7 +13,7 @@ Rules that the rest leans on:
    fold the journal number alike, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
    facts in `NEEDS_NO_CONFIRMATION` hold nothing up, every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `Accepted` in its turn, before any result of it or a
+   Relaxed order has the same numbers: an event is `EventAccepted` in its turn, before any result of it or a
    later one.
 3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
    anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
@@ -41,7 +41,7 @@ from actors.policy import Policy
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order is left alone as a whole."""
 NEEDS_NO_CONFIRMATION = (
-    f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
+    f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
@@ -69,7 +69,7 @@ def decide(
         case c.DropRepeat(event):
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvent(event):
-            return [f.Accepted(receiver=receiver, events=(numbered(state, event),))]
+            return [f.EventAccepted(receiver=receiver, events=(numbered(state, event),))]
         case c.StartAttempt(event):
             return [f.Started(receiver=receiver, events=(numbered(state, event),), at=at, bucket=bucket)]
         case c.StartPing():

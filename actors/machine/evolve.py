@@ -24,7 +24,7 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _after_outcome(state, fact)
         case f.DeadLettered():
             return _after_dead_letter(state, fact)
-        case f.Accepted(events=events):
+        case f.EventAccepted(events=events):
             return _with_open(state, events)
         case f.Started(events=events, bucket=bucket):
             return replace(_with_open(state, events), bucket=bucket or state.bucket)

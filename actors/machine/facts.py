@@ -87,7 +87,7 @@ class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried")
     positions: tuple[int, ...] = ()
 
 
-class Accepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
+class EventAccepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
     """The event has its number (relaxed order: later ones may be settled before it)."""
 
     events: tuple[Numbered, ...]
@@ -295,8 +295,8 @@ class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 OutcomeFact = Delivered | AttemptFailed | Throttled
 Fact = (
-    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | Accepted | Started | Repeated | Parked
-    | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused | Resumed
-    | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
+    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | Repeated
+    | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused
+    | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -15,7 +15,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 
-NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.DeadLettered, f.Started)
+NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DeadLettered, f.Started)
 """The facts that name events with their numbers."""
 _SETTLING = (f.Delivered, f.DeadLettered)
 # Sums of fractions do not come out even.
@@ -89,7 +89,7 @@ def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
 
 def _check_numbers(
     before: State,
-    fact: f.Delivered | f.AttemptFailed | f.Throttled | f.Accepted | f.DeadLettered | f.Started,
+    fact: f.Delivered | f.AttemptFailed | f.Throttled | f.EventAccepted | f.DeadLettered | f.Started,
     after: State,
 ) -> Breach | None:
     """Checks that each event is the next in order with the next number, or is open."""

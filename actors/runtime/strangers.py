@@ -46,7 +46,7 @@ from actors.runtime.coalescing import next_beat
 from actors.runtime.live_state import LiveState
 from actors.runtime.shard_ports import ShardPorts
 
-PAGE = 64
+JUDGED_AT_ONCE = 64
 """Events that are turned away at once, or buried."""
 WAITING_MAX = 1024
 """Events that are known by position and name; of more, it is only known how far they lie."""
@@ -262,7 +262,7 @@ class Strangers:
     async def _turns(self) -> None:
         """Take turn after turn, as long as any event waits."""
         while self.waiting or self.state.parked:
-            busy = len(self.waiting) > PAGE or self.has_unread
+            busy = len(self.waiting) > JUDGED_AT_ONCE or self.has_unread
             due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
             await asyncio.sleep(max(0.0, due_at - self.host.clock.now()))
             try:
@@ -358,7 +358,7 @@ class Strangers:
     def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:
         """Yield the events that may be turned away now."""
         held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
-        room = PAGE if discard else min(PAGE, BURIALS_MAX - len(self.state.burials))
+        room = JUDGED_AT_ONCE if discard else min(JUDGED_AT_ONCE, BURIALS_MAX - len(self.state.burials))
         length = 0 if discard else sum(len(each.receiver) for each in self.state.burials)
         for position in covered:
             stranger = self.waiting.get(position)
@@ -392,7 +392,7 @@ class Strangers:
         if self.burials.under_way or self.host.stopped or not self.state.burials:
             return
         confirmed = {each.position for each in self.live.confirmed.burials}
-        due = tuple(each for each in self.state.burials if each.position in confirmed)[:PAGE]
+        due = tuple(each for each in self.state.burials if each.position in confirmed)[:JUDGED_AT_ONCE]
         if due:
             self.bury(due)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from angarium.api.problems import Refusal, unavailable
 
-BODY_S = 10.0
+BODY_TIMEOUT_S = 10.0
 SLOWEST_BYTES_PER_S = 64 << 10
 """A body has 10 s, and more if it is so long that a slow line needs it."""
 IN_FLIGHT_MAX = 1024
@@ -114,7 +114,7 @@ async def read(receive: Receive, headers: Headers, room: Room, seat: Seat, limit
     pieces: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_S + limit / SLOWEST_BYTES_PER_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S + limit / SLOWEST_BYTES_PER_S):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":

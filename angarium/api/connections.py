@@ -12,14 +12,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from angarium.api.problems import MEDIA_TYPE, Refusal
 
-HEAD_S = 10.0
+HEAD_TIMEOUT_S = 10.0
 """Time for the head of a request, from its first byte."""
 HEAD_MAX = 64 << 10
 HEADERS_MAX = 128
 PIPELINED_MAX = 64
 CONNECTIONS_MAX = 4096
-LINGER_S = 2.0
-LINGER_MAX = 16 << 20
+LINGER_MAX_S = 2.0
+LINGER_BYTES_MAX = 16 << 20
 """What is read and dropped of a body that nobody wanted, so that its sender gets to see the answer."""
 
 
@@ -43,7 +43,7 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
             return
-        self._timer = self.loop.call_later(HEAD_S, self._late)
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -52,7 +52,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering:
             self._lingering += len(data)
-            if self._lingering > LINGER_MAX:
+            if self._lingering > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
         if self._in_head:
@@ -65,7 +65,7 @@ class Connection(HttpToolsProtocol):
             self._too_large = True
             self.send_400_response("")
         elif self._timer is None and self.parser is not None:
-            self._timer = self.loop.call_later(HEAD_S, self._late)
+            self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
 
     # ---- the parser's callbacks
 
@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._stop_timer()
-        self._timer = self.loop.call_later(LINGER_S, self._late)
+        self._timer = self.loop.call_later(LINGER_MAX_S, self._late)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what cannot be read as a request, and close."""

@@ -15,11 +15,11 @@ from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
 from streams.receivers import Receivers, subscriptions_of
-from streams.tokens import Tokens
+from streams.tokens import TokenStore
 
-STALE_S = 3.0
+STALE_AFTER_S = 3.0
 """Who has not heard of revocations for so long lets nobody in."""
-SURE_S = 1.0
+LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""
 
 
@@ -28,7 +28,7 @@ class Live:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self.tokens = Tokens(access.js, access.names)
+        self.tokens = TokenStore(access.js, access.names)
         self.rates = Rates()
         self.room = Room()
         self._receivers = Receivers(access.js, access.names)
@@ -51,7 +51,7 @@ class Live:
     def ready(self) -> bool:
         """Return whether NATS is there, and every revocation is known that is a few seconds old."""
         now = asyncio.get_running_loop().time()
-        return self.access.js.wire.connected and now - self.tokens.read_at < STALE_S
+        return self.access.js.wire.connected and now - self.tokens.read_at < STALE_AFTER_S
 
     async def has(self, receiver: str) -> bool:
         """Return whether there is such a receiver; the leader is asked before it is denied.
@@ -60,7 +60,7 @@ class Live:
         """
         if self._receivers.known(receiver):
             return True
-        async with asyncio.timeout(SURE_S):
+        async with asyncio.timeout(LEADER_TIMEOUT_S):
             await self._receivers.confirm(receiver)
         return self._receivers.known(receiver)
 
@@ -69,7 +69,7 @@ class Live:
         found = len(self._subscriptions.match(tenant, event_type))
         if not found:
             try:
-                async with asyncio.timeout(SURE_S):
+                async with asyncio.timeout(LEADER_TIMEOUT_S):
                     await self._receivers.catch_up()
             except (TimeoutError, Unavailable):
                 return None

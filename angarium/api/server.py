@@ -14,9 +14,9 @@ from angarium.api.connections import Connection
 from angarium.api.live import Live, living
 from angarium.settings import Settings
 
-STOP_S = 5
+STOP_TIMEOUT_S = 5
 """Time for requests in flight when the process is told to stop."""
-BACKLOG = 1024
+LISTEN_BACKLOG = 1024
 KEEP_ALIVE_S = 75
 """Longer than load balancers keep a connection without using it, so that they close it and not we."""
 
@@ -72,8 +72,8 @@ async def served(
         async with living(settings, second=beside_a_node) as live:
             config = uvicorn.Config(
                 application(live), http=Connection, ws="none", lifespan="off", log_config=None,
-                access_log=False, server_header=False, proxy_headers=False, backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S,
+                access_log=False, server_header=False, proxy_headers=False, backlog=LISTEN_BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )  # fmt: skip
             async with _running(_Server(config), here):
                 yield live

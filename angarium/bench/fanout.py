@@ -34,7 +34,7 @@ BENCH_EVENT_TYPE = "bench.fanout"
 STILL, LIVE, WIDE, BARE = "still", "live", "wide", "bare"
 """Tenants: whose receivers are paused, whose get copies, whose event is for very many, who is unknown."""
 
-NEIGHBOURS = 10
+NEIGHBOUR_TENANTS = 10
 NEIGHBOURS_EVERY_S = 0.01
 UNDER_WAY_MAX = 1000
 LOOK_EVERY_S = 0.01
@@ -122,7 +122,7 @@ class FanoutBench:
         self._tell = tell
         self._names = Names()
         self._shards = on.shards
-        self._neighbours = _neighbours(WIDE, NEIGHBOURS, self._shards)
+        self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
     async def run(self) -> FanoutFigures:
         """Measure. Raises click.ClickException where something was not accepted, or came to a halt."""
@@ -137,7 +137,9 @@ class FanoutBench:
             still = await self._route(node, STILL)
             tell("the same, to active receivers")
             live = await self._route(node, LIVE)
-            tell(f"publish for {NEIGHBOURS} tenants, alone and with an event for {plan.wide} receivers")
+            tell(
+                f"publish for {NEIGHBOUR_TENANTS} tenants, alone and with an event for {plan.wide} receivers"
+            )
             alone, meanwhile, wide_s = await self._meanwhile(node)
         finally:
             await node.stop()
@@ -232,7 +234,7 @@ class FanoutBench:
         count, until = 0, time.monotonic() + time_s
         async with asyncio.TaskGroup() as publishing:
             while time.monotonic() < until:
-                publishing.create_task(self._announce(self._neighbours[count % NEIGHBOURS]))
+                publishing.create_task(self._announce(self._neighbours[count % NEIGHBOUR_TENANTS]))
                 count += 1
                 await asyncio.sleep(NEIGHBOURS_EVERY_S)
         await self._arrived(node, count)

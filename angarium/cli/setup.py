@@ -10,7 +10,7 @@ from angarium.cli.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.health.sizing import Room
+    from angarium.operations.health.sizing import StreamRoom
 
 
 @click.command(short_help="Create the streams and buckets of an installation.")
@@ -32,7 +32,7 @@ def setup(as_json: bool, **given: Any) -> None:
     say(installed.made, installed.rooms)
 
 
-def say(made: list[str], rooms: "list[Room]") -> None:
+def say(made: list[str], rooms: "list[StreamRoom]") -> None:
     """Show what was made, the rooms as a table, and what that of the deliveries suffices for."""
     from angarium.operations.health import sizing
 

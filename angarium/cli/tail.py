@@ -10,7 +10,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.operations.tail import Attempt, Wanted
+    from angarium.operations.tail import TailedAttempt, Wanted
 
 COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 """The least width of each column: at, receiver, number, attempt, outcome, took, event."""
@@ -78,7 +78,7 @@ async def _follow(
                         return
 
 
-def _show(attempt: "Attempt", *, as_json: bool) -> None:
+def _show(attempt: "TailedAttempt", *, as_json: bool) -> None:
     if as_json:
         output.say_json_line(attempt)
         return
@@ -96,7 +96,7 @@ def _show(attempt: "Attempt", *, as_json: bool) -> None:
         output.say("\t".join(texts))
 
 
-def _outcome(attempt: "Attempt") -> str:
+def _outcome(attempt: "TailedAttempt") -> str:
     """The status that came back, and what it meant where that is not plain; else the error."""
     match attempt.verdict:
         case "dead_lettered":

@@ -15,7 +15,7 @@ from angarium.delivery.connections.bulkhead import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.connections.connect import NoAnswer, connected, default_tls, first_reached, judged
 from angarium.delivery.connections.guard import Allowed, Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
-from angarium.delivery.exchange.http1 import Connection
+from angarium.delivery.exchange.http1 import Http1Connection
 from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, request_head
 
 _NO_ROOM = "no connection became free in time"
@@ -78,7 +78,7 @@ class Http1Transport:
                 return outcome
             connection, fresh = None, True
 
-    def _kept(self, request: Request) -> Connection | None:
+    def _kept(self, request: Request) -> Http1Connection | None:
         """A connection kept for this receiver, to an address that is allowed now."""
         verdict = self._guard.known(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
@@ -88,11 +88,11 @@ class Http1Transport:
                     return connection
         return None
 
-    async def _open(self, request: Request, deadline: float, *, fresh: bool) -> Connection:
+    async def _open(self, request: Request, deadline: float, *, fresh: bool) -> Http1Connection:
         """A connection to the first address that can be reached; raises NoAnswer."""
         target = request.target
 
-        async def connect(address: str, until: float) -> Connection:
+        async def connect(address: str, until: float) -> Http1Connection:
             key = _key(request, address)
             try:
                 async with asyncio.timeout_at(until):

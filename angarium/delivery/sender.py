@@ -18,7 +18,7 @@ from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.exchange.transport import Failure, FailureKind, Request, Response, Transport
-from angarium.delivery.signing import InvalidSecret, Secret, parse_secret, sign
+from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 Header = tuple[bytes, bytes]
 
@@ -36,8 +36,8 @@ class _Prepared(Struct, frozen=True):
 
     policy: Policy
     target: Target
-    secrets: tuple[Secret, ...]
-    old_secrets: tuple[tuple[float, Secret], ...]
+    secrets: tuple[SigningSecret, ...]
+    old_secrets: tuple[tuple[float, SigningSecret], ...]
     headers: tuple[Header, ...]
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ class InvalidSecret(BadInput):
     """A secret that cannot be used; the text names the field and the remedy, and never shows the secret."""
 
 
-class Secret:
+class SigningSecret:
     """A key that can sign and cannot be seen."""
 
     __slots__ = ("_inner", "_outer")
@@ -46,7 +46,7 @@ class Secret:
         return b"v1," + binascii.b2a_base64(outer.digest(), newline=False)
 
 
-def parse_secret(text: str, field: str) -> Secret:
+def parse_secret(text: str, field: str) -> SigningSecret:
     """The secret that a configuration's `field` holds: `whsec_` and base64 of 24 to 64 bytes, padded or not.
 
     Raises InvalidSecret.
@@ -62,10 +62,10 @@ def parse_secret(text: str, field: str) -> Secret:
         raise InvalidSecret(
             f"{field}: must hold {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes, has {len(key)}; make a new one"
         )
-    return Secret(key)
+    return SigningSecret(key)
 
 
-def sign(secrets: Sequence[Secret], event_id: bytes, number: int, body: bytes) -> bytes:
+def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int, body: bytes) -> bytes:
     """One signature per secret, in their order, joined by spaces: the value of a signature header."""
     content = b"%b.%d.%b" % (event_id, number, body)
     match secrets:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-TOLERANCE_MS = 10
+CLOCK_TOLERANCE_MS = 10
 BARS_MAX = 16
 
 
@@ -72,7 +72,7 @@ def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int 
     tokens, burst = 0.0, 0
     ends = [*[each.at for each in limits[1:]], math.inf]
     for limit, end in zip(limits, ends, strict=True):
-        lasts_ms = min(end, until + TOLERANCE_MS) - max(limit.at, since - TOLERANCE_MS)
+        lasts_ms = min(end, until + CLOCK_TOLERANCE_MS) - max(limit.at, since - CLOCK_TOLERANCE_MS)
         if lasts_ms <= 0:
             continue
         if limit.per_second is None:

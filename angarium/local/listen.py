@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
 from angarium import logs
-from angarium.delivery.signing import Secret
+from angarium.delivery.signing import SigningSecret
 from angarium.http_server import Received, Reply, serve
 from angarium.local import verification
 from angarium.terminal import output
@@ -85,7 +85,7 @@ class Listening:
     """One run: `wrong` counts the requests whose signatures did not hold."""
 
     def __init__(
-        self, manners: Manners, secrets: Sequence[Secret], *, whole_body: bool, as_json: bool
+        self, manners: Manners, secrets: Sequence[SigningSecret], *, whole_body: bool, as_json: bool
     ) -> None:
         self.wrong = 0
         self.count = 0

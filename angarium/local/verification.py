@@ -8,14 +8,16 @@ import hmac
 import re
 from collections.abc import Mapping, Sequence
 
-from angarium.delivery.signing import Secret, sign
+from angarium.delivery.signing import SigningSecret, sign
 
 TIMESTAMP_TOLERANCE_S = 300
 """How far the timestamp may be off, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
-def problems(headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret], now: float) -> list[str]:
+def problems(
+    headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret], now: float
+) -> list[str]:
     """Reasons not to trust the request, a phrase each; none where it is genuine. Header names in lower case.
 
     One of the secrets must have made each signature. `now` is in seconds since the epoch.
@@ -35,7 +37,7 @@ def number(text: str | None) -> int | None:
 
 
 def _signature_problems(
-    name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[Secret]
+    name: str, number_name: str, headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret]
 ) -> list[str]:
     event_id, given = headers.get("webhook-id", ""), headers.get(name, "")
     signed_number = number(headers.get(number_name))

@@ -17,9 +17,9 @@ from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
-ANSWER_S = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Time for JetStream's answer."""
-SENT_S = 3.0
+SEND_TIMEOUT_S = 3.0
 """Time for all of it: a connection that takes nothing more holds up the sending, too."""
 
 
@@ -66,9 +66,9 @@ async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | 
     """Store events, sent in their order and answered each for itself, as `accept` does."""
     names, js = to.names, to.js
     messages = [_message(names, event) for event in events]
-    sending = [js.publish(each.subject, each.body, each.headers, ANSWER_S) for each in messages]
+    sending = [js.publish(each.subject, each.body, each.headers, ANSWER_TIMEOUT_S) for each in messages]
     try:
-        async with asyncio.timeout(SENT_S):
+        async with asyncio.timeout(SEND_TIMEOUT_S):
             answers = await asyncio.gather(*sending) if len(sending) > 1 else [await sending[0]]
     except TimeoutError:
         answers = [Unanswered("it takes nothing more")] * len(messages)

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.health.sizing import Room, rooms
+from angarium.operations.health.sizing import StreamRoom, rooms
 from streams.installation import setup as installing
 
 
@@ -12,7 +12,7 @@ class Installed(Struct, frozen=True):
     """The names of what was made now, and the room that the streams have."""
 
     made: list[str]
-    rooms: list[Room]
+    rooms: list[StreamRoom]
 
 
 @operation

@@ -26,7 +26,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRemade
 from streams.nats.retry import stream_info, until_answered
 
-LOOK_S = 0.2
+LOOK_EVERY_S = 0.2
 _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
 
 Verdict = Literal["delivered", "failed", "rejected", "gone", "overload", "throttled", "dead_lettered"]
@@ -60,7 +60,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return event is not None and any(matches(each, event.type) for each in self.types)
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class TailedAttempt(Struct, frozen=True, kw_only=True):
     """The end of an attempt, or of an event that was given up; `id` is its place in the journal.
 
     `sequence` is None for a ping. `answer` is the beginning of the body that came back where it failed.
@@ -104,7 +104,7 @@ class Tail:
         self._since = since
         self._behind = (0, 0) if after is None else _place_of(after)
 
-    async def follow(self) -> AsyncGenerator[Attempt | Missed, None]:
+    async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
         """Go on forever, also when NATS was away. Raises ApiError where nothing is set up; NewerVersion."""
         reader = JournalReader(self._js, self._stream)
         try:
@@ -125,7 +125,7 @@ class Tail:
                         yield Missed(f"messages {first} to {last} of the journal are purged already")
                         place = Place(created=place.created, position=last, stored_at=until_at)
                     case []:
-                        await asyncio.sleep(LOOK_S)
+                        await asyncio.sleep(LOOK_EVERY_S)
                     case messages:
                         for each in self._attempts(messages):
                             yield each
@@ -146,7 +146,7 @@ class Tail:
             position = info.last if first is None else first.sequence - 1
         return Place(created=info.created, position=position)
 
-    def _attempts(self, messages: list[StoredMessage]) -> Iterator[Attempt]:
+    def _attempts(self, messages: list[StoredMessage]) -> Iterator[TailedAttempt]:
         for message in messages:
             flush = decode_flush(message.data, f"message {message.sequence} of {self._stream}")
             for ordinal, fact in enumerate(flush.facts):
@@ -156,7 +156,7 @@ class Tail:
                 if self._wanted.takes(fact.receiver):
                     yield from self._told(fact, f"{place[0]}-{place[1]}")
 
-    def _told(self, fact: f.Fact, name: str) -> Iterator[Attempt]:
+    def _told(self, fact: f.Fact, name: str) -> Iterator[TailedAttempt]:
         match fact:
             case f.Delivered() if self._wanted.failed:
                 return
@@ -165,7 +165,7 @@ class Tail:
                     yield _outcome(fact, event, name)
             case f.DeadLettered(events=events, at=at, reason=reason, attempts=attempts, status=status):
                 for event in filter(self._wanted.takes_type, events):
-                    yield Attempt(
+                    yield TailedAttempt(
                         id=name, at=logs.instant(at), receiver=fact.receiver, verdict="dead_lettered",
                         sequence=event.sequence, event_id=event.id, type=event.type or None,
                         attempt=attempts, status=status,
@@ -173,7 +173,7 @@ class Tail:
                     )  # fmt: skip
 
 
-def _outcome(fact: f.OutcomeFact, event: Numbered | None, name: str) -> Attempt:
+def _outcome(fact: f.OutcomeFact, event: Numbered | None, name: str) -> TailedAttempt:
     verdict: Verdict = "delivered"
     error, answer, next_at = None, None, 0.0
     match fact:
@@ -182,7 +182,7 @@ def _outcome(fact: f.OutcomeFact, event: Numbered | None, name: str) -> Attempt:
             error, answer = logs.redact(fact.error) if fact.status is None else None, fact.answer or None
         case f.Throttled():
             verdict, next_at = "throttled", fact.until
-    return Attempt(
+    return TailedAttempt(
         id=name, at=logs.instant(fact.at), receiver=fact.receiver, verdict=verdict,
         sequence=event.sequence if event else None, event_id=event.id if event else None,
         type=(event.type or None) if event else None,

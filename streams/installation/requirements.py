@@ -15,7 +15,7 @@ SHARDS = "shards"
 """The field of a problem that comes before all others: with the wrong number nothing else looks right."""
 
 
-class Problem(Struct, frozen=True):
+class Mismatch(Struct, frozen=True):
     """One thing that is not as it must be: the value it `has`, the one it `wants`, what would break."""
 
     where: str
@@ -92,38 +92,38 @@ _CONSUMER_RULES = (
 )
 
 
-def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
+def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Mismatch]:
     """Finds problems of a stream. One of another version or shard count is not checked further."""
     where = f"stream {wanted['name']}"
     stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
     return stamped or _problems(where, _STREAM_RULES, wanted, actual)
 
 
-def consumer_problems(stream: str, wanted: dict[str, Any], actual: dict[str, Any]) -> list[Problem]:
+def consumer_problems(stream: str, wanted: dict[str, Any], actual: dict[str, Any]) -> list[Mismatch]:
     return _problems(f"consumer {wanted['durable_name']} of {stream}", _CONSUMER_RULES, wanted, actual)
 
 
 def _problems(
     where: str, rules: tuple[_Rule, ...], wanted: dict[str, Any], actual: dict[str, Any]
-) -> list[Problem]:
-    found: list[Problem] = []
+) -> list[Mismatch]:
+    found: list[Mismatch] = []
     for rule in rules:
         wants, has = (config.get(rule.field, rule.absent) for config in (wanted, actual))
         if not rule.holds(has, wants):
-            found.append(Problem(where, rule.field, str(has), str(wants), rule.why))
+            found.append(Mismatch(where, rule.field, str(has), str(wants), rule.why))
     return found
 
 
-def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) -> list[Problem]:
+def _stamp_problems(where: str, wanted: dict[str, str], actual: dict[str, str]) -> list[Mismatch]:
     shards = actual.get(STAMP_SHARDS, wanted[STAMP_SHARDS])
     if shards != wanted[STAMP_SHARDS]:
         why = (
             f"set it to {shards} (--shards, ANGARIUM_SHARDS or angarium.toml); the number is fixed for the "
             "life of an installation; another number needs another prefix"
         )
-        return [Problem("the installation", SHARDS, shards, wanted[STAMP_SHARDS], why)]
+        return [Mismatch("the installation", SHARDS, shards, wanted[STAMP_SHARDS], why)]
     version = actual.get(STAMP_VERSION, str(VERSION))
     if not version.isdecimal() or int(version) > VERSION:
         why = "it was made by a newer Angarium; upgrade this one"
-        return [Problem(where, "the version", version, f"{VERSION} or less", why)]
+        return [Mismatch(where, "the version", version, f"{VERSION} or less", why)]
     return []

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.errors import Unavailable
-from streams.installation.requirements import SHARDS, Problem, consumer_problems, stream_problems
+from streams.installation.requirements import SHARDS, Mismatch, consumer_problems, stream_problems
 from streams.installation.topology import STAMP_VERSION, Installation, consumers, streams
 from streams.nats.answers import ConsumerInfo, StreamInfo
 from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
@@ -32,7 +32,7 @@ class _Stream(Struct):
     wanted: dict[str, Any]
     actual: StreamInfo | None
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[Mismatch]:
         return [] if self.actual is None else stream_problems(self.wanted, self.actual.config)
 
     def is_unstamped(self) -> bool:
@@ -44,7 +44,7 @@ class _Consumer(Struct):
     wanted: dict[str, Any]
     actual: ConsumerInfo | None
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[Mismatch]:
         return [] if self.actual is None else consumer_problems(self.stream, self.wanted, self.actual.config)
 
 
@@ -61,7 +61,7 @@ async def setup(js: JetStream, installation: Installation) -> list[str]:
     return await _make_streams(js, found_streams) + await _make_consumers(js, found_consumers)
 
 
-async def check(js: JetStream, installation: Installation) -> list[Problem]:
+async def check(js: JetStream, installation: Installation) -> list[Mismatch]:
     """Find what `setup` would refuse or would have to make. Raises as it does, for the server itself."""
     found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
@@ -71,12 +71,12 @@ async def check(js: JetStream, installation: Installation) -> list[Problem]:
     for stream in found_streams:
         if stream.actual is None:
             problems.append(
-                Problem("the installation", f"stream {stream.wanted['name']}", "missing", "there", why)
+                Mismatch("the installation", f"stream {stream.wanted['name']}", "missing", "there", why)
             )
     for name, group in groupby(found_consumers, key=lambda consumer: consumer.stream):
         missing = [consumer for consumer in group if consumer.actual is None]
         if missing:
-            problems.append(Problem("the installation", _listed(name, missing), "missing", "there", why))
+            problems.append(Mismatch("the installation", _listed(name, missing), "missing", "there", why))
     return problems
 
 
@@ -112,19 +112,19 @@ async def _check_server(js: JetStream) -> None:
         ) from error
 
 
-def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Problem]:
+def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Mismatch]:
     problems = [problem for stream in found_streams for problem in stream.problems()]
     if shards := [problem for problem in problems if problem.field == SHARDS]:
         return _merged(shards)  # All else looks wrong with the wrong number, and is not.
     return _merged(problems + [problem for consumer in found_consumers for problem in consumer.problems()])
 
 
-def _merged(problems: list[Problem]) -> list[Problem]:
+def _merged(problems: list[Mismatch]) -> list[Mismatch]:
     """Merge the same problem of several streams or consumers into one."""
     places: dict[tuple[str, str, str, str], list[str]] = {}
     for each in problems:
         places.setdefault((each.field, each.has, each.wants, each.why), []).append(each.where)
-    return [Problem(", ".join(dict.fromkeys(where)), *rest) for rest, where in places.items()]
+    return [Mismatch(", ".join(dict.fromkeys(where)), *rest) for rest, where in places.items()]
 
 
 async def _make_streams(js: JetStream, found: list[_Stream]) -> list[str]:

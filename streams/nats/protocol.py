@@ -39,7 +39,7 @@ _NO_STATUS = b"NATS/1.0\r\n"
 """The first line of most blocks of headers."""
 
 
-class Fault(Struct):
+class ApiFault(Struct):
     """The `error` member of an answer; `code` is HTTP-like, `err_code` names the cause."""
 
     code: int = 0
@@ -50,7 +50,7 @@ class Fault(Struct):
 class ApiReply(Struct):
     """Members that all answers of the API have."""
 
-    error: Fault | None = None
+    error: ApiFault | None = None
 
 
 class PublishReply(ApiReply):

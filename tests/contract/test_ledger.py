@@ -74,12 +74,12 @@ async def tell(pen: Pen) -> None:
         f.DeadLettered(receiver=RECEIVER, events=(numbered(3),), at=NOW + 95, reason="rejected", attempts=1),
         f.Buried(receiver=RECEIVER, positions=(103,)),
     )
-    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(4), numbered(5))))
+    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(4), numbered(5))))
     await pen.flush(
         delivered(4, NOW + 96),
         f.Forgot(receiver=RECEIVER, at=NOW + 97, position=105, next_sequence=9, discarded=3),
     )
-    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(9),)))
+    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(9),)))
     await pen.flush(delivered(1, receiver="acme.other"), receiver="acme.other")
 
 
@@ -205,7 +205,7 @@ async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
     js: JetStream, names: Names, pen: Pen, path: Path
 ) -> None:
     await pen.flush(opened(), failed(1))
-    await pen.flush(f.Accepted(receiver=RECEIVER, events=(numbered(2),)))
+    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(2),)))
     await catch_up(js, names, path)
     purged = await pen.flush(failed(1, NOW + 2, attempt=2))
     await pen.flush(failed(1, NOW + 4, attempt=3))

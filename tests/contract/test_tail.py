@@ -11,7 +11,7 @@ from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
 from angarium.connecting import Access
 from angarium.operations import tail as tailing
-from angarium.operations.tail import Attempt, Missed, Tail, Wanted
+from angarium.operations.tail import Missed, Tail, TailedAttempt, Wanted
 from angarium.settings import Settings
 from streams.following import journal_reader
 from streams.installation.topology import Names
@@ -30,7 +30,7 @@ def pen(js: JetStream, names: Names) -> Pen:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, "LOOK_S", 0.01)
+    monkeypatch.setattr(tailing, "LOOK_EVERY_S", 0.01)
 
 
 def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:
@@ -38,9 +38,9 @@ def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tai
     return Tail(to, Wanted(of=of, failed=said.pop("failed", False), types=said.pop("types", ())), **said)
 
 
-async def first(found: Tail, count: int) -> list[Attempt | Missed]:
+async def first(found: Tail, count: int) -> list[TailedAttempt | Missed]:
     """The first that it tells."""
-    taken: list[Attempt | Missed] = []
+    taken: list[TailedAttempt | Missed] = []
     async with asyncio.timeout(PATIENCE_S), aclosing(found.follow()) as each_of:
         async for each in each_of:
             taken.append(each)
@@ -49,16 +49,18 @@ async def first(found: Tail, count: int) -> list[Attempt | Missed]:
     return taken
 
 
-def named(found: list[Attempt | Missed]) -> list[tuple[str, int | None, str]]:
+def named(found: list[TailedAttempt | Missed]) -> list[tuple[str, int | None, str]]:
     return [
-        (each.receiver, each.sequence, each.verdict) if isinstance(each, Attempt) else ("", None, each.why)
+        (each.receiver, each.sequence, each.verdict)
+        if isinstance(each, TailedAttempt)
+        else ("", None, each.why)
         for each in found
     ]
 
 
 async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, pen: Pen) -> None:
     await pen.flush(delivered(1))
-    seen: list[Attempt | Missed] = []
+    seen: list[TailedAttempt | Missed] = []
 
     async def follow() -> None:
         async with aclosing(tail(js, names).follow()) as found:
@@ -78,7 +80,7 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
         ), f.DeadLettered(receiver=RECEIVER, events=(numbered(9),), at=NOW, reason="expired"))  # fmt: skip
 
         async def all_seen() -> bool:
-            return any(isinstance(each, Attempt) and each.verdict == "dead_lettered" for each in seen)
+            return any(isinstance(each, TailedAttempt) and each.verdict == "dead_lettered" for each in seen)
 
         await until_true(all_seen)
     following.cancel()
@@ -88,7 +90,7 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
         (RECEIVER, number, "delivered"), (RECEIVER, None, "throttled"), (RECEIVER, 9, "dead_lettered"),
     ]  # fmt: skip
     fine = seen[-3]
-    assert isinstance(fine, Attempt)
+    assert isinstance(fine, TailedAttempt)
     assert (fine.attempt, fine.status, fine.error, fine.latency_ms, fine.event_id) == (
         2, 200, None, 12.0, f"e{number}",
     )  # fmt: skip
@@ -113,7 +115,7 @@ async def test_only_what_is_wanted_is_told(js: JetStream, names: Names, pen: Pen
     await pen.flush(*(delivered(0, events=(each,)) for each in typed), refund)
     *_, last = found = await first(tail(js, names, since=0.0, types=("order.*",)), 2)
     assert named(found) == [(RECEIVER, 0, "delivered"), (RECEIVER, 9, "failed")]
-    assert isinstance(last, Attempt)
+    assert isinstance(last, TailedAttempt)
     assert (last.type, last.answer) == ("order.refund", "no")
 
 
@@ -122,7 +124,7 @@ async def test_each_attempt_names_where_to_go_on(js: JetStream, names: Names, pe
         await pen.flush(delivered(number), delivered(number + 1))
     every = await first(tail(js, names, since=0.0), 6)
     for count, each in enumerate(every[:-1], 1):
-        assert isinstance(each, Attempt)
+        assert isinstance(each, TailedAttempt)
         assert await first(tail(js, names, after=each.id), 6 - count) == every[count:]
 
 
@@ -162,7 +164,7 @@ async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
     await pen.flush(delivered(1))
     info = await js.stream_info(names.journal)
     assert info is not None
-    found: AsyncIterator[Attempt | Missed]
+    found: AsyncIterator[TailedAttempt | Missed]
     async with asyncio.timeout(PATIENCE_S), aclosing(tail(js, names, since=0.0).follow()) as found:
         assert named([await anext(found)]) == [(RECEIVER, 1, "delivered")]
         await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")

@@ -229,7 +229,7 @@ _add = Journal.add
 
 def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: bool = False) -> int:
     """The number is known, and on no record before the first fact about the event."""
-    return log.index if isinstance(fact, facts.Accepted) else _add(log, fact, state, urgent)
+    return log.index if isinstance(fact, facts.EventAccepted) else _add(log, fact, state, urgent)
 
 
 def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:

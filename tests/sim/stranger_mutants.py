@@ -5,7 +5,7 @@ from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.strangers import PAGE, Strangers
+from actors.runtime.strangers import JUDGED_AT_ONCE, Strangers
 from streams.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import strangers
@@ -17,7 +17,7 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
     _record(live, command, now)
     record = live.host.strangers if isinstance(live.host, Host) else None
     if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
-        record.bury(live.state.burials[:PAGE])
+        record.bury(live.state.burials[:JUDGED_AT_ONCE])
 
 
 def _park_beyond(record: Strangers) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from actors.machine.bucket import Bucket, refill, take
 from actors.machine.bucket import Limit as InForce
-from angarium.ledger.audit import BARS_MAX, TOLERANCE_MS, LimitPeriod, allowance, bars, busiest, lengths
+from angarium.ledger.audit import BARS_MAX, CLOCK_TOLERANCE_MS, LimitPeriod, allowance, bars, busiest, lengths
 
 TEN = [LimitPeriod(0, 10.0, 2)]
 
@@ -33,7 +33,7 @@ def test_without_a_limit_nothing_is_exceeded() -> None:
 
 def test_across_a_change_each_rate_counts_for_its_time_and_the_higher_burst() -> None:
     limits = [LimitPeriod(0, 10.0, 1), LimitPeriod(10_000, 100.0, 5)]
-    tolerance = TOLERANCE_MS / 1000
+    tolerance = CLOCK_TOLERANCE_MS / 1000
     assert allowance(limits, 9_000, 10_000) == int(5 + 10 * (1 + tolerance) + 100 * tolerance)
     assert allowance(limits, 9_500, 10_500) == int(5 + 10 * (0.5 + tolerance) + 100 * (0.5 + tolerance))
     assert allowance([LimitPeriod(0, 10.0, 1), LimitPeriod(10_000)], 9_500, 10_500) is None

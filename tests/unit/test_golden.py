@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from actors.machine.bucket import Bucket, Limit, Unclean
 from actors.machine.facts import (
-    Accepted,
     AnyFact,
     AttemptFailed,
     Burial,
@@ -22,6 +21,7 @@ from actors.machine.facts import (
     DeadLettered,
     Delivered,
     Disabled,
+    EventAccepted,
     EventRefused,
     Forgot,
     Missing,
@@ -68,7 +68,7 @@ FACTS_1: tuple[AnyFact, ...] = (
     Retargeted(receiver=WHO, target="00112233445566ff"),
     RateSet(receiver=WHO, limit=Limit(0.5, 4), bucket=BUCKET),
     WindowSet(receiver=WHO, size=64, above=40),
-    Accepted(receiver=WHO, events=(EVENT,)),
+    EventAccepted(receiver=WHO, events=(EVENT,)),
     Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
     Delivered(receiver=WHO, events=(EVENT,), at=AT, attempt=1, status=200, latency_ms=9.5, bucket=BUCKET),
     FAILED,

@@ -52,8 +52,8 @@ def test_without_this_rule_some_seed_breaks_one(rule: str) -> None:
 def test_only_these_facts_hold_nothing_up() -> None:
     """Whatever else is decided must be confirmed before anything starts: numbers and tokens rest on it."""
     hurry = {
-        f.Delivered, f.AttemptFailed, f.Throttled, f.Accepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
-        f.TurnedAway,
+        f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked,
+        f.Buried, f.TurnedAway,
     }  # fmt: skip
     assert set(NEEDS_NO_CONFIRMATION) == hurry
     assert hurry < set(get_args(f.Fact))

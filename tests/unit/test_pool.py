@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from angarium.delivery.connections import pool as pool_module
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import ConnectionLimits, Key, Pool
-from angarium.delivery.exchange.http1 import Connection
+from angarium.delivery.exchange.http1 import Http1Connection
 
 TLS = default_tls()
 
@@ -57,7 +57,7 @@ class World:
 @pytest.fixture(autouse=True)
 def wires(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(pool_module, "Connection", Wire)
+        patch.setattr(pool_module, "Http1Connection", Wire)
         yield
 
 
@@ -155,7 +155,7 @@ async def test_who_is_called_and_gives_up_in_the_same_moment_passes_it_on() -> N
     held.rest()
     last.cancel()
     await turn()
-    assert world.pool.take(held.key) is cast(Connection, held)
+    assert world.pool.take(held.key) is cast(Http1Connection, held)
     held.gone()
     assert world.pool.open_count == 0
 

@@ -84,8 +84,8 @@ def test_every_number_is_on_record_before_whatever_comes_of_a_later_one() -> Non
         assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), s.Post)
         actor.do(c.AcceptEvent(event(position)))
     actor.ends(event(2), answer(200))
-    kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.Accepted | f.Delivered)]
-    assert kinds == [f.Accepted, f.Accepted, f.Delivered]
+    kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.EventAccepted | f.Delivered)]
+    assert kinds == [f.EventAccepted, f.EventAccepted, f.Delivered]
     assert [each.position for each in actor.state.open] == [1]
 
 
@@ -361,7 +361,7 @@ async def test_after_a_crash_every_event_has_its_number_again(snapshots: bool) -
 async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
     world = relaxed(concurrency=4)
     world.sender.latency_s = 0.05
-    world.journal.hold_at = f.Accepted
+    world.journal.hold_at = f.EventAccepted
     world.publish(8)
     await world.until(lambda: len(world.sender.made) >= 4)
     world.crash()

@@ -7,7 +7,7 @@ from actors.ids import dedup_key
 from actors.machine.bucket import Bucket
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
-from actors.machine.facts import Accepted, Burial, Delivered, Repaired
+from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
 from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import OPEN_MAX, Open, State
@@ -75,7 +75,7 @@ def test_what_was_open_and_lost_was_not_given_and_may_come_again() -> None:
     state = State(receiver="a.b", opened=True)
     given = [Numbered(sequence=n, position=n, id=f"e{n}", stored_at=1.0, source=n + 30) for n in range(1, 4)]
     state = evolve(state, Delivered(receiver="a.b", events=tuple(given[:1]), at=1.0, attempt=1))
-    state = evolve(state, Accepted(receiver="a.b", events=tuple(given[1:])))
+    state = evolve(state, EventAccepted(receiver="a.b", events=tuple(given[1:])))
     fact = repaired(state, 1)
     assert fact is not None
     frontier = evolve(state, fact).frontier

@@ -169,7 +169,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is held in memory, so that much is read again."""
     monkeypatch.setattr(strangers, "WAITING_MAX", 4)
     monkeypatch.setattr(strangers, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(strangers, "PAGE", 2)
+    monkeypatch.setattr(strangers, "JUDGED_AT_ONCE", 2)
     monkeypatch.setattr(strangers, "PASS_OVER_MIN", 3)
 
 

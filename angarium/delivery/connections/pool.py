@@ -20,7 +20,7 @@ from collections import deque
 from msgspec import Struct
 
 from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
-from angarium.delivery.exchange.http1 import Connection, Exchange
+from angarium.delivery.exchange.http1 import Exchange, Http1Connection
 
 EXPIRED_AT_ONCE = 2
 """Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all its consequences."""
@@ -59,7 +59,7 @@ Place = tuple[str, str, int, str]
 """Where the connections of one host count together."""
 
 
-class _Room(Bound[Connection]):
+class _Room(Bound[Http1Connection]):
     """Connections that are bounded together: which are idle since when, and how many are being closed."""
 
     __slots__ = ("closing", "idle")
@@ -67,7 +67,7 @@ class _Room(Bound[Connection]):
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self.closing = 0
-        self.idle: dict[Connection, tuple[_Group, float]] = {}
+        self.idle: dict[Http1Connection, tuple[_Group, float]] = {}
 
     @property
     def short(self) -> bool:
@@ -96,12 +96,12 @@ class _Group:
         self.key = key
         self.host = host
         self.open_count = 0
-        self.idle: dict[Connection, None] = {}
+        self.idle: dict[Http1Connection, None] = {}
 
-    def rest(self, connection: Connection) -> None:
+    def rest(self, connection: Http1Connection) -> None:
         self.pool.rest(self, connection)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Http1Connection) -> None:
         self.pool.closed(self, connection)
 
 
@@ -114,13 +114,13 @@ class Pool:
         self._limits = limits
         self._hosts: dict[Place, _Host] = {}
         self._groups: dict[Key, _Group] = {}
-        self._all: set[Connection] = set()
-        self._closing: set[Connection] = set()
+        self._all: set[Http1Connection] = set()
+        self._closing: set[Http1Connection] = set()
         self._whole = _Room(limits.connections_max)
         self._places = Places(self._whole)
         self._idle, self._line = self._whole.idle, self._whole.line
-        self._due: list[Connection] = []
-        self._expired: deque[tuple[Connection, Exchange]] = deque()
+        self._due: list[Http1Connection] = []
+        self._expired: deque[tuple[Http1Connection, Exchange]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -129,7 +129,7 @@ class Pool:
         """Connections that are open or being opened."""
         return len(self._all)
 
-    def take(self, key: Key) -> Connection | None:
+    def take(self, key: Key) -> Http1Connection | None:
         """The receiver's kept connection that was used last, if there is one."""
         group = self._groups.get(key)
         while group is not None and group.idle:
@@ -140,7 +140,7 @@ class Pool:
                 return connection
         return None
 
-    async def room(self, key: Key, *, fresh: bool) -> Connection | None:
+    async def room(self, key: Key, *, fresh: bool) -> Http1Connection | None:
         """Wait for room for a new connection; the caller calls `connect` with no await in between.
 
         Without `fresh`, a connection of the receiver's that came to rest does as well, and is returned.
@@ -149,7 +149,7 @@ class Pool:
         if kept is not None or self._emptied is not None:
             return kept
         host = self._host(key)
-        waiter: Waiter[Connection] = Waiter(
+        waiter: Waiter[Http1Connection] = Waiter(
             self._loop.create_future(), key.receiver, host, instead=None if fresh else key
         )
         self._places.enter(waiter)
@@ -166,7 +166,7 @@ class Pool:
             raise
         return waiter.given
 
-    async def connect(self, key: Key) -> Connection:
+    async def connect(self, key: Key) -> Http1Connection:
         """A new connection in the room that was waited for; the caller bounds the time.
 
         Raises OSError, among them ssl.SSLError.
@@ -174,7 +174,7 @@ class Pool:
         if self._emptied is not None:
             raise ConnectionAbortedError("the transport is closed")
         group = self._groups.get(key) or self._groups.setdefault(key, _Group(self, key, self._host(key)))
-        connection = Connection(group, self._loop)
+        connection = Http1Connection(group, self._loop)
         self._all.add(connection)
         group.open_count += 1
         tls, name = (self._tls, key.host) if key.scheme == "https" else (None, None)
@@ -202,19 +202,19 @@ class Pool:
         if self._all:
             await asyncio.shield(self._emptied)
 
-    def write_soon(self, connection: Connection) -> None:
+    def write_soon(self, connection: Http1Connection) -> None:
         """Let it write with all others whose time has come in this turn of the event loop."""
         if not self._due:
             self._loop.call_soon(self._write)
         self._due.append(connection)
 
-    def expire_soon(self, connection: Connection, exchange: Exchange) -> None:
+    def expire_soon(self, connection: Http1Connection, exchange: Exchange) -> None:
         """Let it expire in its turn: what began together ends together, and others wait for none of it."""
         if not self._expired:
             self._loop.call_soon(self._expire)
         self._expired.append((connection, exchange))
 
-    def rest(self, group: _Group, connection: Connection) -> None:
+    def rest(self, group: _Group, connection: Http1Connection) -> None:
         """Take back a connection that is fit for another exchange of the receiver's."""
         if (self._line.count or group.host.line.count) and self._passed_on(group, connection):
             return
@@ -225,7 +225,7 @@ class Pool:
         if self._sweeper is None:
             self._sweeper = self._loop.call_at(kept[1] + self._limits.idle_s, self._sweep)
 
-    def closed(self, group: _Group, connection: Connection) -> None:
+    def closed(self, group: _Group, connection: Http1Connection) -> None:
         """Free the room of a connection that is gone, or was never made."""
         if connection not in self._all:
             return
@@ -245,7 +245,7 @@ class Pool:
         if self._emptied is not None and not self._all and not self._emptied.done():
             self._emptied.set_result(None)
 
-    def _passed_on(self, group: _Group, connection: Connection) -> bool:
+    def _passed_on(self, group: _Group, connection: Http1Connection) -> bool:
         """True if the attempt whose turn it is gets the connection, or it is closed to make room."""
         for room in (self._whole, group.host):
             if self._places.give(room, connection, group.key):
@@ -261,7 +261,7 @@ class Pool:
             connection, (group, _) = next(iter(room.idle.items()))
             self._close(group, connection)
 
-    def _close(self, group: _Group, connection: Connection) -> None:
+    def _close(self, group: _Group, connection: Http1Connection) -> None:
         self._retire(group, connection)
         self._closing.add(connection)
         group.host.closing += 1
@@ -292,7 +292,7 @@ class Pool:
         if self._expired:
             self._loop.call_soon(self._expire)
 
-    def _retire(self, group: _Group, connection: Connection) -> None:
+    def _retire(self, group: _Group, connection: Http1Connection) -> None:
         """Take the connection out: it is not used again."""
         group.idle.pop(connection, None)
         group.host.idle.pop(connection, None)

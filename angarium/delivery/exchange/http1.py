@@ -29,24 +29,24 @@ Exchange = asyncio.Future[Response | Failure]
 class ConnectionOwner(Protocol):
     """The keeper of a connection between its exchanges."""
 
-    def write_soon(self, connection: "Connection") -> None:
+    def write_soon(self, connection: "Http1Connection") -> None:
         """Call `connection.write` at the end of this turn of the event loop."""
         ...
 
-    def expire_soon(self, connection: "Connection", exchange: Exchange) -> None:
+    def expire_soon(self, connection: "Http1Connection", exchange: Exchange) -> None:
         """Call `connection.expire` with that exchange, once those that expired before have had their turn."""
         ...
 
-    def rest(self, connection: "Connection") -> None:
+    def rest(self, connection: "Http1Connection") -> None:
         """Take back a connection whose exchange is over, and that is fit for another."""
         ...
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "Http1Connection") -> None:
         """Forget a connection that is gone, and its descriptor with it."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """Opened by `loop.create_connection`; belongs to its owner while idle, to one exchange otherwise.
 
     `unanswered` is true once it ended before one byte of the last request's answer had come; `rested` once it

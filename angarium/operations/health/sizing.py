@@ -21,7 +21,7 @@ _KEEPS = (
 )
 
 
-class Room(Struct, frozen=True):
+class StreamRoom(Struct, frozen=True):
     """The room of one stream, in bytes (-1: no limit of its own), and what it is for."""
 
     stream: str
@@ -29,10 +29,10 @@ class Room(Struct, frozen=True):
     keeps: str
 
 
-async def rooms(js: JetStream, of: Installation) -> list[Room]:
+async def rooms(js: JetStream, of: Installation) -> list[StreamRoom]:
     """The streams that grow with the traffic, as they are."""
     return [
-        Room(name, (await stream_info(js, name)).max_bytes, keeps)
+        StreamRoom(name, (await stream_info(js, name)).max_bytes, keeps)
         for name, keeps in ((getattr(of.names, kind), keeps) for kind, keeps in _KEEPS)
     ]
 
@@ -45,7 +45,7 @@ class Capacity(Struct, frozen=True):
     per_second: float
 
 
-def capacity(rooms: list[Room]) -> Capacity | None:
+def capacity(rooms: list[StreamRoom]) -> Capacity | None:
     """The capacity of the deliveries; None where they have no limit of their own."""
     deliveries = rooms[1]
     if deliveries.max_bytes <= 0:

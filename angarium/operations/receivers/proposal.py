@@ -23,7 +23,7 @@ from angarium.settings import Settings
 from streams.receivers import Configuration, Receivers
 
 SECRET_BYTES = 32
-SKEW_S = 60.0
+CLOCK_SKEW_MAX_S = 60.0
 """How far the clocks of those who change receivers may be apart: so long an old secret outlives its end."""
 
 
@@ -146,6 +146,6 @@ def _has_ended(old: Any, now: float) -> bool:
                 end = datetime.fromisoformat(until)
             except ValueError:
                 return False
-            return end.tzinfo is not None and end.timestamp() + SKEW_S <= now
+            return end.tzinfo is not None and end.timestamp() + CLOCK_SKEW_MAX_S <= now
         case _:
             return False

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.ledger.audit import TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
+from angarium.ledger.audit import CLOCK_TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
 from angarium.ledger.ledger_answers import RecordedChange
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
@@ -66,7 +66,7 @@ def limits_of(changes: list[RecordedChange], since: int, until: int, starts: lis
     if (
         found[0] == LimitPeriod(0)
         and len(found) > 1
-        and (not starts or starts[0] >= found[1].at - TOLERANCE_MS)
+        and (not starts or starts[0] >= found[1].at - CLOCK_TOLERANCE_MS)
     ):
         found = [replace(found[1], at=0), *found[2:]]
     return found

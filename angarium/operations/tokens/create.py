@@ -12,7 +12,7 @@ from angarium.operations.tokens.secret import Secret, new_secret
 from streams.nats import answers
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
-from streams.tokens import ALL_TENANTS, Scope, Token, Tokens
+from streams.tokens import ALL_TENANTS, Scope, Token, TokenStore
 
 RATE_MAX = 1_000_000.0
 NOTE_MAX = 200
@@ -74,7 +74,7 @@ def _check(new: NewToken) -> None:
 
 
 async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
-    match await Tokens(to.js, to.names).create(made.id, token):
+    match await TokenStore(to.js, to.names).create(made.id, token):
         case answers.Stored():
             return CreatedToken(made.id, made.text, token)
         case answers.Refused(code, text):

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.tokens import Scope, Tokens
+from streams.tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class ListedToken(Struct, frozen=True, kw_only=True):
 @operation
 async def list_tokens(to: Access) -> list[ListedToken]:
     """All tokens, the oldest first."""
-    tokens = Tokens(to.js, to.names)
+    tokens = TokenStore(to.js, to.names)
     uses = await tokens.last_uses()
     found = [
         ListedToken(

@@ -6,7 +6,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from streams.nats import answers
 from streams.nats.errors import ApiError
-from streams.tokens import Tokens
+from streams.tokens import TokenStore
 
 _ID = re.compile(r"[a-z0-9]{12}\Z")
 
@@ -14,7 +14,7 @@ _ID = re.compile(r"[a-z0-9]{12}\Z")
 @operation
 async def revoke(to: Access, token: str) -> None:
     """Revoke the token of that id. Fails as not_found."""
-    tokens = Tokens(to.js, to.names)
+    tokens = TokenStore(to.js, to.names)
     if not _ID.match(token) or await tokens.find(token) is None:
         raise OperationError("not_found", f"there is no token {token}; angarium token list shows all")
     match await tokens.revoke(token):

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from angarium.delivery.exchange.http1 import Connection, Exchange
+from angarium.delivery.exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind
 from tests.contract.transport.receiver import OK
 
@@ -22,21 +22,21 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def opened(ours: socket.socket, owner: Mock, *, tls: bool = False) -> tuple[Connection, Mock]:
+def opened(ours: socket.socket, owner: Mock, *, tls: bool = False) -> tuple[Http1Connection, Mock]:
     wire = Mock(**{"is_closing.return_value": False, "get_write_buffer_size.return_value": 0})
     wire.get_extra_info = {"socket": ours, "ssl_object": "TLS" if tls else None}.get
     wire.abort.side_effect = lambda: wire.is_closing.configure_mock(return_value=True)
-    connection = Connection(owner, asyncio.get_running_loop())
+    connection = Http1Connection(owner, asyncio.get_running_loop())
     connection.connection_made(wire)
     return connection, wire
 
 
-def started(connection: Connection) -> Exchange:
+def started(connection: Http1Connection) -> Exchange:
     now = asyncio.get_running_loop().time()
     return connection.start(WIRE, lambda: True, now, now + 60)
 
 
-def is_early(connection: Connection, exchange: Exchange, wire: Mock) -> bool:
+def is_early(connection: Http1Connection, exchange: Exchange, wire: Mock) -> bool:
     outcome = exchange.result()
     assert isinstance(outcome, Failure)
     assert (wire.write.called, wire.abort.called, connection.usable) == (False, True, False)

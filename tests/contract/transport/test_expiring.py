@@ -6,18 +6,18 @@ from unittest.mock import Mock
 
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Pool
-from angarium.delivery.exchange.http1 import Connection, Exchange
+from angarium.delivery.exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.exchange.transport import Failure, FailureKind
 from tests.contract.transport.receiver import OK
 
 
-def started(connection: Connection) -> Exchange:
+def started(connection: Http1Connection) -> Exchange:
     now = asyncio.get_running_loop().time()
     return connection.start(b"POST / HTTP/1.1\r\n\r\n", lambda: True, now, now + 60)
 
 
 async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
-    pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Connection)
+    pool, connection = Pool(default_tls(), DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
     for _ in range(5 * EXPIRED_AT_ONCE):
         pool.expire_soon(connection, exchange)
@@ -32,7 +32,7 @@ async def test_what_expires_together_leaves_others_a_turn_in_between() -> None:
 
 
 async def test_who_was_answered_before_its_turn_to_expire_does_not_end_the_next() -> None:
-    connection = Connection(Mock(), asyncio.get_running_loop())
+    connection = Http1Connection(Mock(), asyncio.get_running_loop())
     ours, theirs = socket.socketpair()
     wire = Mock(**{"is_closing.return_value": False, "get_write_buffer_size.return_value": 0})
     wire.get_extra_info = {"socket": ours}.get
