@@ -9,7 +9,7 @@ REDACTED = "[redacted]"
 CREDENTIAL_MIN = 8
 """The shortest word that is looked for in a text, in characters: others would be found by chance."""
 
-FEW = 64
+FEW_CREDENTIALS = 64
 """So many words are looked for one by one, which is quicker than to take the text to pieces."""
 KEPT_MAX = 64
 """Configurations whose credentials are kept: to find them takes a millisecond where there are 16 KiB of them,
@@ -33,7 +33,7 @@ class Credentials:
 
     def hide(self, text: str) -> str:
         """The text with each of these words replaced, including overlapping pieces of them."""
-        if len(self._first) <= FEW and not any(map(text.__contains__, self._first)):
+        if len(self._first) <= FEW_CREDENTIALS and not any(map(text.__contains__, self._first)):
             return text
         pieces = _pieces(text)
         if self._first.isdisjoint(pieces):
