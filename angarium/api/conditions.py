@@ -11,7 +11,7 @@ from angarium.operations.failures import NotDone
 
 T = TypeVar("T")
 
-NOTHING = 0
+NO_REVISION = 0
 """The revision of what is not there."""
 _NEVER = -1
 _REVISION = re.compile(r'"([0-9]{1,18})"\Z')
@@ -37,7 +37,7 @@ def condition(headers: Headers) -> Condition:
     if none_match:
         if none_match != "*":
             raise Refusal(400, "not-http", "a change takes If-None-Match: * alone; send If-Match")
-        return Condition(NOTHING)
+        return Condition(NO_REVISION)
     if match == "*":
         return Condition(exists=True)
     return Condition(_revision(match) if match else None)

@@ -85,7 +85,7 @@ async def changed(
 ) -> Response[PutResult]:
     """Change members of a configuration, and leave the others as they are."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, live), _condition(request)
-    if asked.revision == conditions.NOTHING:
+    if asked.revision == conditions.NO_REVISION:
         raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
     done = met(await change(live.access, receiver, members, revision=asked.revision), asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
