@@ -20,7 +20,7 @@ IN_FLIGHT_MAX = 1024
 """Requests that are being read or stored; JetStream acknowledges as many in 0.1 s."""
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
-SHARES = 4
+BODY_SHARES = 4
 """A tenant has a quarter of either at most: whoever sends slowly, on many connections, keeps out no other."""
 
 Headers = dict[bytes, bytes]
@@ -56,7 +56,7 @@ class Room:
     def seat(self, tenant: str) -> Iterator[Seat]:
         """Have a place while the block runs. Raises `Refusal` where there is none."""
         share = self._shares.get(tenant) or Share()
-        if self.requests >= self._requests_max or share.requests >= self._requests_max // SHARES:
+        if self.requests >= self._requests_max or share.requests >= self._requests_max // BODY_SHARES:
             raise unavailable("too many requests are in flight here; send it again, more slowly")
         self._shares[tenant] = share
         seat = Seat(share)
@@ -75,7 +75,7 @@ class Room:
     def hold(self, seat: Seat, size: int) -> None:
         """Let a request hold so many bytes more. Raises `Refusal` where that is too much."""
         share = seat.share
-        if self.held + size > self._bytes_max or share.held + size > self._bytes_max // SHARES:
+        if self.held + size > self._bytes_max or share.held + size > self._bytes_max // BODY_SHARES:
             raise unavailable("the requests in flight here hold too much; send it again, more slowly")
         seat.held += size
         share.held += size
