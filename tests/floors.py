@@ -53,7 +53,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "bodies connections",
         "conditions",
         "live",
-        "gate openapi",
+        "gate openapi decoding",
         "routes",
         "front",
         "app",

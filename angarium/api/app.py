@@ -12,12 +12,14 @@ from angarium.api import problems
 from angarium.api.front import Front
 from angarium.api.gate import Gate, guard
 from angarium.api.live import Live
-from angarium.api.routes import batches, publishing, readiness, receivers
+from angarium.api.routes import batches, control, publishing, readiness, receivers
 from angarium.connecting import Access
 
 GATED = (
     publishing.fan_out, publishing.direct, publishing.direct_untyped, batches.batch,
     receivers.listed, receivers.shown, receivers.stored, receivers.changed, receivers.removed,
+    receivers.rotated,
+    control.state, control.pause, control.resume, control.ping, control.skip, control.forget,
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)

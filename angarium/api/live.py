@@ -22,6 +22,9 @@ STALE_AFTER_S = 3.0
 LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""
 
+ORDERS_MAX = 64
+"""Orders to the owners of receivers that are awaited at a time; a ping may take a minute."""
+
 
 class Live:
     """Made by `living`."""
@@ -31,6 +34,7 @@ class Live:
         self.tokens = TokenStore(access.js, access.names)
         self.rates = Rates()
         self.room = Room()
+        self.orders = Room(ORDERS_MAX)
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 

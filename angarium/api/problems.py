@@ -136,7 +136,7 @@ _BY_CODE = {
     WOULD_LOSE_CODE: (428, "precondition-required"),
 }
 """Answers to what the owner of a receiver, or an operation, says in one word."""
-_REMEDY = re.compile(r"[;:] angarium .*", re.DOTALL)
+_REMEDY = re.compile(r"[;:] [^;:]*\bangarium .*", re.DOTALL)
 """What to do about it on the command line."""
 
 

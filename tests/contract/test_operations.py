@@ -89,7 +89,7 @@ async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
         asked.append(str(waiting))
         return False
 
-    assert await forget(to, NAME, no) is False
+    assert await forget(to, NAME, no) is None
     kept = ask.WaitingEvents(1, certain=False)
     assert await remove(to, NAME, no) == RemoveResult(removed=False, waiting=kept)
     assert asked == ["up to 1 event"] * 2

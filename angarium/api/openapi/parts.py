@@ -75,11 +75,11 @@ def operation(body: RequestBody | None = None, parameters: Sequence[Parameter] =
     return Described
 
 
-def body(description: str, content: Mapping[str, object]) -> RequestBody:
+def body(description: str, content: Mapping[str, object], *, required: bool = True) -> RequestBody:
     """The body of a request that is read by the route itself, with an example for each media type."""
     return RequestBody(
         description=description,
-        required=True,
+        required=required,
         content={
             media: OpenAPIMediaType(schema=Schema(), examples={"example": Example(value=example)})
             for media, example in content.items()

@@ -2,15 +2,18 @@
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, delete, get, patch, put
+from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
+from msgspec import Meta, Struct
 
-from actors.policy import DOCUMENT_MAX, members_of
+from actors.policy import members_of
 from angarium.api import conditions
-from angarium.api.bodies import header, heads, read
+from angarium.api.bodies import heads
 from angarium.api.conditions import Condition, condition, is_known, met, tag
+from angarium.api.decoding import decoded, json_body
 from angarium.api.gate import needs
 from angarium.api.live import Live, TheAccess, TheLive
+from angarium.api.openapi import control
 from angarium.api.openapi import receivers as words
 from angarium.api.openapi.receivers import ReceiverItem, ReceiverPage, Removed
 from angarium.api.problems import Refusal, answered
@@ -22,12 +25,12 @@ from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration
 from angarium.operations.receivers.put import put as store
 from angarium.operations.receivers.remove import remove as take_away
+from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 
 PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}
 """For answers that no cache may hold."""
-_JSON = ("application/json", "application/merge-patch+json")
 
 Asked = Request[Any, Any, Any]
 
@@ -101,6 +104,25 @@ async def removed(request: Asked, tenant: FromPath[str], name: FromPath[str], ac
     )
 
 
+class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """The time for which the secrets before the new one sign as well."""
+
+    overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
+
+
+@post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **control.rotate)
+async def rotated(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+) -> Response[Rotated]:
+    """Give a receiver a new signing secret."""
+    asked = _condition(request)
+    given = decoded(await json_body(request, live) or b"{}", Rotation)
+    revision = await _revision(live.access, f"{tenant}.{name}", asked)
+    outcome = await rotate_secret(live.access, f"{tenant}.{name}", given.overlap_s, revision=revision)
+    done = met(outcome, asked)
+    return Response(done, headers=NOT_KEPT | tag(done.revision))
+
+
 def _condition(request: Asked) -> Condition:
     return condition(heads(request.scope["headers"]))
 
@@ -115,9 +137,4 @@ async def _revision(access: Access, receiver: str, asked: Condition) -> int | No
 
 async def _members(request: Asked, live: Live) -> dict[str, Any]:
     """The members that a body in JSON has. Raises `Refusal` and InvalidPolicy."""
-    headers = heads(request.scope["headers"])
-    kind = header(headers, b"content-type").partition(";")[0].strip().lower()
-    if kind not in _JSON:
-        raise Refusal(415, "unsupported", f"send it with content-type: {_JSON[0]}")
-    with live.room.seat(request.path_params["tenant"]) as seat:
-        return members_of(await read(request.receive, headers, live.room, seat, DOCUMENT_MAX))
+    return members_of(await json_body(request, live))

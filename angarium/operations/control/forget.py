@@ -2,19 +2,30 @@
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from angarium.connecting import Access
 from angarium.operations.control.ask import ATTEMPT_TIMEOUT_S, WaitingEvents, ask, backlog
 from angarium.operations.failures import operation
 
 
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """The count of the events that were discarded, and the number that the next one gets."""
+
+    discarded: int
+    next_sequence: int
+
+
 @operation
-async def forget(to: Access, receiver: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True) -> bool:
-    """Discard them; `agreed` is asked with their number, if there are any. False: it did not agree.
+async def forget(
+    to: Access, receiver: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True
+) -> Forgotten | None:
+    """Discard them; `agreed` is asked with their number, if there are any. None: it did not agree.
 
     An attempt that is under way is awaited.
     """
     found = await backlog(to, receiver)
     if found.count and not agreed(found):
-        return False
-    await ask(to, "forget", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
-    return True
+        return None
+    answer = await ask(to, "forget", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
+    return Forgotten(discarded=answer["discarded"], next_sequence=answer["next_sequence"])

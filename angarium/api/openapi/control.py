@@ -1,0 +1,74 @@
+"""The live state of receivers and the orders to their owners: what they answer, and their description."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.api.openapi.parts import body, operation, problems, result
+from angarium.operations.control.forget import Forgotten
+from angarium.operations.control.skip import Skipped
+from angarium.operations.receivers.rotate import Rotated
+
+
+class Paused(Struct, frozen=True):
+    """A receiver's configuration says that it is paused, or not."""
+
+    paused: bool
+
+
+class Pinged(Struct, frozen=True, kw_only=True):
+    """The receiver's answer to a ping, or the error in its place."""
+
+    status: int | None
+    error: str | None
+    latency_ms: float
+
+
+_STATE = {
+    "receiver": "acme.billing", "shard": 54, "node": "n1", "phase": "idle", "next_sequence": 18,
+    "settled_sequence": 17, "in_flight": 0, "queued": 0, "backlog": 0, "parked": False,
+}  # fmt: skip
+
+
+def _words(summary: str, answer: Any, description: str, example: object, **more: Any) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "tags": ["control"],
+        "responses": {200: result(answer, description, example), **problems(409, 422)},
+    } | more
+
+
+state = _words(
+    "Show the live state of a receiver", dict[str, Any],
+    "What its owner knows; nodes of other versions may have members more or less", _STATE,
+)  # fmt: skip
+pause = _words("Let the events of a receiver wait", Paused, "It is paused, on record", {"paused": True})
+resume = _words(
+    "End a pause, a disablement, backoff and throttling", Paused, "It goes on, on record", {"paused": False}
+)
+ping = _words(
+    "Post a ping to a receiver", Pinged, "What came of it; a receiver that failed is 200 as well",
+    {"status": 204, "error": None, "latency_ms": 12.5},
+)  # fmt: skip
+skip = _words(
+    "Make a dead letter of the event at the head", Skipped, "It is a dead letter, on record",
+    {"sequence": 17, "event_id": "order-7"},
+)  # fmt: skip
+forget = _words(
+    "Discard what waits for a receiver, and clear its failures", Forgotten, "It is discarded, on record",
+    {"discarded": 12, "next_sequence": 30},
+)  # fmt: skip
+rotate = _words(
+    "Give a receiver a new signing secret", Rotated, "The new secret, which only this answer shows",
+    {
+        "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "secrets": 2, "until": "2026-11-23T20:00:00Z",
+    },
+    operation_class=operation(
+        body(
+            "How long those before it sign as well, in seconds; without a body a day.",
+            {"application/json": {"overlap_s": 86400}}, required=False,
+        )
+    ),
+)  # fmt: skip
+rotate["responses"] |= problems(400, 408, 412, 413, 415)
