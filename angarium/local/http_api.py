@@ -14,7 +14,7 @@ from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.secret import presented, proves
 from angarium.settings import Settings
 from streams.nats.errors import ConnectError
-from streams.tokens import ALL_TENANTS, Tokens
+from streams.tokens import ALL_TENANTS, TokenStore
 
 HOST = "127.0.0.1"
 NOTE = "angarium dev"
@@ -73,7 +73,7 @@ async def _token(to: Access, kept: DevDirectory) -> str:
     """The token of the last time, if the store still has it; else a new one. Raises AngariumError."""
     text = kept.token
     given = presented(text)
-    if given is not None and proves(given, await Tokens(to.js, to.names).find(given.id)):
+    if given is not None and proves(given, await TokenStore(to.js, to.names).find(given.id)):
         return text
     made = await create(
         to, NewToken(tenant=ALL_TENANTS, scopes=("publish", "read", "manage", "operate"), note=NOTE)
