@@ -245,7 +245,7 @@ async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Pa
         url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
         async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
             tenant = "/v1/tenants/acme"
-            kept = f"{tenant}/receivers/kept"
+            kept = f"{tenant}/receivers/put-by-api"
             for method, path, status in (
                 ("PUT", kept, 201), ("PATCH", kept, 200), ("GET", kept, 200),
                 ("GET", f"{tenant}/receivers", 200),
