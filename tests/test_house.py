@@ -33,7 +33,7 @@ UNBOUNDED = frozenset({"angarium/cli"})
 
 AWAITING = frozenset({
     "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skipping",
-    "strangers", "discarding",
+    "unknown_receivers", "discarding",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "shard_ports"})
@@ -61,7 +61,7 @@ ARCHAIC = re.compile(
     r"speaks? of|thereby|whichever|who(?:s?)ever)\b",
     re.IGNORECASE,
 )
-UNREAD = ("actors.runtime.strangers", "angarium.api")
+UNREAD = ("actors.runtime.unknown_receivers", "angarium.api")
 """Modules whose words are not yet changed."""
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

@@ -242,7 +242,7 @@ class Actor:
                 pending.held[event.position] = event
                 live.record(step, now)
             case c.OpenReceiver():
-                if pending.behind_strangers:
+                if pending.behind_unknown:
                     self.park()
                 else:
                     live.record(step, now)

@@ -30,7 +30,7 @@ from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.coalescing import next_beat
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.strangers import Strangers
+from actors.runtime.unknown_receivers import UnknownReceivers
 
 UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
@@ -80,7 +80,7 @@ class Host:
         self.bindings = Bindings(floor)
         self.retention = Retention()
         self.actors: dict[str, Actor] = {}
-        self.strangers: Strangers | None = None
+        self.unknown: UnknownReceivers | None = None
         self.changed: dict[str, State] = {}
         self.writing: dict[str, State] = {}
         self.parked: dict[str, float | None] = {}
@@ -110,7 +110,7 @@ class Host:
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
         self.away.update(parked)
         if UNKNOWN_RECEIVERS in self.changed or UNKNOWN_RECEIVERS in parked:
-            self.activate_strangers()  # It says what others are opened above.
+            self.activate_unknown()  # It says what others are opened above.
         self.spawn(self._bring_back(list(states)))
         self.spawn(self._sweep())
 
@@ -164,17 +164,17 @@ class Host:
 
     # ---- actors
 
-    def _all(self) -> list[Actor | Strangers]:
-        return [*self.actors.values(), *([self.strangers] if self.strangers else ())]
+    def _all(self) -> list[Actor | UnknownReceivers]:
+        return [*self.actors.values(), *([self.unknown] if self.unknown else ())]
 
-    def _present(self, receiver: str) -> Actor | Strangers | None:
-        return self.strangers if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
+    def _present(self, receiver: str) -> Actor | UnknownReceivers | None:
+        return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
-    def _made(self, receiver: str) -> Actor | Strangers:
+    def _made(self, receiver: str) -> Actor | UnknownReceivers:
         """The actor, or the record of unknown names; it does not have its state yet."""
         if receiver == UNKNOWN_RECEIVERS:
-            self.strangers = Strangers(self)
-            return self.strangers
+            self.unknown = UnknownReceivers(self)
+            return self.unknown
         actor = self.actors[receiver] = Actor(receiver, self)
         return actor
 
@@ -210,13 +210,13 @@ class Host:
         assert isinstance(actor, Actor)
         return actor
 
-    def activate_strangers(self) -> Strangers:
+    def activate_unknown(self) -> UnknownReceivers:
         """The record of unknown names; if it was not in memory, it is being read."""
-        record = self.strangers or self._bring(UNKNOWN_RECEIVERS)
-        assert isinstance(record, Strangers)
+        record = self.unknown or self._bring(UNKNOWN_RECEIVERS)
+        assert isinstance(record, UnknownReceivers)
         return record
 
-    def _bring(self, receiver: str) -> Actor | Strangers:
+    def _bring(self, receiver: str) -> Actor | UnknownReceivers:
         """Load an actor, or the record of unknown names."""
         if (present := self._present(receiver)) is not None:
             return present
@@ -228,14 +228,14 @@ class Host:
             self.spawn(self._load(made))
         return made
 
-    def _begin(self, actor: Actor | Strangers, state: State) -> None:
+    def _begin(self, actor: Actor | UnknownReceivers, state: State) -> None:
         receiver = actor.receiver
         self.away.pop(receiver, None)
         self._noted[receiver] = state
         actor.touched_at = self.clock.now()
         actor.begin(state, self.policies.policy(receiver))
 
-    async def _load(self, actor: Actor | Strangers) -> None:
+    async def _load(self, actor: Actor | UnknownReceivers) -> None:
         """Read the state of an actor that is asked for, and begin it."""
         state = await self._read(actor.receiver, 0.0)
         if state is not None and not actor.loaded:
@@ -255,8 +255,8 @@ class Host:
             except Unusable as error:  # A snapshot that must not be guessed at.
                 self.refuse(str(error))
                 return None
-            if not state.opened and self.strangers is not None and receiver != UNKNOWN_RECEIVERS:
-                await asyncio.shield(self.strangers.ready)
+            if not state.opened and self.unknown is not None and receiver != UNKNOWN_RECEIVERS:
+                await asyncio.shield(self.unknown.ready)
             return None if self.stopped else state
         return None
 
@@ -271,14 +271,14 @@ class Host:
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
         """Give a message that the consumer handed out to its actor, or to the strangers' record."""
-        actor, strangers = self.actors.get(receiver), self.strangers
+        actor, unknown = self.actors.get(receiver), self.unknown
         # What came before it for the same name goes first.
-        if strangers is not None and receiver in strangers.names:
-            strangers.take(receiver, event, reply)
+        if unknown is not None and receiver in unknown.names:
+            unknown.take(receiver, event, reply)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
             (actor or self.activate(receiver)).arrive(event, reply)
         else:
-            self.activate_strangers().take(receiver, event, reply)
+            self.activate_unknown().take(receiver, event, reply)
         self.flow_control.came(self.bindings.bound)
         if self.bindings.bound > self.unacked_max // 2:
             self._park_largest()
@@ -287,21 +287,21 @@ class Host:
         """True if there is an actor that has a state, a configuration, or a removal of one."""
         if self.policies.heard_of(receiver) or receiver in self.changed or receiver in self.writing:
             return True
-        if receiver in self.parked or (self.strangers is not None and receiver in self.strangers.remembered):
+        if receiver in self.parked or (self.unknown is not None and receiver in self.unknown.remembered):
             return True
         actor = self.actors.get(receiver)  # It may only be here because a request named it.
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
-        actor, strangers = self.actors.get(receiver), self.strangers
-        if strangers is not None and receiver in strangers.names:
-            strangers.give_to_known(receiver)
+        actor, unknown = self.actors.get(receiver), self.unknown
+        if unknown is not None and receiver in unknown.names:
+            unknown.give_to_known(receiver)
         if actor is not None:
             actor.configure(policy)
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.activate(receiver)
-        elif strangers is not None and strangers.has_unread:
+        elif unknown is not None and unknown.has_unread:
             self.activate(receiver)  # What it has there need not wait until it is found.
 
     def wake_all(self) -> None:
@@ -319,14 +319,14 @@ class Host:
     @property
     def released_to(self) -> int:
         """The position up to which nothing is a new receiver's: it is released, and judged."""
-        floor, strangers = self._confirmed_floor, self.strangers
-        return strangers.opens_above(floor) if strangers else floor
+        floor, unknown = self._confirmed_floor, self.unknown
+        return unknown.opens_above(floor) if unknown else floor
 
     @property
     def unjudged_to(self) -> int:
         """The last position at which an event for an unknown name may be only in the stream; 0 if nowhere."""
-        strangers = self.strangers
-        return strangers.cursor.seen if strangers and strangers.state.parked else 0
+        unknown = self.unknown
+        return unknown.cursor.seen if unknown and unknown.state.parked else 0
 
     def within_lease(self) -> bool:
         """True if a first byte may leave now."""
@@ -365,7 +365,7 @@ class Host:
         """Take these facts as confirmed by the journal: ack their messages, and wake those that waited."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
-        touched: dict[str, Actor | Strangers] = {}
+        touched: dict[str, Actor | UnknownReceivers] = {}
         full: set[str] = set()
         for entry in entries:
             fact, state = entry.fact, entry.state
@@ -382,7 +382,7 @@ class Host:
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
             # What was turned away is buried once that is confirmed.
-            if actor.live.barrier > before or receiver in full or actor is self.strangers:
+            if actor.live.barrier > before or receiver in full or actor is self.unknown:
                 actor.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]
@@ -418,8 +418,8 @@ class Host:
 
     def written(self) -> None:
         """Forget the states that were taken: the snapshots hold them."""
-        if self.strangers is not None:
-            self.strangers.remembered.update(self.writing)
+        if self.unknown is not None:
+            self.unknown.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:

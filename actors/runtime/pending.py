@@ -90,7 +90,7 @@ class Pending:
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
             self._take_numbered(event)
-        elif not state.opened and self.behind_strangers:
+        elif not state.opened and self.behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
             # It waits in memory, and stays bound; or it was a repeat, and all before it is numbered on
@@ -115,7 +115,7 @@ class Pending:
                 self.held[position] = event
 
     @property
-    def behind_strangers(self) -> bool:
+    def behind_unknown(self) -> bool:
         """True if the stream may have events that came when the receiver was unknown."""
         state = self.live.state
         return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
@@ -179,7 +179,7 @@ class Pending:
         """Drop the waiting events from memory, on record; they lie in the stream."""
         live, cursor, mailbox = self.live, self.cursor, self.mailbox
         host, parked = live.host, live.state.parked
-        unjudged_to = host.unjudged_to if self.behind_strangers else 0
+        unjudged_to = host.unjudged_to if self.behind_unknown else 0
         waiting = [each.stored_at for each in live.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
         live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())

@@ -16,7 +16,7 @@ from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.strangers import Strangers
+from actors.runtime.unknown_receivers import UnknownReceivers
 from angarium.node.node import Node
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.partitions import shard_of
@@ -244,9 +244,9 @@ class Checkers:
         flush = decode_flush(message.data, str(message.sequence))
         self.world.say("journal %d.%d %s", shard, message.sequence, flush)
         self._check_live(ledger, flush.node, flush.epoch)
-        floor, strangers = ledger.floor, ledger.strangers
+        floor, unknown = ledger.floor, ledger.unknown
         ledger.add(message.sequence, flush)
-        self._check_strangers(ledger, strangers)
+        self._check_strangers(ledger, unknown)
         for position in range(floor + 1, flush.floor + 1):
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
@@ -298,12 +298,12 @@ class Checkers:
             return
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
-                known: Actor | Strangers | None = shard.host.actors.get(fact.receiver)
-                actor = shard.host.strangers if fact.receiver == UNKNOWN_RECEIVERS else known
+                known: Actor | UnknownReceivers | None = shard.host.actors.get(fact.receiver)
+                actor = shard.host.unknown if fact.receiver == UNKNOWN_RECEIVERS else known
                 if actor is not None and actor.loaded:
                     self._check_actor(actor, ledger)
 
-    def _check_actor(self, actor: Actor | Strangers, ledger: ShardLedger) -> None:
+    def _check_actor(self, actor: Actor | UnknownReceivers, ledger: ShardLedger) -> None:
         state = ledger.states[actor.receiver]
         found = actor.live.confirmed
         if found != state:
@@ -320,7 +320,7 @@ class Checkers:
 
     def _check_strangers(self, ledger: ShardLedger, before: State) -> None:
         """What lay unjudged in the stream has its end, or an actor that knows, where the record goes on."""
-        after = ledger.strangers
+        after = ledger.unknown
         if before.parked:
             end = after.frontier.position if after.parked else max(after.frontier.position, ledger.floor)
             for position in range(before.frontier.position + 1, end + 1):
@@ -401,8 +401,8 @@ class Checkers:
             ledger = self.ledger(receiver)
             state = ledger.states.get(receiver)
             left = ledger.left(receiver, positions)
-            if ledger.strangers.unfinished:
-                return f"names that nobody knows have events to be judged or buried: {ledger.strangers}"
+            if ledger.unknown.unfinished:
+                return f"names that nobody knows have events to be judged or buried: {ledger.unknown}"
             if not left:
                 continue
             if state is None:

@@ -258,14 +258,14 @@ class ShardLedger:
         return state.parked or self.is_settled(receiver, position, state) or self.is_unjudged(position)
 
     @property
-    def strangers(self) -> State:
+    def unknown(self) -> State:
         """The record of unknown names."""
         return self.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
 
     def is_unjudged(self, position: int) -> bool:
         """Whether the delivery lies in the stream as one of an unknown name so far."""
         receiver, _ = self._deliveries.events[position]
-        record = self.strangers
+        record = self.unknown
         return record.parked and position > record.frontier.position and receiver not in self.states
 
     def unsettled(self, receiver: str) -> list[int]:

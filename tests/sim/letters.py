@@ -27,8 +27,8 @@ class Letters:
             case f.DeadLettered(receiver=receiver, events=events, reason=reason):
                 for each in events:
                     self._owe(receiver, str(each.sequence), each.position, reason)
-            case f.TurnedAway(events=strangers, discarded=False):
-                for stranger in strangers:
+            case f.TurnedAway(events=unknown, discarded=False):
+                for stranger in unknown:
                     number = f"p{stranger.position}"
                     self._owe(stranger.receiver, number, stranger.position, stranger.reason)
             case f.EventRefused(receiver=receiver, position=position, reason=reason):

@@ -57,8 +57,8 @@ from tests.sim.mutant import Mutant
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios import ownership, rates, reading, routing, width
 from tests.sim.storage_mutants import STORAGE_MUTANTS
-from tests.sim.stranger_mutants import STRANGER_MUTANTS
 from tests.sim.tail_mutants import TAIL_MUTANTS
+from tests.sim.unknown_mutants import STRANGER_MUTANTS
 
 # ---- acks and the floor
 

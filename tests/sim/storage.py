@@ -119,8 +119,8 @@ class DeliveriesKept:
             self.purges += bool(gone)
             ledger = self._ledger(receiver)
             state = ledger.states.get(receiver) or State(receiver=receiver)
-            strangers = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
-            owed = {each.position for each in (*state.burials, *strangers.burials)}
+            unknown = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+            owed = {each.position for each in (*state.burials, *unknown.burials)}
             for position in gone:
                 if position in owed or not ledger.is_settled(receiver, position, state):
                     self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

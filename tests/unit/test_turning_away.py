@@ -6,11 +6,11 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.facts import Burial
-from actors.runtime import strangers
-from actors.runtime.strangers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
+from actors.runtime import unknown_receivers
+from actors.runtime.unknown_receivers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
 from tests.unit.machine import policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
-from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials
+from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials
 
 
 def delay_burials(world: ShardWorld, seconds: float) -> list[int]:
@@ -65,7 +65,7 @@ async def test_many_are_turned_away_without_a_pause() -> None:
 
 @in_virtual_time
 async def test_so_are_few_of_which_the_stream_alone_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "READS_A_TURN", 1)
+    monkeypatch.setattr(unknown_receivers, "READS_A_TURN", 1)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)

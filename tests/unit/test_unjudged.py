@@ -5,11 +5,11 @@ import pytest
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.retention import Needed
-from actors.runtime import strangers
-from actors.runtime.strangers import READ_AT_ONCE, WAITING_MAX
+from actors.runtime import unknown_receivers
+from actors.runtime.unknown_receivers import READ_AT_ONCE, WAITING_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
-from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials, record_of
+from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials, record_of
 
 
 @in_virtual_time
@@ -92,7 +92,7 @@ async def test_one_that_is_put_gets_first_what_lies_in_the_stream(valid: bool) -
     world.publish()
     await world.until(lambda: world.journal.floor == 4)
     world.crash(snapshots=True)
-    await world.host.activate_strangers().ready
+    await world.host.activate_unknown().ready
     world.stream.unavailable = True
     world.policies.invalid.add(NOBODY)
     if valid:
@@ -135,7 +135,7 @@ async def test_what_came_before_the_record_was_read_goes_first() -> None:
     world.crash(snapshots=True)
     world.stream.unavailable = True
     world.publish(receiver=NOBODY)
-    await world.host.activate_strangers().ready
+    await world.host.activate_unknown().ready
     world.publish(receiver=NOBODY)
     world.policies.unavailable = False
     await world.pass_time(1)
@@ -166,7 +166,7 @@ async def test_what_is_too_much_for_it_is_counted() -> None:
     world.publish(300, receiver=NOBODY)
     await world.until(lambda: world.host.bindings.bound == 0)
     world.crash(snapshots=True)
-    await world.host.activate_strangers().ready
+    await world.host.activate_unknown().ready
     world.put(policy(paused=True, backlog_max=50), NOBODY)
     await world.until(lambda: len(world.dead_letters.buried) == 250)
     assert {each.reason for each in world.dead_letters.buried} == {"overflow"}
@@ -203,7 +203,7 @@ async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
 
 @in_virtual_time
 async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 200)
+    monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 200)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)
@@ -223,8 +223,8 @@ async def test_what_holds_none_of_them_is_not_kept_for_them(monkeypatch: pytest.
 
 @in_virtual_time
 async def test_what_was_not_read_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 1)
-    monkeypatch.setattr(strangers, "READS_A_TURN", 1)
+    monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 1)
+    monkeypatch.setattr(unknown_receivers, "READS_A_TURN", 1)
     world = strict()
     world.policies.unavailable = True
     flood(world, 1)

@@ -5,7 +5,7 @@ import pytest
 from actors.machine import facts as f
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
-from tests.unit.strangers_world import NOBODY, flood
+from tests.unit.unknown_world import NOBODY, flood
 
 
 def wipe(world: ShardWorld) -> None:

@@ -16,8 +16,8 @@ from tests.sim.scenarios import (
     routing,
     snapshots,
     storage,
-    strangers,
     tails,
+    unknown_receivers,
     width,
 )
 
@@ -48,9 +48,10 @@ ALL = (
     discarding.missing_after_it_was_posted, discarding.refused_and_copied_again,
     discarding.put_again_beside_a_blind_owner, discarding.burst_from_a_backlog_before_a_crash,
     storage.full_of_what_nobody_takes,
-    strangers.refusal_is_lost, strangers.burial_is_lost, strangers.put_before_the_refusal_is_on_record,
-    strangers.behind_one_that_is_slow, strangers.put_unheard, strangers.unjudged,
-    strangers.unjudged_by_two_owners, strangers.put_while_unjudged,
+    unknown_receivers.refusal_is_lost,
+    unknown_receivers.burial_is_lost, unknown_receivers.put_before_the_refusal_is_on_record,
+    unknown_receivers.behind_one_that_is_slow, unknown_receivers.put_unheard, unknown_receivers.unjudged,
+    unknown_receivers.unjudged_by_two_owners, unknown_receivers.put_while_unjudged,
     snapshots.batch_arrives_after_the_next_write_began, snapshots.parked_actors_come_back_slowly,
     snapshots.a_thousand_parked_actors_come_back,
     tails.deliveries_lose_their_tail_under_a_node, tails.deliveries_lose_their_tail_between_nodes,

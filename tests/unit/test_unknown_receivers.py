@@ -8,11 +8,11 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime import strangers
-from actors.runtime.strangers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
+from actors.runtime import unknown_receivers
+from actors.runtime.unknown_receivers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
-from tests.unit.strangers_world import NOBODY, all_buried, flood, hold_burials, names, record_of
+from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials, names, record_of
 
 
 @in_virtual_time
@@ -56,7 +56,7 @@ async def test_what_waits_for_a_burial_is_bounded_in_number_and_in_characters() 
         world.publish(receiver=f"acme.{'y' * 500}{number}")
     await world.until(lambda: world.host.bindings.bound == 0)
     assert max(number for number, _ in sizes) <= 128
-    assert max(length for _, length in sizes) <= strangers.NAMES_LENGTH_MAX
+    assert max(length for _, length in sizes) <= unknown_receivers.NAMES_LENGTH_MAX
 
 
 @in_virtual_time
@@ -142,7 +142,7 @@ async def test_none_of_its_events_overtakes_another() -> None:
 async def test_so_does_one_of_whose_events_nobody_knows_but_the_stream() -> None:
     world = strict()
     release = await hold_burials(world)
-    await world.host.activate_strangers().ready
+    await world.host.activate_unknown().ready
     flood(world, 2 * WAITING_MAX, size=1024)
     world.publish(3, receiver=NOBODY)
     await world.until(lambda: world.journal.of(f.TurnedAway) != [])
@@ -225,7 +225,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
     world = ShardWorld()
     world.policies.unavailable = True
     flood(world, 3000)
-    await world.host.activate_strangers().ready
+    await world.host.activate_unknown().ready
     assert len(record_of(world).waiting) <= WAITING_MAX
     assert world.host.bindings.bound == 0
     world.policies.unavailable = False

@@ -5,22 +5,22 @@ from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.strangers import JUDGED_AT_ONCE, Strangers
+from actors.runtime.unknown_receivers import JUDGED_AT_ONCE, UnknownReceivers
 from streams.receivers import Receivers
 from tests.sim.mutant import Mutant
-from tests.sim.scenarios import strangers
+from tests.sim.scenarios import unknown_receivers
 
-_park, _record = Strangers.park, LiveState.record
+_park, _record = UnknownReceivers.park, LiveState.record
 
 
 def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
     _record(live, command, now)
-    record = live.host.strangers if isinstance(live.host, Host) else None
+    record = live.host.unknown if isinstance(live.host, Host) else None
     if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
         record.bury(live.state.burials[:JUDGED_AT_ONCE])
 
 
-def _park_beyond(record: Strangers) -> None:
+def _park_beyond(record: UnknownReceivers) -> None:
     """On record as if all that came until now had been judged."""
     if not record.state.parked:
         record.live.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
@@ -34,29 +34,29 @@ async def _know_enough(receivers: Receivers) -> None:
 STRANGER_MUTANTS = [
     Mutant("strangers-buried-unconfirmed", "who is turned away is buried once that is confirmed",
            ((LiveState, "record", _record_and_bury),),
-           strangers.refusal_is_lost),
+           unknown_receivers.refusal_is_lost),
     Mutant("strangers-first", "nobody is turned away above what is held for an actor",
            ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
-           strangers.behind_one_that_is_slow),
+           unknown_receivers.behind_one_that_is_slow),
     Mutant("strangers-delivered-later", "a name that is put is opened above all that was turned away",
-           ((Strangers, "opens_above", lambda record, floor: floor),),
-           strangers.put_before_the_refusal_is_on_record),
+           ((UnknownReceivers, "opens_above", lambda record, floor: floor),),
+           unknown_receivers.put_before_the_refusal_is_on_record),
     Mutant("strangers-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
-           strangers.put_unheard),
+           unknown_receivers.put_unheard),
     Mutant("strangers-hold-the-floor", "who cannot be judged is left to the stream, on record",
-           ((Strangers, "park", lambda record: None),),
-           strangers.unjudged),
+           ((UnknownReceivers, "park", lambda record: None),),
+           unknown_receivers.unjudged),
     Mutant("strangers-left-behind", "a name that is put begins where the record says, while one is unjudged",
-           ((Strangers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
-           strangers.put_while_unjudged),
+           ((UnknownReceivers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
+           unknown_receivers.put_while_unjudged),
     Mutant("strangers-overtaken", "a name that is put begins with what lies in the stream unjudged",
-           ((Pending, "behind_strangers", False),),
-           strangers.put_while_unjudged),
+           ((Pending, "behind_unknown", False),),
+           unknown_receivers.put_while_unjudged),
     Mutant("strangers-unread", "after a takeover all that lies beyond the record's position is judged",
-           ((Strangers, "has_unread", False),),
-           strangers.unjudged_by_two_owners),
+           ((UnknownReceivers, "has_unread", False),),
+           unknown_receivers.unjudged_by_two_owners),
     Mutant("strangers-not-needed", "what is not judged stays in the stream",
-           ((Strangers, "park", _park_beyond),),
-           strangers.unjudged_by_two_owners),
+           ((UnknownReceivers, "park", _park_beyond),),
+           unknown_receivers.unjudged_by_two_owners),
 ]  # fmt: skip

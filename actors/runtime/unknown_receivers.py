@@ -77,7 +77,7 @@ PASS_OVER_MIN = 10_000
 log = logging.getLogger(__name__)
 
 
-class StrangerPorts(ShardPorts, Protocol):
+class UnknownReceiverPorts(ShardPorts, Protocol):
     """The surroundings of the record, beyond those of an actor."""
 
     snapshots: Snapshots
@@ -92,7 +92,7 @@ class StrangerPorts(ShardPorts, Protocol):
         ...
 
 
-class _Stranger(Struct, frozen=True, gc=False):
+class _HeldEvent(Struct, frozen=True, gc=False):
     """An event that waits to be judged."""
 
     receiver: str
@@ -100,7 +100,7 @@ class _Stranger(Struct, frozen=True, gc=False):
     malformed: bool
 
 
-class Strangers:
+class UnknownReceivers:
     """The events of one shard that are for unknown names: its state is the record, `waiting` is by position.
 
     All that are not judged lie in `waiting` or, unread, beyond the cursor. `remembered` are those who ever
@@ -111,7 +111,7 @@ class Strangers:
                  "host", "live", "loaded", "names", "ready", "receiver", "remembered", "touched_at",
                  "unacked", "waiting")  # fmt: skip
 
-    def __init__(self, host: StrangerPorts) -> None:
+    def __init__(self, host: UnknownReceiverPorts) -> None:
         self.receiver = UNKNOWN_RECEIVERS
         self.host = host
         self.live = LiveState(UNKNOWN_RECEIVERS, host)
@@ -121,7 +121,7 @@ class Strangers:
         self.cutoff: Cutoff | None = None
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting: dict[int, _Stranger] = {}
+        self.waiting: dict[int, _HeldEvent] = {}
         self.names: Counter[str] = Counter()
         self.remembered: set[str] = set()
         self.touched_at = self._buried_at = host.clock.now()
@@ -234,28 +234,28 @@ class Strangers:
     def _wait_for(self, receiver: str, event: Event) -> None:
         position = event.position
         if position not in self.waiting:
-            self.waiting[position] = _Stranger(receiver, event.source, bool(event.malformed))
+            self.waiting[position] = _HeldEvent(receiver, event.source, bool(event.malformed))
             self.names[receiver] += 1
         if self.loaded:
             self.cursor.arrived(max(self.cursor.read_to, position))
             self.cursor.saw(position, event.source)
 
-    def _drop(self, position: int) -> _Stranger:
-        stranger = self.waiting.pop(position)
-        self.names[stranger.receiver] -= 1
-        if not self.names[stranger.receiver]:
-            del self.names[stranger.receiver]
-        return stranger
+    def _drop(self, position: int) -> _HeldEvent:
+        held = self.waiting.pop(position)
+        self.names[held.receiver] -= 1
+        if not self.names[held.receiver]:
+            del self.names[held.receiver]
+        return held
 
     def give_to_known(self, *receivers: str) -> None:
         """Tell receivers that are known by now where their events lie, so that none of them waits here."""
         for position in sorted(self.waiting):
-            stranger = self.waiting[position]
-            if stranger.receiver not in receivers:
+            held = self.waiting[position]
+            if held.receiver not in receivers:
                 continue
             self._drop(position)
             reply = self.unacked.drop(position)
-            self.host.activate(stranger.receiver).find(position, stranger.source, reply)
+            self.host.activate(held.receiver).find(position, held.source, reply)
 
     # ---- turns
 
@@ -338,8 +338,8 @@ class Strangers:
         far = self.host.bindings.received - self.host.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
-            Burial(position=position, reason=self._reason(position, stranger), receiver=stranger.receiver)
-            for position, stranger in self._next(behind or covered, discard=bool(behind))
+            Burial(position=position, reason=self._reason(position, held), receiver=held.receiver)
+            for position, held in self._next(behind or covered, discard=bool(behind))
         ]
         if not new:
             return
@@ -350,25 +350,25 @@ class Strangers:
             self._drop(burial.position)
             self.unacked.release(burial.position, self.host.recorder.index)
 
-    def _reason(self, position: int, stranger: _Stranger) -> str:
+    def _reason(self, position: int, held: _HeldEvent) -> str:
         if self.cutoff is not None and position <= self.cutoff.to:
             return self.cutoff.reason
-        return "malformed" if stranger.malformed else "unknown_receiver"
+        return "malformed" if held.malformed else "unknown_receiver"
 
-    def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _Stranger]]:
+    def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _HeldEvent]]:
         """Yield the events that may be turned away now."""
-        held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
+        lowest_held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         room = JUDGED_AT_ONCE if discard else min(JUDGED_AT_ONCE, BURIALS_MAX - len(self.state.burials))
         length = 0 if discard else sum(len(each.receiver) for each in self.state.burials)
         for position in covered:
-            stranger = self.waiting.get(position)
-            if stranger is None:
+            held = self.waiting.get(position)
+            if held is None:
                 continue
-            length += len(stranger.receiver)
-            if room <= 0 or length > NAMES_LENGTH_MAX or position > held:
+            length += len(held.receiver)
+            if room <= 0 or length > NAMES_LENGTH_MAX or position > lowest_held:
                 return
             room -= 1
-            yield position, stranger
+            yield position, held
 
     def _pass_over(self) -> None:
         """Move on where nothing is to be judged; with nothing left to judge, all is as if nobody had waited.

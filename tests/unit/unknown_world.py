@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from actors.machine.facts import Burial
-from actors.runtime.strangers import Strangers
+from actors.runtime.unknown_receivers import UnknownReceivers
 from tests.unit.shard_world import ShardWorld
 
 NOBODY = "acme.nobody"
@@ -20,10 +20,10 @@ def flood(world: ShardWorld, count: int, *, size: int = 2) -> None:
         world.publish(receiver=name, body=b"x" * size)
 
 
-def record_of(world: ShardWorld) -> Strangers:
+def record_of(world: ShardWorld) -> UnknownReceivers:
     """The record of the shard."""
-    assert world.host.strangers is not None
-    return world.host.strangers
+    assert world.host.unknown is not None
+    return world.host.unknown
 
 
 async def hold_burials(world: ShardWorld) -> Callable[[], None]:

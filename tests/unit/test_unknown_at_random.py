@@ -13,7 +13,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime import strangers
+from actors.runtime import unknown_receivers
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time
 
@@ -167,10 +167,10 @@ class Story:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is held in memory, so that much is read again."""
-    monkeypatch.setattr(strangers, "WAITING_MAX", 4)
-    monkeypatch.setattr(strangers, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(strangers, "JUDGED_AT_ONCE", 2)
-    monkeypatch.setattr(strangers, "PASS_OVER_MIN", 3)
+    monkeypatch.setattr(unknown_receivers, "WAITING_MAX", 4)
+    monkeypatch.setattr(unknown_receivers, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(unknown_receivers, "JUDGED_AT_ONCE", 2)
+    monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 3)
 
 
 @pytest.mark.parametrize("seed", range(60))
