@@ -13,10 +13,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "bounded_subscription clock defects versions",
         "installation",
         "journal",
-        "reading",
+        "reading plan_lock",
         "dead_letters",
         "routing fleet",
-        "control producer purge receivers server tokens",
+        "control producer purge receivers replay server tokens",
         "following repair service",
     ),
     "angarium": (
@@ -45,7 +45,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "failures",
         "accept control publish tail",
         "receivers dead_letters records tokens",
-        "health",
+        "health replay",
         "repair setup",
     ),
     "angarium.api": (

@@ -67,6 +67,7 @@ def _commands() -> click.Group:
     from angarium.cli.publish import publish
     from angarium.cli.receiver import receiver
     from angarium.cli.repair import repair
+    from angarium.cli.replay import replay
     from angarium.cli.setup import setup
     from angarium.cli.tail import tail
     from angarium.cli.tokens import token
@@ -78,8 +79,8 @@ def _commands() -> click.Group:
         """Send webhooks from NATS JetStream: in order, within each receiver's rate limit, crash-safe."""
 
     commands = (
-        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, listen, doctor,
-        repair, ledger, event, attempts, history, audit, top, api, token,
+        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, replay, listen,
+        doctor, repair, ledger, event, attempts, history, audit, top, api, token,
     )  # fmt: skip
     for command in commands:
         angarium.add_command(command)

@@ -11,8 +11,8 @@ from typing import Literal, ParamSpec, TypeVar
 from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy, Unavailable, Unusable
-from streams.dead_letters.redrive_lock import Busy
 from streams.nats.errors import ApiError, NotPermitted
+from streams.plan_lock import Busy
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
 from streams.dead_letters.redrive_lock import RedriveLock
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
-from streams.nats.codes import HEADERS_TOO_LARGE, IN_FLIGHT, MESSAGE_TOO_LARGE
+from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_AGAIN,
@@ -40,7 +40,7 @@ from streams.nats.headers import (
     TRACESTATE,
 )
 from streams.nats.jetstream import JetStream
-from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, patiently
+from streams.nats.retry import patiently
 
 GONE = "gone"
 MALFORMED = "malformed"
@@ -195,25 +195,9 @@ class Redrive:
                         self._undecided = f"letter {letter.position} was sent but not confirmed ({why})"
 
     async def _publish(self, letter: Letter) -> Answer:
-        """Publish it until that is decided. A refusal decides nothing if an earlier try was not answered."""
         subject = self._names.publish_to(letter.receiver)
         headers = headers_again(letter, self._lock.plan.nonce)
-        pauses, loop = Pauses(), asyncio.get_running_loop()
-        deadline, in_doubt = loop.time() + COMMAND_PATIENCE_S, False
-        while True:
-            await self._lock.ensure_held()
-            match answer := await self._js.publish(subject, letter.body, headers):
-                case Stored():
-                    return answer
-                case Refused(code, text):
-                    if not in_doubt and code not in IN_FLIGHT:
-                        return answer
-                    why = text
-                case Unanswered(why):
-                    in_doubt = True
-            if loop.time() >= deadline:
-                return Unanswered(why)
-            await pauses.wait()
+        return await self._lock.publish(subject, letter.body, headers)
 
     async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
         """Decide what a message with the letter's id is: an earlier try of ours, or another publisher's."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from actors.errors import Unusable
 from actors.machine.state import State
 from streams.fleet.installation_status import QUESTIONS_AT_ONCE, server_time
+from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
@@ -64,6 +65,18 @@ async def receiver_snapshots(
         shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
         if message.data and not receiver.startswith("_"):
             yield ReceiverSnapshot(receiver, int(shard), _state(message.data, message.subject))
+
+
+async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverSnapshot | None:
+    """One receiver by its snapshot; None where it has none. Raises `Unavailable` and `ApiError`."""
+    if not (shards := await shard_count(js, names)):
+        return None
+    tenant, _, name = receiver.partition(".")
+    shard = shard_of(tenant, name, shards)
+    message = await js.last_message(names.actors, names.actor(shard, receiver))
+    if message is None or not message.data:
+        return None
+    return ReceiverSnapshot(receiver, shard, _state(message.data, message.subject))
 
 
 def _state(data: bytes, subject: str) -> State | None:

@@ -174,8 +174,12 @@ class Names(Struct, frozen=True):
 
     @property
     def redrive(self) -> str:
-        """The one key of the bucket that is no shard's: what a redrive is about to do."""
+        """The key, of no shard, of what a redrive is about to do."""
         return f"$KV.{self.prefix}_actors._redrive"
+
+    def replay(self, receiver: str) -> str:
+        """The key, of no shard, of what a replay for the receiver is about to do; it has no third token."""
+        return f"$KV.{self.prefix}_actors._replay.{receiver.replace('.', '=')}"
 
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"

@@ -1,0 +1,197 @@
+"""Replays: the events that a receiver was sent, and that the stream still keeps, sent again.
+
+Each is a new delivery, at a pace of its own; what is not settled yet is left to come as it is.
+"""
+
+import secrets
+import uuid
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from actors.errors import BadInput
+from actors.ids import split_receiver
+from actors.machine.state import State
+from actors.policy import is_pattern
+from angarium import logs
+from angarium.connecting import Access
+from angarium.operations.dead_letters.pages import Progress, unseen
+from angarium.operations.failures import OperationError, operation
+from angarium.operations.receivers.stored import not_found
+from streams.clock import SystemTime
+from streams.fleet.receivers_seen import last_snapshot
+from streams.nats.retry import patiently
+from streams.reading.messages import stored_event
+from streams.receivers import Receivers
+from streams.replay import Choice, Replay, ReplayLock, deliveries, stretch
+
+TYPES_TOLD = 20
+OTHERS = "(others)"
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """The events that are wanted: stored in a time, of types that match one of the patterns (none: all)."""
+
+    since: float
+    until: float | None = None
+    types: tuple[str, ...] = ()
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """The events that a replay would send. Instants are RFC 3339.
+
+    `kept_since` is where the stream begins, if that is after what was asked for: earlier ones are gone.
+    """
+
+    receiver: str
+    events: int
+    bytes: int
+    types: dict[str, int]
+    oldest_at: str | None
+    newest_at: str | None
+    kept_since: str | None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The result of a replay; see `streams.replay.Replayed`. `mark` is the value of `angarium-again`."""
+
+    receiver: str
+    mark: str
+    sent: int
+    finished: bool
+    purged: bool
+    too_large: list[int]
+    stopped: str | None
+    kept_since: str | None
+
+
+class _Chosen(Struct, frozen=True):
+    choice: Choice
+    kept_since: str | None
+
+
+@operation
+async def preview(to: Access, receiver: str, wanted: Wanted) -> Preview:
+    """Look what a replay would send, and send nothing. Fails as not_found and invalid."""
+    chosen = await _chosen(to, receiver, wanted)
+    types: Counter[str] = Counter()
+    size, oldest, newest = 0, None, None
+    subject, choice = to.names.deliveries_to(receiver), chosen.choice
+    async for page in stretch(to.js, to.names, subject, choice.begin, choice.until):
+        for event in filter(choice.takes, map(stored_event, page)):
+            known = event.type in types or len(types) < TYPES_TOLD
+            types[event.type if known else OTHERS] += 1
+            size += len(event.body)
+            oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
+    return Preview(
+        receiver=receiver, events=types.total(), bytes=size, types=dict(types), oldest_at=oldest,
+        newest_at=newest, kept_since=chosen.kept_since,
+    )  # fmt: skip
+
+
+@operation
+async def replay(
+    to: Access,
+    receiver: str,
+    wanted: Wanted | None,
+    per_second: float,
+    *,
+    progress: Progress = unseen,
+    waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
+) -> Report:
+    """Send them again, at most so many a second; without `wanted` what an earlier command has left undone.
+
+    Fails as not_found, as invalid where an earlier one is to be resumed first, and as a conflict where
+    another one for the receiver is under way. `waiting` hears when one began that did not end in order.
+    """
+    split_receiver(receiver)
+    chosen = None if wanted is None else await _chosen(to, receiver, wanted)
+    lock = await _locked(to, receiver, waiting, resume=chosen is None)
+    work = Replay(to.js, to.names, receiver, lock, 1 / per_second)
+    if chosen is None:
+        await work.resume()
+    else:
+        await work.begin(chosen.choice, f"replay-{secrets.token_hex(6)}", secrets.token_hex(16))
+    with progress("replaying") as tell:
+        await work.go_on(tell)
+    done, finished = work.done, not work.done.stopped
+    await work.leave(unfinished=not finished)
+    return Report(
+        receiver=receiver, mark=lock.plan.mark, sent=done.sent, finished=finished, purged=done.purged,
+        too_large=done.too_large, stopped=done.stopped or None,
+        kept_since=chosen.kept_since if chosen else None,
+    )  # fmt: skip
+
+
+@operation
+async def abandon(to: Access, receiver: str) -> int:
+    """Give up what an earlier command has left undone; returns how many were sent before its last page."""
+    split_receiver(receiver)
+    lock = await _locked(to, receiver, lambda *_: None, resume=True)
+    await lock.store(held=False, unfinished=False)
+    return lock.plan.sent
+
+
+async def _locked(
+    to: Access, receiver: str, waiting: Callable[[float, float], None], *, resume: bool
+) -> ReplayLock:
+    """The lock; refuses to begin over an unfinished replay, and to go on with none."""
+    lock = ReplayLock(to.js, to.names, receiver, uuid.uuid4().hex, SystemTime())
+    before = await lock.read()
+    _check(receiver, unfinished=before is not None and before.unfinished, resume=resume)
+    await lock.acquire(lambda plan, wait_s: waiting(plan.at, wait_s))
+    try:
+        _check(receiver, unfinished=lock.plan.unfinished, resume=resume)
+    except OperationError:
+        await lock.store(held=False)
+        raise
+    return lock
+
+
+def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
+    if unfinished and not resume:
+        raise OperationError(
+            "invalid",
+            f"a replay for {receiver} was cut off or stopped: "
+            f"go on with angarium replay {receiver} --resume, or give it up with --abandon",
+        )
+    if resume and not unfinished:
+        raise OperationError("invalid", f"no replay for {receiver} was cut off; say --since to begin one")
+
+
+async def _chosen(to: Access, receiver: str, wanted: Wanted) -> _Chosen:
+    """The positions in the stream that the wish means now. Raises BadInput and `OperationError`."""
+    split_receiver(receiver)
+    if wrong := [each for each in wanted.types if not is_pattern(each)]:
+        raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
+    if await Receivers(to.js, to.names).get(receiver) is None:
+        raise not_found(receiver)
+    js, stream, subject = to.js, to.names.deliveries, to.names.deliveries_to(receiver)
+    info = await deliveries(js, to.names)
+    state = await _state(to, receiver)
+    end = min(info.last, state.frontier.position)
+    first = await patiently(js.first_since, stream, subject, wanted.since)
+    begin = end if first is None else first.sequence - 1
+    if wanted.until is not None:
+        after = await patiently(js.first_since, stream, subject, wanted.until)
+        end = end if after is None else min(end, after.sequence - 1)
+    oldest = await patiently(js.message, stream, info.first) if info.messages else None
+    kept = oldest.stored_at if oldest is not None else None
+    return _Chosen(
+        Choice(
+            begin=begin, until=max(begin, end), types=wanted.types,
+            waiting=tuple(each.position for each in state.open),
+        ),
+        logs.instant(kept) if kept is not None and kept > wanted.since else None,
+    )  # fmt: skip
+
+
+async def _state(to: Access, receiver: str) -> State:
+    """The receiver by its last snapshot, a few seconds old; one who never had an event has none."""
+    found = await patiently(last_snapshot, to.js, to.names, receiver)
+    if found is None:
+        return State(receiver=receiver)
+    if found.state is None:
+        raise OperationError("unusable", f"the snapshot of {receiver} cannot be read; see angarium doctor")
+    return found.state

@@ -1,0 +1,248 @@
+"""Sends events to their receiver again, from the stream of deliveries: each once, over every crash.
+
+The stream keeps what is settled for a while. A replay goes through the receiver's subject between two
+positions, and publishes a copy of each event that is wanted, one after the other, each confirmed before the
+next. A copy is a new delivery: it keeps the event's id, gets a new number, and has a mark of its own.
+
+Before the copies of a page, a plan is stored: up to where all is done (`cursor`), and the end of the stream
+then (`after`). As they go one by one, the copies behind `after` are those of the first events behind
+`cursor`: the last of them tells how far it came. (docs/decisions/a-replay-is-a-row.md)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from actors.errors import Unavailable
+from actors.machine.event import Event
+from actors.subscriptions import matches
+from streams.clock import Timekeeper
+from streams.installation.topology import Names
+from streams.nats.answers import Refused, Stored, StoredMessage, StreamInfo, Unanswered
+from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+from streams.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
+from streams.reading.messages import stored_event
+
+VERSION = 1
+PAGE_MAX = 256
+PAGE_BYTES_MAX = 1 << 20
+
+_KEPT = (EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """The events of a receiver that are wanted: behind `begin`, up to `until`, of types that match a pattern.
+
+    What was itself sent again is not, and neither are those at `waiting`: they are not settled yet.
+    """
+
+    begin: int
+    until: int
+    types: tuple[str, ...] = ()
+    waiting: tuple[int, ...] = ()
+
+    def takes(self, event: Event) -> bool:
+        """Return whether it is to be sent again."""
+        if event.again or event.malformed or event.position in self.waiting:
+            return False
+        return not self.types or any(matches(each, event.type) for each in self.types)
+
+
+class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
+    """The plan of a replay; `unfinished` until all is sent, or somebody gave it up.
+
+    `created` names the stream of the deliveries. All up to `cursor` is dealt with, `left` messages follow,
+    and all copies of these lie behind `after`. `mark` is what receivers get, `nonce` is in message ids alone.
+    """
+
+    unfinished: bool = False
+    created: str = ""
+    choice: Choice = Choice(begin=0, until=0)
+    cursor: int = 0
+    left: int = 0
+    after: int = 0
+    sent: int = 0
+    mark: str = ""
+    nonce: str = ""
+
+
+class ReplayLock(PlanLock[ReplayPlan]):
+    """The lock of the replays for one receiver; `run` names the command."""
+
+    def __init__(
+        self, js: JetStream, names: Names, receiver: str, run: str, time: Timekeeper, *,
+        lease_s: float = LOCK_LEASE_S,
+    ) -> None:  # fmt: skip
+        plan = ReplayPlan(v=VERSION, run=run, step=0, at=time.wall(), held=True)
+        super().__init__(js, names.actors, names.replay(receiver), plan, "replay", time, lease_s)
+
+    def carried_over(self, before: ReplayPlan) -> ReplayPlan:
+        first = self.plan
+        return replace(before, run=first.run, step=first.step, at=first.at, held=True)
+
+
+class Replayed(Struct):
+    """The result of a replay: `sent` counts its copies, those of an earlier command included.
+
+    `purged`: events that were to be sent are not kept any more. `too_large` (by position) are those that the
+    stream does not take any more. `stopped` says why no more were sent, if so.
+    """
+
+    sent: int = 0
+    purged: bool = False
+    too_large: list[int] = field(default_factory=list)
+    stopped: str = ""
+
+
+class Replay:
+    """One command's work, under the lock that it holds. `pace_s` lies between two copies at least.
+
+    Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Resumed, it goes
+    on: what had been sent is not sent again.
+    """
+
+    def __init__(self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float) -> None:
+        self.done = Replayed()
+        self._js = js
+        self._names = names
+        self._receiver = receiver
+        self._lock = lock
+        self._pace_s = pace_s
+        self._next_at = 0.0
+        self._subject = names.deliveries_to(receiver)
+
+    async def begin(self, choice: Choice, mark: str, nonce: str) -> None:
+        """Begin a replay, where none is unfinished."""
+        info = await deliveries(self._js, self._names)
+        await self._lock.store(
+            unfinished=True, created=info.created, choice=choice, cursor=choice.begin,
+            left=await self._count(choice.begin, choice.until), after=info.last, sent=0, mark=mark,
+            nonce=nonce,
+        )  # fmt: skip
+
+    async def resume(self) -> None:
+        """Find how far the unfinished one came."""
+        plan = self._lock.plan
+        info = await deliveries(self._js, self._names)
+        if info.created != plan.created:
+            self.done = Replayed(sent=plan.sent, purged=True)
+            await self._lock.store(cursor=plan.choice.until)
+            return
+        cursor, sent = plan.cursor, plan.sent
+        self.done.purged = await self._count(cursor, plan.choice.until) < plan.left
+        async for page in stretch(self._js, self._names, self._subject, plan.after, info.last):
+            for message in page:
+                if (position := self._source_of(message)) is not None and position > cursor:
+                    cursor, sent = position, sent + 1
+        left = await self._count(cursor, plan.choice.until)
+        await self._lock.store(cursor=cursor, left=left, sent=sent, after=info.last)
+        self.done.sent = sent
+
+    async def go_on(self, tell: Callable[[int, int], None]) -> None:
+        """Send what is left; `tell` hears how many messages are dealt with, and of how many."""
+        plan = self._lock.plan
+        until, left = plan.choice.until, plan.left
+        async for page in stretch(self._js, self._names, self._subject, plan.cursor, until):
+            await self._send(page, left)
+            if self.done.stopped:
+                return
+            left -= len(page)
+            tell(plan.left - left, plan.left)
+        self.done.purged = self.done.purged or left > 0
+        await self._lock.store(cursor=until, left=0, unfinished=False, sent=self.done.sent)
+
+    async def leave(self, *, unfinished: bool) -> None:
+        """Release the lock; an `unfinished` one can be resumed."""
+        await self._lock.store(held=False, unfinished=unfinished)
+
+    async def _send(self, page: list[StoredMessage], left: int) -> None:
+        wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
+        by_position = {each.sequence: each for each in page}
+        if wanted:
+            info = await deliveries(self._js, self._names)
+            # What lies before the page is dealt with.
+            cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
+            await self._lock.store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
+        for event in wanted:
+            await self._wait()
+            headers = self._headers(by_position[event.position], event)
+            match await self._lock.publish(self._names.publish_to(self._receiver), event.body, headers):
+                case Stored():
+                    self.done.sent += 1
+                case Refused(code=code) if code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
+                    self.done.too_large.append(event.position)
+                case Refused(code, text):
+                    self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
+                    return
+                case Unanswered(why):
+                    raise Unavailable(f"a copy was sent and not confirmed ({why}); resume it, and it goes on")
+
+    async def _wait(self) -> None:
+        """Keep the pace, and the lock: who stands still for a lease counts as dead."""
+        loop = asyncio.get_running_loop()
+        while (left_s := self._next_at - loop.time()) > 0:
+            await self._lock.ensure_held(self._lock.lease_s / 2)
+            await asyncio.sleep(min(left_s, self._lock.lease_s / 4))
+        now = loop.time()
+        # What is late by less than a step is made up for.
+        self._next_at = (self._next_at if now - self._next_at < self._pace_s else now) + self._pace_s
+
+    def _headers(self, message: StoredMessage, event: Event) -> dict[str, str]:
+        kept = {name: message.headers[name] for name in _KEPT if name in message.headers}
+        return kept | {
+            EVENT_ID: event.id, EVENT_AGAIN: self._lock.plan.mark,
+            MESSAGE_ID: f"{self._prefix}{event.position}",
+        }  # fmt: skip
+
+    async def _count(self, after: int, until: int) -> int:
+        """The number of messages of the receiver lie between two positions, as far as a replica knows."""
+        beyond = [
+            await patiently(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
+            for position in (after, until)
+        ]
+        counts = [len(page.messages) + page.pending for page in beyond]
+        return max(0, counts[0] - counts[1])
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self._receiver}:replay:{self._lock.plan.nonce}:"
+
+    def _source_of(self, message: StoredMessage) -> int | None:
+        """The position of the event of which a message is our copy; None: it is none."""
+        name = message.headers.get(MESSAGE_ID, "")
+        return int(name.removeprefix(self._prefix)) if name.startswith(self._prefix) else None
+
+
+async def stretch(
+    js: JetStream, names: Names, subject: str, after: int, until: int
+) -> AsyncIterator[list[StoredMessage]]:
+    """The messages of the subject between two positions, by pages; the leader helps a replica that lags."""
+    while after < until:
+        page = await patiently(js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX)
+        messages = page.messages
+        if not messages:
+            message = await patiently(js.next_message, names.deliveries, subject, after + 1)
+            messages = [] if message is None else [message]
+        found = [each for each in messages if each.sequence <= until]
+        if not found:
+            return
+        yield found
+        after = found[-1].sequence
+
+
+async def deliveries(js: JetStream, names: Names) -> StreamInfo:
+    """The stream of the deliveries."""
+    return await patiently(js.existing_stream, names.deliveries)

@@ -1,0 +1,421 @@
+"""Replays: each event is sent again once and in order, wherever the command that does it is cut off.
+
+The window in which JetStream drops repeats is cut to nearly nothing here, so that nothing rests on it.
+"""
+
+import asyncio
+import re
+import time
+
+import msgspec
+import pytest
+
+from actors.errors import Unavailable
+from actors.machine.numbering import Frontier
+from actors.machine.state import Open, State
+from angarium.connecting import Access
+from angarium.operations import replay as operation
+from angarium.operations.failures import NotDone
+from angarium.operations.replay import Preview, Report, Wanted
+from angarium.settings import Settings
+from streams import replay as replaying
+from streams.clock import SystemTime
+from streams.installation.topology import Names
+from streams.journal.snapshots import Snapshot
+from streams.nats.answers import StoredMessage
+from streams.nats.jetstream import JetStream
+from streams.plan_lock import Busy
+from streams.reading.messages import stored_event
+from streams.receivers import Receivers
+from streams.replay import Choice, Replay, Replayed, ReplayLock
+from tests.contract.dying import Died, dying
+from tests.contract.faults import ack_lost, misbehaving, refused, request_lost
+from tests.contract.installation import install, publish, shard
+from tests.contract.servers import Server
+
+ONE, OTHER = "acme.billing", "acme.mail"
+LEASE_S = 0.15
+LONG_LEASE_S = 2.0
+"""Where something has to happen within it, on however busy a machine."""
+WINDOW_NS = 100_000_000
+"""The least that nats-server takes; less than a lease, so that it is over when the lock changes hands."""
+STORE_FULL = 10077
+NOTHING_TOLD = lambda *_: None  # noqa: E731
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    names = await install(js, prefix)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"duplicate_window": WINDOW_NS})
+    return names
+
+
+def locked(js: JetStream, names: Names, run: str = "", lease_s: float = LEASE_S) -> ReplayLock:
+    return ReplayLock(js, names, ONE, run or f"run-{next(_runs)}", SystemTime(), lease_s=lease_s)
+
+
+_runs = iter(range(1_000_000))
+
+
+async def replayed(
+    js: JetStream, names: Names, choice: Choice, mark: str = "replay-1", pace_s: float = 0.0
+) -> Replayed:
+    """What `angarium replay` does, and where it was cut off, what --resume does."""
+    lock = locked(js, names)
+    await lock.acquire()
+    work = Replay(js, names, ONE, lock, pace_s)
+    if lock.plan.mark == mark and not lock.plan.unfinished:
+        await work.leave(unfinished=False)
+        return Replayed(sent=lock.plan.sent)
+    if lock.plan.unfinished:
+        await work.resume()
+    else:
+        await work.begin(choice, mark, f"nonce-{mark}")
+    await work.go_on(NOTHING_TOLD)
+    await work.leave(unfinished=bool(work.done.stopped))
+    return work.done
+
+
+async def published(js: JetStream, names: Names, *numbers: int, receiver: str = ONE) -> list[int]:
+    """Events of the types `t.0` and `t.1` by turns."""
+    return [
+        await publish(
+            js, names, receiver, b"%d" % each,
+            {"Angarium-Id": f"e{each}", "Angarium-Type": f"t.{each % 2}", "X-Own": "x"},
+        )
+        for each in numbers
+    ]  # fmt: skip
+
+
+async def end(js: JetStream, names: Names) -> int:
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    return info.last
+
+
+async def copies(js: JetStream, names: Names, mark: str = "") -> list[StoredMessage]:
+    """What was sent again, in its order."""
+    page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
+    return [each for each in page.messages if each.headers.get("Angarium-Again", "").endswith(mark or "")
+            and "Angarium-Again" in each.headers]  # fmt: skip
+
+
+def bodies(messages: list[StoredMessage]) -> list[int]:
+    return [int(each.data) for each in messages]
+
+
+# ---- what is sent
+
+
+async def test_a_copy_is_the_event_with_its_id_and_a_mark(js: JetStream, names: Names) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {
+        "Nats-Msg-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x", "X-Own": "x",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12",
+    }  # fmt: skip
+    position = await publish(js, names, ONE, b"\x00body", headers)
+    await publish(js, names, ONE)
+    done = await replayed(js, names, Choice(begin=0, until=await end(js, names)), "replay-0a1b")
+    assert done == Replayed(sent=2)
+    first, second = await copies(js, names)
+    assert first.data == b"\x00body"
+    assert first.headers == {
+        "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "replay-0a1b",
+        "Nats-Msg-Id": f"acme.billing:replay:nonce-replay-0a1b:{position}",
+    }  # fmt: skip
+    event = stored_event(first)
+    assert (event.id, event.again, event.source, event.malformed) == ("order-7", "replay-0a1b", 0, "")
+    original = await js.message(names.deliveries, position + 1)
+    assert original is not None
+    assert stored_event(second).id == stored_event(original).id
+
+
+async def test_only_what_is_wanted_is_sent(js: JetStream, names: Names) -> None:
+    one, two, three, four, five, six = await published(js, names, 1, 2, 3, 4, 5, 6)
+    await published(js, names, 7, receiver=OTHER)
+    await publish(js, names, ONE, b"8", {"Angarium-Again": "dead-1"})
+    await publish(js, names, ONE, b"9", {"Angarium-Type": "..."})
+    last = await end(js, names)
+    await replayed(js, names, Choice(begin=one, until=five, waiting=(three,)), "a")
+    assert bodies(await copies(js, names, "a")) == [2, 4, 5]
+    await replayed(js, names, Choice(begin=0, until=last, types=("t.1",)), "b")
+    assert bodies(await copies(js, names, "b")) == [1, 3, 5]
+    await replayed(js, names, Choice(begin=two, until=last), "c")
+    assert bodies(await copies(js, names, "c")) == [3, 4, 5, 6]
+    assert await replayed(js, names, Choice(begin=six, until=six), "d") == Replayed()
+    assert four < six
+
+
+async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "PAGE_MAX", 3)
+    await published(js, names, *range(10))
+    seen: list[tuple[int, int]] = []
+    lock = locked(js, names)
+    await lock.acquire()
+    work = Replay(js, names, ONE, lock, 0.0)
+    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    await work.go_on(lambda done, total: seen.append((done, total)))
+    assert bodies(await copies(js, names)) == list(range(10))
+    assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
+
+
+async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> None:
+    """Slower than a lease: who stands still for so long would count as dead."""
+    await published(js, names, 1, 2)
+    lock = locked(js, names, lease_s=LONG_LEASE_S)
+    await lock.acquire()
+    work = Replay(js, names, ONE, lock, 1.5 * LONG_LEASE_S)
+    await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
+    began_at = time.monotonic()
+    sending = asyncio.create_task(work.go_on(NOTHING_TOLD))
+    with pytest.raises(Busy, match="another replay is running"):
+        await locked(js, names, lease_s=LONG_LEASE_S).acquire()
+    assert not sending.done()
+    await sending
+    assert time.monotonic() - began_at >= 1.5 * LONG_LEASE_S
+    assert bodies(await copies(js, names)) == [1, 2]
+
+
+# ---- commands that are cut off
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["unsent", "unheard"])
+async def test_wherever_a_command_dies_each_event_is_sent_once_and_in_order(
+    server: Server, js: JetStream, names: Names, heard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies at its first request, then at its second, until it does not get to die any more."""
+    monkeypatch.setattr(replaying, "PAGE_MAX", 2)
+    step, died = 0, True
+    while died:
+        step += 1
+        begin = await end(js, names)
+        wanted = [10 * step + each for each in range(5)]
+        await published(js, names, *wanted)
+        choice, mark = Choice(begin=begin, until=await end(js, names)), f"step-{step}"
+        async with dying(server, step, heard=heard) as mortal:
+            try:
+                await replayed(mortal, names, choice, mark)
+                died = False
+            except Died:
+                died = True
+        await published(js, names, -1)  # Events come meanwhile.
+        if died:
+            done = await replayed(js, names, choice, mark)
+            assert (done.sent, done.purged) == (5, False), f"it died at request {step}"
+        assert bodies(await copies(js, names, mark)) == wanted, f"it died at request {step}"
+    assert step > 15
+
+
+async def test_deaths_in_a_row_change_nothing(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that go on with it, each dies one request later than the one before."""
+    monkeypatch.setattr(replaying, "PAGE_MAX", 2)
+    await published(js, names, *range(6))
+    choice = Choice(begin=0, until=await end(js, names))
+    step, died = 0, True
+    while died:
+        step += 1
+        async with dying(server, step, heard=True) as mortal:
+            try:
+                done = await replayed(mortal, names, choice)
+                died = False
+            except Died:
+                died = True
+    assert done.sent == 6
+    assert bodies(await copies(js, names)) == list(range(6))
+
+
+async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
+    server: Server, js: JetStream, names: Names
+) -> None:
+    await published(js, names, 1, 2)
+    choice = Choice(begin=0, until=await end(js, names))
+    async with misbehaving(server) as faulty:
+        faulty.faults[names.publish_to(ONE)].append(ack_lost)
+        faulty.faults[names.publish_to(ONE)].extend([refused(STORE_FULL)] * 2)
+        lock = locked(faulty, names)
+        await lock.acquire()
+        work = Replay(faulty, names, ONE, lock, 0.0)
+        await work.begin(choice, "m", "n")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("streams.plan_lock.COMMAND_PATIENCE_S", 0.01)
+            with pytest.raises(Unavailable, match="resume it, and it goes on"):
+                await work.go_on(NOTHING_TOLD)
+    before = await end(js, names)
+    await published(js, names, *range(300))
+    async with misbehaving(server) as faulty:
+        faulty.shown[names.deliveries_to(ONE)].extend([10_000, 10_000, before - 1])
+        assert (await replayed(faulty, names, choice)).sent == 2
+    assert bodies(await copies(js, names)) == [1, 2]
+
+
+async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetStream, names: Names) -> None:
+    await published(js, names, 1, 2)
+    async with misbehaving(server) as faulty:
+        faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
+        assert (await replayed(faulty, names, Choice(begin=0, until=await end(js, names)))).sent == 2
+    assert set(bodies(await copies(js, names))) == {1, 2}  # JetStream forgets ids sooner than it is repeated.
+
+
+async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> None:
+    await published(js, names, 1, 2)
+    choice = Choice(begin=0, until=await end(js, names))
+    first = locked(js, names, "first")
+    await first.acquire()
+    work = Replay(js, names, ONE, first, 0.0)
+    await work.begin(choice, "m", "n")
+    assert (await replayed(js, names, choice)).sent == 2  # It has waited for the lease of the first.
+    with pytest.raises(Busy, match="another replay started in between"):
+        await work.go_on(NOTHING_TOLD)
+    assert bodies(await copies(js, names)) == [1, 2]
+
+
+# ---- what the stream does not keep, or not take
+
+
+async def test_what_is_purged_meanwhile_is_told(
+    server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "PAGE_MAX", 1)
+    positions = await published(js, names, *range(5))
+    choice = Choice(begin=0, until=await end(js, names))
+    lock = locked(js, names)
+    await lock.acquire()
+    work = Replay(js, names, ONE, lock, 0.0)
+    await work.begin(choice, "m", "n")
+    told: list[int] = []
+
+    async def purge() -> None:
+        await js.purge(names.deliveries, positions[3])
+
+    purging: list[asyncio.Task[None]] = []
+
+    def tell(done: int, _: int) -> None:
+        told.append(done)
+        if done == 2:
+            purging.append(asyncio.ensure_future(purge()))
+
+    read = JetStream.read
+
+    async def read_behind_it(self: JetStream, *which: object) -> object:
+        if purging:
+            await purging[0]
+        return await read(self, *which)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(JetStream, "read", read_behind_it)
+    await work.go_on(tell)
+    assert work.done == Replayed(sent=4, purged=True)
+    assert bodies(await copies(js, names)) == [0, 1, 3, 4]
+
+
+async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
+    server: Server, js: JetStream, names: Names
+) -> None:
+    await published(js, names, 1, 2)
+    choice = Choice(begin=0, until=await end(js, names))
+    lock = locked(js, names)
+    await lock.acquire()
+    await Replay(js, names, ONE, lock, 0.0).begin(choice, "m", "n")
+    await published(js, names, 3)
+    await js.purge(names.deliveries, await end(js, names) + 1)
+    assert await replayed(js, names, choice) == Replayed(purged=True)
+    assert await copies(js, names) == []
+
+
+async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream, names: Names) -> None:
+    await published(js, names, *range(4))
+    choice = Choice(begin=0, until=await end(js, names))
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": 6})
+    done = await replayed(js, names, choice)
+    assert (done.sent, "maximum messages exceeded" in done.stopped) == (2, True)
+    await js.stream_update(info.config | {"max_msgs": -1})
+    assert (await replayed(js, names, choice)).sent == 4
+    assert bodies(await copies(js, names)) == [0, 1, 2, 3]
+
+
+async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
+    await published(js, names, 1)
+    large = await publish(js, names, ONE, bytes(4000))
+    await published(js, names, 3)
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msg_size": 2000})
+    done = await replayed(js, names, Choice(begin=0, until=await end(js, names)))
+    assert done == Replayed(sent=2, too_large=[large])
+
+
+# ---- the operation
+
+
+async def settled(js: JetStream, names: Names, position: int, *still_open: int) -> None:
+    """A snapshot that says up to where events have their numbers, and which are not settled."""
+    waiting = tuple(Open(sequence=each, position=each, id=f"e{each}", stored_at=0.0) for each in still_open)
+    frontier = Frontier(position=position, sequence=position)
+    state = State(receiver=ONE, opened=True, frontier=frontier, open=waiting)
+    snapshot = Snapshot(as_of=1, state=state)
+    await js.publish(names.actor(shard(ONE), ONE), msgspec.json.encode(snapshot))
+
+
+async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream, names: Names) -> None:
+    to, now = Access(js, Settings(prefix=names.prefix)), time.time()
+    assert isinstance(missing := await operation.preview(to, ONE, Wanted(since=0.0)), NotDone)
+    assert missing.kind == "not_found"
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    positions = await published(js, names, 1, 2, 3, 4)
+    looked = await operation.preview(to, ONE, Wanted(since=0.0))
+    assert isinstance(looked, Preview)
+    assert looked.events == 0  # Nobody has numbered any of them.
+    await settled(js, names, positions[2], positions[1])
+    looked = await operation.preview(to, ONE, Wanted(since=0.0))
+    assert isinstance(looked, Preview)
+    assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
+    assert looked.kept_since is not None
+    assert looked.oldest_at is not None
+    assert await copies(js, names) == []
+    for nothing in (Wanted(since=now + 600), Wanted(since=0.0, until=1.0), Wanted(since=0.0, types=("x",))):
+        looked = await operation.preview(to, ONE, nothing)
+        assert isinstance(looked, Preview)
+        assert looked.events == 0
+    done = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    assert isinstance(done, Report)
+    assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
+    assert re.fullmatch("replay-[0-9a-f]{12}", done.mark)
+    assert bodies(await copies(js, names, done.mark)) == [1, 3]
+    wrong = await operation.replay(to, ONE, Wanted(since=0.0, types=("a..b",)), 1.0)
+    assert isinstance(wrong, NotDone)
+    assert "'a..b' is no type" in wrong.text
+
+
+async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names: Names) -> None:
+    to = Access(js, Settings(prefix=names.prefix))
+    await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
+    positions = await published(js, names, *range(4))
+    await settled(js, names, positions[-1])
+    nothing = await operation.replay(to, ONE, None, 1000.0)
+    assert isinstance(nothing, NotDone)
+    assert "no replay for acme.billing was cut off" in nothing.text
+    info = await js.stream_info(names.deliveries)
+    assert info is not None
+    await js.stream_update(info.config | {"max_msgs": 6})
+    stopped = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    assert isinstance(stopped, Report)
+    assert (stopped.sent, stopped.finished) == (2, False)
+    other = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    assert isinstance(other, NotDone)
+    assert "--resume, or give it up with --abandon" in other.text
+    await js.stream_update(info.config | {"max_msgs": -1})
+    done = await operation.replay(to, ONE, None, 1000.0)
+    assert isinstance(done, Report)
+    assert (done.sent, done.finished, done.mark) == (4, True, stopped.mark)
+    assert bodies(await copies(js, names)) == [0, 1, 2, 3]
+
+    await js.stream_update(info.config | {"max_msgs": 9})
+    await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    assert not isinstance(await operation.abandon(to, ONE), NotDone)
+    assert isinstance(await operation.replay(to, ONE, None, 1.0), NotDone)
