@@ -62,7 +62,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
-    """The plan of a replay; `unfinished` until all is sent, or somebody gave it up.
+    """The plan of a replay; `unfinished` until all is sent, or it was given up.
 
     `created` names the stream of the deliveries. All up to `cursor` is dealt with, `left` messages follow,
     and all copies of these lie behind `after`. `mark` is what receivers get, `nonce` is in message ids alone.
@@ -110,7 +110,7 @@ class Replayed(Struct):
 class Replay:
     """One command's work, under the lock that it holds. `pace_s` lies between two copies at least.
 
-    Raises `Busy` where somebody else came, and `Unavailable` where NATS is away for long. Resumed, it goes
+    Raises `Busy` if another replay came, and `Unavailable` where NATS is away for long. Resumed, it goes
     on: what had been sent is not sent again.
     """
 
