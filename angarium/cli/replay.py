@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from angarium.operations.replay import Preview, Report, Wanted
+    from angarium.operations.replay import Preview, ReplayRange, ReplayReport
 
 RATE = "100/second"
 
@@ -43,7 +43,7 @@ def replay(
     import time
 
     from angarium import quantities
-    from angarium.operations.replay import Wanted
+    from angarium.operations.replay import ReplayRange
 
     ways = sum(map(bool, (since is not None, resume, abandon)))
     if ways != 1 or ((resume or abandon) and (until is not None or types or dry_run)):
@@ -53,7 +53,7 @@ def replay(
     if abandon:
         _abandon(settings, receiver, as_json=as_json)
         return
-    wanted = None if since is None else Wanted(
+    wanted = None if since is None else ReplayRange(
         since=quantities.instant(since, now), types=types,
         until=None if until is None else quantities.instant(until, now),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
 
 
 def _preview(
-    settings: Settings, receiver: str, wanted: "Wanted", per_second: float, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayRange", per_second: float, *, as_json: bool
 ) -> None:
     from angarium import quantities
     from angarium.operations.replay import preview
@@ -93,7 +93,7 @@ def _preview(
 
 
 def _replay(
-    settings: Settings, receiver: str, wanted: "Wanted | None", per_second: float, *, as_json: bool
+    settings: Settings, receiver: str, wanted: "ReplayRange | None", per_second: float, *, as_json: bool
 ) -> None:
     from angarium.logs import instant
     from angarium.operations.replay import replay
@@ -120,7 +120,7 @@ def _replay(
         )
 
 
-def _kept(found: "Preview | Report") -> None:
+def _kept(found: "Preview | ReplayReport") -> None:
     if found.kept_since is not None:
         output.note(f"note: what was published before {found.kept_since} is not kept any more")
 

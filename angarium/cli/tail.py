@@ -10,7 +10,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.operations.tail import TailedAttempt, Wanted
+    from angarium.operations.tail import TailedAttempt, TailFilter
 
 COLUMNS = (25, 24, 8, 4, 28, 10, 0)
 """The least width of each column: at, receiver, number, attempt, outcome, took, event."""
@@ -45,16 +45,16 @@ def tail(
     import time
 
     from angarium import quantities
-    from angarium.operations.tail import Wanted
+    from angarium.operations.tail import TailFilter
 
-    wanted = Wanted(of=of, failed=failed, types=types)
+    wanted = TailFilter(of=of, failed=failed, types=types)
     wanted.check()
     since_at = None if since is None else quantities.instant(since, time.time())
     run_long(_follow(options.settings_of(given), wanted, since_at, count, as_json=as_json))
 
 
 async def _follow(
-    settings: Settings, wanted: "Wanted", since: float | None, count: int | None, *, as_json: bool
+    settings: Settings, wanted: "TailFilter", since: float | None, count: int | None, *, as_json: bool
 ) -> None:
     """Follow until so many were shown, or Ctrl-C or SIGTERM, which are the usual end of it."""
     import asyncio

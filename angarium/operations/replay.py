@@ -30,7 +30,7 @@ TYPES_TOLD = 20
 OTHERS = "(others)"
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ReplayRange(Struct, frozen=True, kw_only=True):
     """The events that are wanted: stored in a time, of types that match one of the patterns (none: all)."""
 
     since: float
@@ -53,7 +53,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     kept_since: str | None
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class ReplayReport(Struct, frozen=True, kw_only=True):
     """The result of a replay; see `streams.replay.Replayed`. `mark` is the value of `angarium-again`."""
 
     receiver: str
@@ -72,7 +72,7 @@ class _Chosen(Struct, frozen=True):
 
 
 @operation
-async def preview(to: Access, receiver: str, wanted: Wanted) -> Preview:
+async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
     """Look what a replay would send, and send nothing. Fails as not_found and invalid."""
     chosen = await _chosen(to, receiver, wanted)
     types: Counter[str] = Counter()
@@ -94,12 +94,12 @@ async def preview(to: Access, receiver: str, wanted: Wanted) -> Preview:
 async def replay(
     to: Access,
     receiver: str,
-    wanted: Wanted | None,
+    wanted: ReplayRange | None,
     per_second: float,
     *,
     progress: Progress = unseen,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
-) -> Report:
+) -> ReplayReport:
     """Send them again, at most so many a second; without `wanted` what an earlier command has left undone.
 
     Fails as not_found, as invalid where an earlier one is to be resumed first, and as a conflict where
@@ -117,7 +117,7 @@ async def replay(
         await work.go_on(tell)
     done, finished = work.done, not work.done.stopped
     await work.leave(unfinished=not finished)
-    return Report(
+    return ReplayReport(
         receiver=receiver, mark=lock.plan.mark, sent=done.sent, finished=finished, purged=done.purged,
         too_large=done.too_large, stopped=done.stopped or None,
         kept_since=chosen.kept_since if chosen else None,
@@ -160,7 +160,7 @@ def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
         raise OperationError("invalid", f"no replay for {receiver} was cut off; say --since to begin one")
 
 
-async def _chosen(to: Access, receiver: str, wanted: Wanted) -> _Chosen:
+async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
     """The positions in the stream that the wish means now. Raises BadInput and `OperationError`."""
     split_receiver(receiver)
     if wrong := [each for each in wanted.types if not is_pattern(each)]:

@@ -32,7 +32,7 @@ _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
 Verdict = Literal["delivered", "failed", "rejected", "gone", "overload", "throttled", "dead_lettered"]
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class TailFilter(Struct, frozen=True, kw_only=True):
     """The attempts that are followed: of one receiver (`TENANT.NAME`), a tenant's, or all.
 
     `failed`: none that delivered. `types`: NATS wildcards; none of them: events of every type, and pings.
@@ -95,7 +95,7 @@ class Tail:
     """
 
     def __init__(
-        self, to: Access, wanted: Wanted, *, since: float | None = None, after: str | None = None
+        self, to: Access, wanted: TailFilter, *, since: float | None = None, after: str | None = None
     ) -> None:
         wanted.check()
         self._js = to.js

@@ -16,7 +16,7 @@ from actors.machine.state import Open, State
 from angarium.connecting import Access
 from angarium.operations import replay as operation
 from angarium.operations.failures import NotDone
-from angarium.operations.replay import Preview, Report, Wanted
+from angarium.operations.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
 from streams import replay as replaying
 from streams.clock import SystemTime
@@ -364,30 +364,34 @@ async def settled(js: JetStream, names: Names, position: int, *still_open: int) 
 
 async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream, names: Names) -> None:
     to, now = Access(js, Settings(prefix=names.prefix)), time.time()
-    assert isinstance(missing := await operation.preview(to, ONE, Wanted(since=0.0)), NotDone)
+    assert isinstance(missing := await operation.preview(to, ONE, ReplayRange(since=0.0)), NotDone)
     assert missing.kind == "not_found"
     await Receivers(js, names).put(ONE, b'{"url": "https://example.com/"}')
     positions = await published(js, names, 1, 2, 3, 4)
-    looked = await operation.preview(to, ONE, Wanted(since=0.0))
+    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert looked.events == 0  # Nobody has numbered any of them.
     await settled(js, names, positions[2], positions[1])
-    looked = await operation.preview(to, ONE, Wanted(since=0.0))
+    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
     assert looked.kept_since is not None
     assert looked.oldest_at is not None
     assert await copies(js, names) == []
-    for nothing in (Wanted(since=now + 600), Wanted(since=0.0, until=1.0), Wanted(since=0.0, types=("x",))):
+    for nothing in (
+        ReplayRange(since=now + 600),
+        ReplayRange(since=0.0, until=1.0),
+        ReplayRange(since=0.0, types=("x",)),
+    ):
         looked = await operation.preview(to, ONE, nothing)
         assert isinstance(looked, Preview)
         assert looked.events == 0
-    done = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
-    assert isinstance(done, Report)
+    done = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
+    assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
     assert re.fullmatch("replay-[0-9a-f]{12}", done.mark)
     assert bodies(await copies(js, names, done.mark)) == [1, 3]
-    wrong = await operation.replay(to, ONE, Wanted(since=0.0, types=("a..b",)), 1.0)
+    wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
     assert "'a..b' is no type" in wrong.text
 
@@ -403,19 +407,19 @@ async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names:
     info = await js.stream_info(names.deliveries)
     assert info is not None
     await js.stream_update(info.config | {"max_msgs": 6})
-    stopped = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
-    assert isinstance(stopped, Report)
+    stopped = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
+    assert isinstance(stopped, ReplayReport)
     assert (stopped.sent, stopped.finished) == (2, False)
-    other = await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    other = await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert isinstance(other, NotDone)
     assert "--resume, or give it up with --abandon" in other.text
     await js.stream_update(info.config | {"max_msgs": -1})
     done = await operation.replay(to, ONE, None, 1000.0)
-    assert isinstance(done, Report)
+    assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.mark) == (4, True, stopped.mark)
     assert bodies(await copies(js, names)) == [0, 1, 2, 3]
 
     await js.stream_update(info.config | {"max_msgs": 9})
-    await operation.replay(to, ONE, Wanted(since=0.0), 1000.0)
+    await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)
     assert not isinstance(await operation.abandon(to, ONE), NotDone)
     assert isinstance(await operation.replay(to, ONE, None, 1.0), NotDone)

@@ -11,7 +11,7 @@ from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
 from angarium.connecting import Access
 from angarium.operations import tail as tailing
-from angarium.operations.tail import Missed, Tail, TailedAttempt, Wanted
+from angarium.operations.tail import Missed, Tail, TailedAttempt, TailFilter
 from angarium.settings import Settings
 from streams.following import journal_reader
 from streams.installation.topology import Names
@@ -35,7 +35,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:
     to = Access(js, Settings(prefix=names.prefix))
-    return Tail(to, Wanted(of=of, failed=said.pop("failed", False), types=said.pop("types", ())), **said)
+    return Tail(to, TailFilter(of=of, failed=said.pop("failed", False), types=said.pop("types", ())), **said)
 
 
 async def first(found: Tail, count: int) -> list[TailedAttempt | Missed]:
