@@ -22,12 +22,12 @@ row = {
     "id": "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", "bytes": 1024,
 }
 """
-NARROW = "output.say_table(words.NARROW, [words.narrow(row)] * 2, cut=words.CUT)"
+NARROW = "output.say_table(words.NARROW_COLUMNS, [words.narrow(row)] * 2, cut=words.CUT_COLUMNS)"
 WIDE = "output.say_table(words.HEADINGS, [list(row.values())] * 2, wide=True)"
 RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities
-from angarium.cli.receiver_table import CUT, NARROW, cells
+from angarium.cli.receiver_table import CUT_COLUMNS, NARROW_COLUMNS, cells
 from angarium.operations.receivers.listing import Seen, listed
 from angarium.terminal import output
 row = replace(listed(Seen(
@@ -36,7 +36,9 @@ row = replace(listed(Seen(
 )), phase="misconfigured", waiting=1234567, oldest_at="2026-01-31T12:00:00.123Z")
 unknown = replace(row, phase=None, waiting=None, oldest_at=None)
 now = quantities.instant("2026-02-02T14:00:00Z", 0.0)
-output.say_table(NARROW, [cells(each, NARROW, now) for each in (row, unknown)], cut=CUT)
+output.say_table(
+    NARROW_COLUMNS, [cells(each, NARROW_COLUMNS, now) for each in (row, unknown)], cut=CUT_COLUMNS
+)
 """
 COLOURED = """
 import click
@@ -54,10 +56,10 @@ output.say_table(("text", "|"), rows, cut=("text",))
 """
 ROOMS = """
 from angarium.cli import setup
-from angarium.operations.health.sizing import Room
+from angarium.operations.health.sizing import StreamRoom
 names = ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")
 keeps = "events to be routed, and a day of routed ones"
-setup.say([], [Room(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])
+setup.say([], [StreamRoom(f"ANGARIUM_{name}", 4 << 30, keeps) for name in names])
 """
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
