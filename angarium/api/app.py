@@ -12,7 +12,7 @@ from angarium.api import problems
 from angarium.api.front import Front
 from angarium.api.gate import Gate, guard
 from angarium.api.live import Live
-from angarium.api.routes import batches, control, publishing, readiness, receivers
+from angarium.api.routes import batches, control, dead_letters, publishing, readiness, receivers
 from angarium.connecting import Access
 
 GATED = (
@@ -20,6 +20,7 @@ GATED = (
     receivers.listed, receivers.shown, receivers.stored, receivers.changed, receivers.removed,
     receivers.rotated,
     control.state, control.pause, control.resume, control.ping, control.skip, control.forget,
+    dead_letters.listed, dead_letters.shown, dead_letters.dropped, dead_letters.redriven,
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)

@@ -112,11 +112,15 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class LetterPage(Struct, frozen=True):
-    """The letters that are wanted of the next `seen`; about `unseen` are still to be looked at."""
+    """The letters that are wanted of the next `seen`; about `unseen` are still to be looked at.
+
+    `up_to` is the last position that was looked at, in the order of the reading.
+    """
 
     letters: list[Letter]
     seen: int
     unseen: int
+    up_to: int
 
 
 class DeadLetters:
@@ -133,16 +137,18 @@ class DeadLetters:
         newest = await patiently(self._js.last_message, self._stream, self._names.dead("*.*"))
         return newest.sequence if newest else 0
 
-    async def pages(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
-        """The letters up to and with the position `end`, the oldest first."""
-        subject, position = self._names.dead(selection.receivers), 1
+    async def pages(self, selection: Selection, end: int, after: int = 0) -> AsyncIterator[LetterPage]:
+        """The letters behind the position `after`, up to and with `end`, the oldest first."""
+        subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
-            position = first.sequence if first else end + 1
+            position = max(position, first.sequence if first else end + 1)
         while position <= end:
             found = await patiently(self._js.read, self._stream, subject, position)
             letters = [self._letter(each) for each in found.messages if each.sequence <= end]
-            yield LetterPage([each for each in letters if selection.wants(each)], len(letters), found.pending)
+            wanted = [each for each in letters if selection.wants(each)]
+            up_to = letters[-1].position if letters else end
+            yield LetterPage(wanted, len(letters), found.pending, up_to)
             if not found.pending or (letters and selection.is_past(letters[-1])):
                 return
             position = found.messages[-1].sequence + 1
@@ -157,7 +163,7 @@ class DeadLetters:
             start = max(oldest, end - span + 1)
             letters = await self._between(subject, start, end)
             wanted = [each for each in reversed(letters) if selection.wants(each)]
-            yield LetterPage(wanted, len(letters), start - oldest)
+            yield LetterPage(wanted, len(letters), start - oldest, start)
             span = min(span * 2, SPAN_MAX) if len(letters) < SPAN_MIN else SPAN_MIN
             end = start - 1
 

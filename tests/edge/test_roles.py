@@ -251,6 +251,8 @@ async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Pa
                 ("GET", f"{tenant}/receivers", 200),
                 ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
                 ("POST", f"{tenant}/receivers/nobody/events", 404),
+                ("GET", f"{tenant}/dead-letters", 200), ("GET", f"{tenant}/dead-letters/999999", 404),
+                ("POST", f"{tenant}/dead-letters/redrive", 422),
                 ("DELETE", kept, 200),
             ):  # fmt: skip
                 answer = await client.request(method, path, json={"url": "https://192.0.2.1/"})

@@ -7,6 +7,9 @@ from angarium.operations.dead_letters.pages import Progress, told, unseen
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters, Letter, Selection
 
+LOOKS_MAX = 32
+"""Pages of the stream that are looked through for one page of a list."""
+
 
 class Newest(Struct, frozen=True):
     """Letters, the newest first, and whether there are older ones."""
@@ -26,3 +29,50 @@ async def newest(to: Access, wanted: Selection, limit: int, progress: Progress =
             if 0 < limit < len(found):
                 return Newest(found[:limit], more=True)
     return Newest(found, more=False)
+
+
+class LetterNumbers(Struct, frozen=True):
+    """Letters by their positions, and the one behind which the others begin; None where these are all."""
+
+    positions: tuple[int, ...]
+    next: int | None
+
+
+class LettersBefore(Struct, frozen=True):
+    """Letters, the newest first, and the place before which the others begin; None where these are all."""
+
+    letters: list[Letter]
+    next: int | None
+
+
+@operation
+async def newest_before(to: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
+    """The newest letters before that position, at most `limit`; fewer where many others lie between."""
+    letters = DeadLetters(to.js, to.names)
+    end = await letters.end() if before is None else before - 1
+    found: list[Letter] = []
+    looked = 0
+    async for page in letters.newest(wanted, end):
+        found += page.letters
+        looked += 1
+        if len(found) > limit:
+            return LettersBefore(found[:limit], found[limit - 1].position)
+        if looked >= LOOKS_MAX and page.unseen > 0:
+            return LettersBefore(found, page.up_to)
+    return LettersBefore(found, None)
+
+
+@operation
+async def oldest_after(to: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
+    """The oldest letters behind that position, at most `limit`; fewer where many others lie between."""
+    letters = DeadLetters(to.js, to.names)
+    found: list[int] = []
+    looked = 0
+    async for page in letters.pages(wanted, await letters.end(), after):
+        found += [each.position for each in page.letters]
+        looked += 1
+        if len(found) > limit:
+            return LetterNumbers(tuple(found[:limit]), found[limit - 1])
+        if looked >= LOOKS_MAX and page.unseen > 0:
+            return LetterNumbers(tuple(found), page.up_to)
+    return LetterNumbers(tuple(found), None)

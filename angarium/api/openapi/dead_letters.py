@@ -1,0 +1,126 @@
+"""Dead letters: what the operations on them take and answer, and their description."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from angarium.api.openapi.parts import body, operation, problems, result
+
+LETTERS_MAX = 1000
+"""Letters that one request sends again."""
+NUMBER_MAX = 10**15
+
+Reason = Literal[
+    "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed"
+]
+
+
+class LetterItem(Struct, frozen=True, kw_only=True):
+    """A dead letter in a list. `number` names it, `sequence` is the receiver's number of the event.
+
+    `bytes` is null where only the headers could be kept.
+    """
+
+    number: int
+    receiver: str
+    sequence: int | None
+    reason: str
+    at: str
+    attempts: int | None
+    status: int | None
+    type: str
+    id: str
+    bytes: int | None
+
+
+class LetterPage(Struct, frozen=True, kw_only=True):
+    """Dead letters, the newest first; a page may be short, and only a null `next_cursor` ends the list."""
+
+    letters: list[LetterItem]
+    next_cursor: str | None
+
+
+class LetterDocument(LetterItem, frozen=True, kw_only=True):
+    """A dead letter with its body, in base64 where that is no UTF-8, and the beginning of the last answer."""
+
+    response: str | None
+    headers: dict[str, str]
+    body: str | None = None
+    body_base64: str | None = None
+
+
+class Redriving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The letters to send again: those named, or those selected behind the cursor, the oldest first."""
+
+    numbers: (
+        Annotated[
+            tuple[Annotated[int, Meta(ge=1, le=NUMBER_MAX)], ...], Meta(min_length=1, max_length=LETTERS_MAX)
+        ]
+        | None
+    ) = None
+    receiver: Annotated[str, Meta(max_length=64)] | None = None
+    reasons: Annotated[tuple[Reason, ...], Meta(max_length=8)] = ()
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX)] = LETTERS_MAX
+    cursor: Annotated[str, Meta(pattern="^[0-9]{1,15}$")] | None = None
+
+
+class RedriveResult(Struct, frozen=True, kw_only=True):
+    """The fate of the letters: `redriven` were sent, `left` stay, by why, `missing` are not there.
+
+    `stopped` says why no more could be sent. Where `next_cursor` is not null, others are left to be sent:
+    send the same request with that as its `cursor`.
+    """
+
+    redriven: int
+    left: dict[str, list[int]]
+    missing: list[int]
+    stopped: str | None
+    next_cursor: str | None
+
+
+_ITEM = {
+    "number": 7, "receiver": "acme.billing", "sequence": 17, "reason": "rejected",
+    "at": "2026-11-22T20:00:00Z",
+    "attempts": 5, "status": 422, "type": "order.created", "id": "order-7", "bytes": 11,
+}  # fmt: skip
+listed: dict[str, Any] = {
+    "summary": "List dead letters, the newest first",
+    "tags": ["dead letters"],
+    "responses": {
+        200: result(LetterPage, "A page of them", {"letters": [_ITEM], "next_cursor": "7"}),
+        **problems(400, 422),
+    },
+}
+shown: dict[str, Any] = {
+    "summary": "Show a dead letter",
+    "tags": ["dead letters"],
+    "responses": {
+        200: result(LetterDocument, "All that there is of it", _ITEM | {
+            "response": "no such order", "headers": {}, "body": '{"order":7}', "body_base64": None,
+        }),
+        **problems(422),
+    },
+}  # fmt: skip
+dropped: dict[str, Any] = {
+    "summary": "Drop a dead letter for good",
+    "tags": ["dead letters"],
+    "responses": {200: result(LetterItem, "The letter that is gone", _ITEM), **problems(422)},
+}
+redriven: dict[str, Any] = {
+    "summary": "Send dead letters to their receivers again",
+    "description": "Each is sent once, also where a request dies half-way: the next one goes on. It is a new "
+    "event of its receiver, with a new number and its old id.",
+    "tags": ["dead letters"],
+    "operation_class": operation(
+        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}})
+    ),
+    "responses": {
+        200: result(RedriveResult, "What became of them", {
+            "redriven": 12, "left": {"gone": [9]}, "missing": [], "stopped": None, "next_cursor": None,
+        }),
+        **problems(400, 408, 409, 413, 415, 422),
+    },
+}  # fmt: skip

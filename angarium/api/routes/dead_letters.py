@@ -1,0 +1,159 @@
+"""Dead letters of a tenant: listed, shown, dropped, sent again.
+
+A request sends a bounded number of letters, and says where the next one goes on. So nothing runs behind the
+back of a client, and a process that dies takes no work with it: what it had begun is finished by the plan of
+the redrive (streams/dead_letters/redrive_lock.py).
+"""
+
+import base64
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, delete, get, post
+from litestar.params import FromPath, PathParameter, QueryParameter
+
+from actors.ids import split_receiver
+from angarium.api.decoding import decoded, json_body
+from angarium.api.gate import needs
+from angarium.api.live import TheAccess, TheLive
+from angarium.api.openapi import dead_letters as words
+from angarium.api.openapi.dead_letters import (
+    NUMBER_MAX,
+    LetterDocument,
+    LetterItem,
+    LetterPage,
+    Reason,
+    RedriveResult,
+    Redriving,
+)
+from angarium.api.problems import Fault, answered, invalid
+from angarium.connecting import Access
+from angarium.logs import instant
+from angarium.operations.dead_letters.drop import drop
+from angarium.operations.dead_letters.find import find, owned
+from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
+from angarium.operations.dead_letters.redrive import redrive
+from streams.dead_letters.letters import Letter, Selection
+from streams.dead_letters.malformed import MALFORMED_RECEIVER
+
+PAGE_MAX = 200
+PATH = "/v1/tenants/{tenant:str}/dead-letters"
+
+Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
+Moment = Annotated[datetime | None, QueryParameter()]
+
+
+@get(PATH, opt=needs("read"), **words.listed)
+async def listed(
+    tenant: FromPath[str],
+    access: TheAccess,
+    receiver: Annotated[str | None, QueryParameter(max_length=64)] = None,
+    reason: Annotated[Reason | None, QueryParameter()] = None,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
+    cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
+) -> LetterPage:
+    """List dead letters, the newest first."""
+    wanted = _selection(tenant, receiver, (reason,) if reason else (), since, until)
+    page = answered(await newest_before(access, wanted, limit, cursor))
+    return LetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
+
+
+@get(f"{PATH}/{{number:int}}", opt=needs("read"), **words.shown)
+async def shown(tenant: FromPath[str], number: Number, access: TheAccess) -> LetterDocument:
+    """Show a dead letter."""
+    letter = answered(await find(access, number, tenant=tenant))
+    text, binary = _body(letter)
+    return LetterDocument(
+        **msgspec.structs.asdict(_item(letter)), response=letter.response or None, headers=letter.headers,
+        body=text, body_base64=binary,
+    )  # fmt: skip
+
+
+@delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **words.dropped)
+async def dropped(tenant: FromPath[str], number: Number, access: TheAccess) -> LetterItem:
+    """Drop a dead letter for good."""
+    letter = answered(await find(access, number, tenant=tenant))
+    answered(await drop(access, (number,)))
+    return _item(letter)
+
+
+@post(f"{PATH}/redrive", status_code=200, opt=needs("manage"), **words.redriven)
+async def redriven(request: Request[Any, Any, Any], tenant: FromPath[str], live: TheLive) -> RedriveResult:
+    """Send dead letters to their receivers again."""
+    given = decoded(await json_body(request, live), Redriving)
+    with live.orders.seat(tenant):
+        wanted = await _wanted(live.access, tenant, given)
+        missing = sorted({*(given.numbers or ())} - {*wanted.positions})
+        if not wanted.positions:
+            return RedriveResult(
+                redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
+            )
+        sent = answered(await redrive(live.access, wanted.positions)).done
+    following = _cursor(wanted.next)
+    if sent.stopped and given.numbers is None:
+        following = given.cursor or "0"
+    return RedriveResult(
+        redriven=sent.redriven, left=sent.left, missing=missing, stopped=sent.stopped or None,
+        next_cursor=following,
+    )  # fmt: skip
+
+
+async def _wanted(access: Access, tenant: str, given: Redriving) -> LetterNumbers:
+    """The letters that a request is about, none of them another tenant's. Raises `Refusal`."""
+    selected = given.receiver is not None or given.reasons or given.since or given.until or given.cursor
+    if given.numbers is not None:
+        if selected:
+            raise invalid(Fault(pointer="/numbers", detail="letters are named or selected, not both"))
+        return LetterNumbers(answered(await owned(access, given.numbers, tenant)), None)
+    wanted = _selection(tenant, given.receiver, given.reasons, given.since, given.until)
+    return answered(await oldest_after(access, wanted, given.limit, int(given.cursor or 0)))
+
+
+def _selection(
+    tenant: str,
+    receiver: str | None,
+    reasons: tuple[Reason, ...],
+    since: datetime | None,
+    until: datetime | None,
+) -> Selection:
+    """The selection among the letters of a tenant. Raises InvalidName."""
+    if receiver is not None and receiver != MALFORMED_RECEIVER:
+        split_receiver(f"{tenant}.{receiver}")
+    return Selection(
+        receivers=f"{tenant}.{receiver or '*'}",
+        reasons=frozenset(reasons),
+        since=_at(since),
+        until=_at(until),
+    )
+
+
+def _at(moment: datetime | None) -> float | None:
+    """Seconds since the epoch; a time without a zone is in UTC."""
+    if moment is None:
+        return None
+    return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _cursor(position: int | None) -> str | None:
+    return None if position is None else str(position)
+
+
+def _item(letter: Letter) -> LetterItem:
+    return LetterItem(
+        number=letter.position, receiver=letter.receiver, sequence=letter.sequence, reason=letter.reason,
+        at=instant(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
+        id=letter.event_id, bytes=None if letter.body_gone else len(letter.body),
+    )  # fmt: skip
+
+
+def _body(letter: Letter) -> tuple[str | None, str | None]:
+    """The body as a text, or in base64."""
+    if letter.body_gone:
+        return None, None
+    try:
+        return letter.body.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(letter.body).decode()

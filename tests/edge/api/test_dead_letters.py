@@ -1,0 +1,169 @@
+"""Dead letters over HTTP: each seen, dropped and sent again by its own tenant alone, and sent once."""
+
+from typing import get_args
+
+import httpx
+import pytest
+
+from actors.machine.facts import Burial
+from angarium.api.openapi.dead_letters import Reason
+from streams.dead_letters.bury import DeadLetterWriter
+from streams.dead_letters.letters import REASONS
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID
+from tests.contract.installation import publish
+from tests.edge.api.conftest import Api, problem
+
+LETTERS = "/v1/tenants/acme/dead-letters"
+
+
+async def bury(api: Api, receiver: str, number: int, reason: str = "expired", body: bytes = b"{}") -> None:
+    """An event that was published, numbered and given up."""
+    position = await publish(api.js, api.names, receiver, body, {EVENT_ID: f"e{number}"})
+    burial = Burial(position=position, reason=reason, sequence=number, attempts=3, status=500)
+    await DeadLetterWriter(api.js, api.names).bury(receiver, [burial])
+
+
+async def keeper(api: Api, tenant: str = "acme") -> httpx.AsyncClient:
+    return await api.client(tenant, ["read", "manage"])
+
+
+async def again(api: Api) -> list[str]:
+    """The ids of the events that were sent again."""
+    stored = await api.stored(api.names.deliveries)
+    return [each.headers[EVENT_ID] for each in stored if EVENT_AGAIN in each.headers]
+
+
+def numbers(answer: httpx.Response) -> list[int]:
+    assert answer.status_code == 200, answer.text
+    return [each["number"] for each in answer.json()["letters"]]
+
+
+async def test_letters_are_listed_the_newest_first_and_page_by_page(api: Api) -> None:
+    for number in range(1, 6):
+        await bury(api, "acme.billing", number, "rejected" if number == 3 else "expired")
+    await bury(api, "other.billing", 6)
+    await bury(api, "acme.mail", 7)
+    async with await keeper(api) as client:
+        pages: list[list[int]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            answer = await client.get(LETTERS, params={"limit": "4"} | cursor)
+            pages.append(numbers(answer))
+            if (following := answer.json()["next_cursor"]) is None:
+                break
+            cursor = {"cursor": following}
+        assert pages == [[7, 5, 4, 3], [2, 1]]
+        assert numbers(await client.get(LETTERS, params={"receiver": "mail"})) == [7]
+        assert numbers(await client.get(LETTERS, params={"reason": "rejected"})) == [3]
+        assert numbers(await client.get(LETTERS, params={"until": "2001-01-01T00:00:00Z"})) == []
+        assert numbers(await client.get(LETTERS, params={"since": "0001-01-01T00:00:00Z", "limit": 1})) == [7]
+        assert numbers(await client.get(LETTERS, params={"since": "9999-01-01T00:00:00Z"})) == []
+
+
+async def test_a_letter_is_shown_whole(api: Api) -> None:
+    await bury(api, "acme.billing", 1, body=b'{"order": 7}')
+    await bury(api, "acme.billing", 2, body=b"\xff")
+    async with await keeper(api) as client:
+        text, binary = [(await client.get(f"{LETTERS}/{number}")).json() for number in (1, 2)]
+    assert text.items() >= {
+        "number": 1, "receiver": "acme.billing", "sequence": 1, "reason": "expired", "attempts": 3,
+        "status": 500, "id": "e1", "bytes": 12, "body": '{"order": 7}', "body_base64": None,
+    }.items()  # fmt: skip
+    assert (binary["body"], binary["body_base64"]) == (None, "/w==")
+
+
+async def test_a_letter_that_is_dropped_is_gone(api: Api) -> None:
+    await bury(api, "acme.billing", 1)
+    async with await keeper(api) as client:
+        assert (await client.delete(f"{LETTERS}/1")).json()["number"] == 1
+        assert problem(await client.delete(f"{LETTERS}/1"), 404, "not-found") == "there is no letter 1"
+        problem(await client.get(f"{LETTERS}/1"), 404, "not-found")
+
+
+async def test_letters_are_sent_again_once_and_page_by_page(api: Api) -> None:
+    for number in range(1, 6):
+        await bury(api, "acme.billing", number)
+    await bury(api, "other.billing", 6)
+    async with await keeper(api) as client:
+        named = await client.post(f"{LETTERS}/redrive", json={"numbers": [2, 2, 6, 99]})
+        first = await client.post(f"{LETTERS}/redrive", json={"receiver": "billing", "limit": 3})
+        rest = await client.post(
+            f"{LETTERS}/redrive", json={"receiver": "billing", "cursor": first.json()["next_cursor"]}
+        )
+        nothing = await client.post(f"{LETTERS}/redrive", json={})
+    none: dict[str, object] = {"left": {}, "missing": [], "stopped": None, "next_cursor": None}
+    assert named.json() == none | {"redriven": 1, "missing": [6, 99]}
+    assert first.json() == none | {"redriven": 3, "next_cursor": "4"}
+    assert rest.json() == none | {"redriven": 1}
+    assert nothing.json() == none | {"redriven": 0}
+    assert await again(api) == ["e2", "e1", "e3", "e4", "e5"]
+
+
+async def test_what_cannot_be_sent_again_is_named_and_passed_over(api: Api) -> None:
+    """Else a client that follows the cursor would never get past it."""
+    position = await publish(api.js, api.names, "acme.billing", b"{}", {EVENT_ID: "gone"})
+    await api.js.purge(api.names.deliveries, position + 1)
+    burial = Burial(position=position, reason="evicted", sequence=1, attempts=0, status=None)
+    await DeadLetterWriter(api.js, api.names).bury("acme.billing", [burial])
+    await bury(api, "acme.billing", 2)
+    async with await keeper(api) as client:
+        first = (await client.post(f"{LETTERS}/redrive", json={"limit": 1})).json()
+        second = (await client.post(f"{LETTERS}/redrive", json={"cursor": first["next_cursor"]})).json()
+    assert (first["redriven"], first["left"], first["next_cursor"]) == (0, {"gone": [1]}, "1")
+    assert (second["redriven"], second["left"], second["next_cursor"]) == (1, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"numbers": []}, "/numbers"),
+        ({"numbers": [1] * 1001}, "/numbers"),
+        ({"numbers": [0]}, "/numbers/0"),
+        ({"numbers": [1], "receiver": "billing"}, "/numbers"),
+        ({"limit": 1001}, "/limit"),
+        ({"cursor": "x"}, "/cursor"),
+        ({"reasons": ["bored"]}, "/reasons/0"),
+        ({"since": "yesterday"}, "/since"),
+    ],
+)
+async def test_what_is_wrong_with_a_redrive_is_pointed_at(api: Api, given: object, pointer: str) -> None:
+    async with await keeper(api) as client:
+        refused = await client.post(f"{LETTERS}/redrive", json=given)
+    problem(refused, 422, "invalid")
+    assert refused.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_bad_queries_are_refused(api: Api) -> None:
+    async with await keeper(api) as client:
+        for name, value in (
+            ("limit", "0"), ("limit", "201"), ("cursor", "0"), ("cursor", "9" * 30), ("reason", "bored"),
+            ("since", "yesterday"), ("receiver", "x" * 65),
+        ):  # fmt: skip
+            refused = await client.get(LETTERS, params={name: value})
+            problem(refused, 422, "invalid")
+            assert refused.json()["errors"][0]["parameter"] == name
+        problem(await client.get(LETTERS, params={"receiver": "a.b"}), 422, "invalid")
+        problem(await client.get(f"{LETTERS}/{'9' * 30}"), 422, "invalid")
+        problem(await client.get(f"{LETTERS}/x"), 404, "not-found")
+
+
+async def test_another_tenants_token_finds_no_letter(api: Api) -> None:
+    await bury(api, "acme.billing", 1)
+    theirs = "/v1/tenants/other/dead-letters"
+    async with await keeper(api, "other") as stranger, await api.client("acme", ["read"]) as reader:
+        for path in (LETTERS, f"{LETTERS}/1", f"{theirs}/1"):
+            problem(await stranger.get(path), 404, "not-found")
+        for path in (f"{LETTERS}/1", f"{theirs}/1"):
+            problem(await stranger.delete(path), 404, "not-found")
+        problem(await stranger.post(f"{LETTERS}/redrive", json={}), 404, "not-found")
+        assert numbers(await stranger.get(theirs)) == []
+        sent = (await stranger.post(f"{theirs}/redrive", json={"numbers": [1]})).json()
+        assert (sent["redriven"], sent["missing"]) == (0, [1])
+        problem(await reader.delete(f"{LETTERS}/1"), 404, "not-found")
+        problem(await reader.post(f"{LETTERS}/redrive", json={}), 404, "not-found")
+        assert numbers(await reader.get(LETTERS)) == [1]
+    assert await again(api) == []
+
+
+def test_every_reason_may_be_asked_for() -> None:
+    assert set(get_args(Reason)) == set(REASONS)
