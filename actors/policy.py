@@ -35,15 +35,15 @@ HEADERS_LENGTH_MAX = 16 << 10
 PATTERNS_MAX = 256
 PATTERN_LENGTH_MAX = 200
 WILDCARDS_MAX = 4
-"""How many tokens of a pattern may be `*`: each multiplies the ways on which a type is looked for."""
+"""Number of tokens of a pattern that may be `*`: each multiplies the paths on which a type is searched."""
 PROBLEMS_TOLD = 16
 PROBLEM_LENGTH_MAX = 400
-"""What is wrong is logged, shown and kept: 10,000 sentences would cost more than the document."""
+"""Limits of the problems that are logged, shown and kept: 10,000 would cost more than the document."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour"} | {
     name: name for name in SECONDS
 }
-"""How people write a period behind the `/` of a rate."""
+"""Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
     "description", "labels", "region", "batch", "format", "filter", "transform", "handshake", "proxy", "tls",
     "signature", "adaptive",
@@ -84,7 +84,7 @@ class Rate(Struct, frozen=True, kw_only=True):
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """When a failed delivery is tried again, and when it is given up."""
+    """The rules for retrying a failed delivery, and for giving it up."""
 
     base_s: Annotated[float, Meta(ge=0.05, le=86400)] = 2
     cap_s: Annotated[float, Meta(ge=0.05, le=432000)] = 3600

@@ -174,9 +174,9 @@ class Recorder(Protocol):
     """Records the facts of actors: the journal of their shard."""
 
     index: int
-    """Of the last fact taken; the first is 1."""
+    """Index of the last fact taken; the first is 1."""
     confirmed_index: int
-    """Of the last fact that the journal holds for certain."""
+    """Index of the last fact that the journal certainly holds."""
 
     @property
     def stalled(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import count
 
 REMEMBERED_COST_MAX = 1 << 18
-"""How many receivers the remembered answers may name in all; a name costs 8 bytes there."""
+"""Number of receivers in all remembered answers; a name costs 8 bytes there."""
 
 ANSWER_COST = 32
 """The cost of a remembered answer, in addition to the receivers in it."""

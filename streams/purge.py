@@ -27,7 +27,7 @@ WINDOW_SHARE = 0.8
 """Unneeded deliveries and events are kept for replays, up to this part of the room."""
 
 SPARE_SHARE = 0.05
-"""Where less than this part of the room is free, the oldest that waits is given up, until twice that is."""
+"""If less than this part of the room is free, the oldest waiting events are given up, until twice that is."""
 
 PURGED_PART = 100
 """A purge takes one part of so many at least."""

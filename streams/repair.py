@@ -65,7 +65,7 @@ FLUSH_FACTS_MAX = 64
 SOURCE_OFFSET = 1_000_000_000
 """Above any source that an owner may have given without recording it."""
 UNKNOWN_TTL_S = 10.0
-"""How long a node is watched whose key is gone: none has a longer TTL by default."""
+"""Time that a node without a key is watched: no node has a longer TTL by default."""
 _member = msgspec.json.Decoder(Member)
 _NEVER = Mark(position=1 << 62)
 """No stream ever has this message: while it is on record, no node runs the shard."""

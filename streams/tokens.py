@@ -107,7 +107,7 @@ class TokenStore:
         return await self._js.publish(self._names.token_use(token), use, {ROLLUP: "sub"})
 
     async def last_uses(self) -> dict[str, datetime]:
-        """When each token was last used, as far as that was told. Raises `Unavailable`."""
+        """The last known use of each token. Raises `Unavailable`."""
         uses: dict[str, datetime] = {}
         for message in await self._read(self._names.token_use("*")):
             token = message.subject.removeprefix(self._names.token("")).removesuffix(".used")

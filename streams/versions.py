@@ -11,7 +11,7 @@ from streams.nats.errors import NotOurs
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises at bytes that are not what they should be: also at broken text, and at deep nesting."""
+"""Errors of msgspec for invalid bytes, broken text, and deep nesting."""
 
 
 class _Versioned(Struct):

@@ -9,7 +9,7 @@ have taken tokens that it never recorded, so the next owner starts empty if it c
 from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
-"""How far the clocks of two owners may differ: time between them counts only beyond that."""
+"""Largest difference of two owners' clocks: time between them counts only beyond that."""
 SLOW_TOKEN_S = 10.0
 """A token that takes longer to come is recorded before its attempt is made."""
 GRANT_MAX_S = 5.0

@@ -16,7 +16,7 @@ RETRY_AFTER_MAX_S = 86400.0
 """The longest that a receiver can ask to be left alone."""
 EXCERPT_BODY_MAX = 4096
 EXCERPT_HEADERS_MAX = 8192
-"""Of an answer that is kept: bytes of its body, characters of its headers."""
+"""Limits of a kept answer: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
 """Statuses by which a receiver says that it will never take this event."""
 OVERLOAD = "overload"

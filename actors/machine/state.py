@@ -14,7 +14,7 @@ OPEN_MAX = 256
 BURIALS_MAX = 128
 """Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
-"""How long the state of a removed receiver is kept: the age of the deliveries (7 days), and a day."""
+"""Time that the state of a removed receiver is kept: the age of the deliveries (7 days), and a day."""
 
 
 class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

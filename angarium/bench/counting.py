@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 PYTHON = ("-m", "angarium.bench.counting")
-"""What stands before a node's own command; the file follows."""
+"""The words before a node's own command; the file follows."""
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 
 

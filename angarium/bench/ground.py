@@ -19,7 +19,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 """Signs for all receivers of a bench."""
 
 SHARDS = Settings().shards
-"""As many as an installation has by default."""
+"""The number of shards of an installation by default."""
 
 
 class Ground(Struct, frozen=True):

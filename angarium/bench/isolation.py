@@ -25,7 +25,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import ConsumerInfo
 
 NOWHERE = "http://127.0.0.1:1/"
-"""Nothing listens there: connections are refused."""
+"""An address where nothing listens: connections are refused."""
 
 TENANT_COUNT = 20
 FLOODED_RECEIVERS = 100

@@ -20,7 +20,7 @@ import msgspec
 SAMPLE_EVERY_S = 0.002
 LINES_SHOWN_MAX = 40
 PYTHON = ("-m", "angarium.bench.sampling")
-"""What stands before a node's own command; the file follows."""
+"""The words before a node's own command; the file follows."""
 
 PARTS = {
     "machine": ("actors/",),
@@ -66,7 +66,7 @@ class Samples:
         return {part: count / self.parts.total() for part, count in self.parts.most_common()}
 
     def text(self) -> str:
-        """For a reader: the parts, and the functions that take most."""
+        """The text for a reader: the parts, and the functions that take most."""
         tables = (
             ("by part", self.parts),
             ("time of its own", self.own),

@@ -14,7 +14,7 @@ class Usage(Struct, frozen=True):
 
 
 def usage(pid: int | None) -> Usage | None:
-    """From /proc (proc(5)); None where there is none, or no such process."""
+    """The usage from /proc (proc(5)); None if there is none, or no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -19,11 +19,11 @@ from streams.dead_letters.redrive import Redriven
 from streams.nats.headers import DEAD_RESPONSE
 
 DIGITS_MAX = 18
-"""Of a letter's number."""
+"""Digits of a letter's number, at most."""
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
 NARROW_COLUMNS = ("letter", "receiver", "reason", "at", "status", "id")
-"""What 80 columns have room for."""
+"""The columns that fit into 80 characters."""
 CUT_COLUMNS = ("id", "receiver")
 NAME_WIDTH_MAX = 40
 """Columns for the names of headers; a longer name, which may have 60,000, is shown whole all the same."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
 CUT_COLUMNS = ("event", "outcome")
 CLOCK_SKEW_MAX_MS = 60_000
-"""What the clock of a node may be ahead of this machine's: an instant that it told is no mistake."""
+"""Time that a node's clock may be ahead of this machine's: a time that it recorded is not an error."""
 
 
 def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:

@@ -16,7 +16,7 @@ PREFIX = "whsec_"
 KEY_BYTES_MIN = 24
 KEY_BYTES_MAX = 64
 BLOCK_BYTES = 64
-"""Of SHA-256. A longer key would have to be hashed first; there is none."""
+"""Block size of SHA-256. A longer key would have to be hashed first; there is none."""
 
 
 class InvalidSecret(BadInput):

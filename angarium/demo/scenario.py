@@ -28,12 +28,12 @@ from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
 
 NODE_TTL_S = 2
-"""After such a silence, and half a second, a node counts as dead."""
+"""Silence after which, and half a second, a node counts as dead."""
 EVENT_COUNT = 320
 PUBLISHED_OVER_S = 8.0
 NODE_DEAD_FOR_S = 5.0
 DEMO_TIMEOUT_S = 45.0
-"""How long everything may take; what has not come by then counts as lost."""
+"""Time limit of the demo; what has not come by then counts as lost."""
 LOOK_EVERY_S = 0.02
 
 
@@ -60,7 +60,7 @@ class Scenario:
         return sum(len(receiver.record.published) for receiver in self.receivers)
 
     async def play(self) -> None:
-        """From the start of NATS to the last answer. Raises what keeps it from being played at all."""
+        """Play everything, from the start of NATS to the last answer. Raises what makes that impossible."""
         async with AsyncExitStack() as stack:
             for receiver in self.receivers:
                 stack.callback(receiver.close)

@@ -15,7 +15,7 @@ from actors.machine.bucket import Limit
 from angarium.demo.records import Arrival, ReceiverRecord
 
 CLOCKS_DIFFER_MAX_S = 0.001
-"""By what the node's clock and ours may differ in what they take for a second."""
+"""Largest difference between the clocks of node and demo."""
 _ROUNDING = 1e-6
 
 K = TypeVar("K")

@@ -13,7 +13,7 @@ from actors.errors import InvalidPolicy
 from actors.policy import Policy, members_of, parse
 
 UNKNOWN_URL = "https://unknown.invalid/"
-"""In the place of the URL, which is not kept."""
+"""Stands for the URL, which is not kept."""
 SHOWN = frozenset(
     {each.encode_name for each in msgspec.structs.fields(Policy)}
     - {"url", "secrets", "old_secrets", "headers"}

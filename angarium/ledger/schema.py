@@ -21,7 +21,7 @@ DELIVERED, FAILED, REJECTED, THROTTLED, GONE, OVERLOAD = range(6)
 
 ENDINGS = ("delivered", "dead", "discarded", "missing")
 SETTLED, DEAD, DISCARDED, MISSING = range(1, 5)
-"""How a delivery ended, as `deliveries.ending` has it."""
+"""The endings of a delivery, as in `deliveries.ending`."""
 
 TABLES = f"""
 CREATE TABLE receivers (

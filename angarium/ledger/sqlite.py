@@ -85,7 +85,7 @@ _HISTORY = {
     "states": "EXISTS (SELECT 1 FROM states newer WHERE newer.receiver = old.receiver "
     "AND newer.position > old.position",
 }
-"""What is dropped where a newer one of its kind is too old, too: the last one before holds on."""
+"""Rows that are dropped once a newer one of their kind is too old: the last one before still applies."""
 _BASED = "UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ? WHERE id = ?"
 
 

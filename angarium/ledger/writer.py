@@ -28,11 +28,11 @@ from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
 
 GATHER_FLUSHES_S = 0.5
-"""How long it waits for more where little was there: a transaction for many flushes costs little more."""
+"""Time to wait for more after a small read: a transaction for many flushes costs little more."""
 FEW_FLUSHES = 64
 CONFIGURATIONS_EVERY_S = 1.0
 NOTE_NOTHING_NEW_EVERY_S = 5.0
-"""How often it notes that nothing is new, so that an answer can say that the ledger is not behind."""
+"""Interval of notes that nothing is new, so that an answer can say that the ledger is not behind."""
 PRUNE_EVERY_S = 60.0
 KNOWN_RECEIVERS_MAX = 200_000
 _DONE = object()

@@ -27,10 +27,10 @@ HEADER_ROOM = 64 << 10
 WITHOUT_ANOTHER_SERVER: dict[str, Any] = {
     "creds": None, "nkey": None, "tls_ca": None, "tls_cert": None, "tls_key": None, "replicas": 1,
 }  # fmt: skip
-"""What the settings say of the server in production does not hold for the embedded one."""
+"""Settings about the server in production, which do not apply to the embedded one."""
 SHORT_LIFE_S = 10.0
 SHORT_LIVES_MAX = 3
-"""In a row, of a server that lasts less than SHORT_LIFE_S each time."""
+"""Starts in a row of a server that lives less than SHORT_LIFE_S each time."""
 
 log = logging.getLogger(__name__)
 

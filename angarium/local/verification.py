@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from angarium.delivery.signing import SigningSecret, sign
 
 TIMESTAMP_TOLERANCE_S = 300
-"""How far the timestamp may be off, either way (Standard Webhooks)."""
+"""Largest error of the timestamp, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 

@@ -18,7 +18,7 @@ from angarium.settings import VARIABLE_PREFIX
 from streams.server.child import Child
 
 KILL_AFTER_S = 15.0
-"""From SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
+"""Time from SIGTERM to SIGKILL: longer than the node itself waits for attempts in flight."""
 READY_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.02
 

@@ -27,7 +27,7 @@ from streams.receivers import Receivers
 LOAD_TIMEOUT_S = 5.0
 VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget")
 REPEATS_MAX = 4
-"""How many events are read, at most, to find the first that is no repeat."""
+"""Number of events to read, at most, to find the first one that is not a repeat."""
 
 
 class ReceiverControl:

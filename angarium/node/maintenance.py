@@ -26,7 +26,7 @@ from streams.purge import eviction_end, is_short, purge_deliveries, purge_events
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
-"""The same while room is short."""
+"""The interval while room is short."""
 REMADE_AFTER_ROUNDS = 6
 """Streams that were recreated are looked for in one of so many rounds."""
 JOURNAL_LAG_MAX = 16

@@ -48,7 +48,7 @@ class Monitor(Collector):
         self._good_until = 0.0
 
     def watch(self, node: Node) -> None:
-        """From now on answer for this node, which has started."""
+        """Answer for this node from now on, which has started."""
         self._node = node
         self._registry.register(NodeMetrics(node))
         self._good_until = 0.0

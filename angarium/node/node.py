@@ -27,7 +27,7 @@ RETRY_REFUSED_AFTER_S = 30.0
 """Each try on a shard that must not be run records a claim, and only an operator makes it right."""
 CLAIMS_AT_ONCE = 8
 RESUMED_AT_ONCE = 64
-"""Who goes on from memory loads nothing: its claim is some twenty short questions, one after the other."""
+"""Claims at a time: a shard that continues from memory loads nothing, and asks twenty short questions."""
 CLAIMS_TIMEOUT_S = 2.0
 """So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
 log = logging.getLogger(__name__)

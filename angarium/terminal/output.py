@@ -20,7 +20,7 @@ visible = escaping.visible
 COLUMN_GAP = 2
 """Blanks between two columns of a table."""
 CUT_LENGTH_MIN = 8
-"""What stays to be seen of a cell that is cut."""
+"""Characters that stay visible of a cut cell."""
 WIDE_COLUMNS = 10_000
 
 

@@ -27,7 +27,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def end_on_sigterm() -> None:
-    """From here on SIGTERM ends what runs as Ctrl-C does, so that nothing is left behind.
+    """Let SIGTERM end what runs as Ctrl-C does, so that nothing is left behind.
 
     To be called in the work itself: by then the loop's runner has a handler for Ctrl-C in place.
     """

@@ -54,7 +54,7 @@ _LETTER_HEADERS = frozenset(map(str.lower, DEAD_LETTER))
 LETTER_HEADERS_BYTES_MAX = 60 << 10
 """Bytes of all headers of a letter. JetStream takes 65,535, and a redrive adds some."""
 FEW_HEADERS_BYTES_MAX = 8 << 10
-"""The same where the body leaves no room for more in the stream of the letters."""
+"""Bytes of headers if the body leaves no room for more in the stream of the letters."""
 _HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
 """Headers that mean something when it is sent again: they are kept before all others."""
 TOKEN_BYTES_MAX = 256

@@ -35,7 +35,7 @@ REASONS = (
 REQUESTS_MAX = 32
 """Requests under way at a time, of those that concern one letter each."""
 SPAN_MIN, SPAN_MAX = 256, 16_384
-"""How many places of the stream are looked through at a time by those who begin with the newest."""
+"""Positions of the stream that are searched at a time from the newest on."""
 
 
 class Letter(Struct, frozen=True):

@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
 MALFORMED_RECEIVER = "_events"
-"""In the place of the receiver's name, which does not begin with `_`."""
+"""Stands for the receiver's name, which does not begin with `_`."""
 
 
 async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:

@@ -26,7 +26,7 @@ class Lease:
         self._over = False
 
     def sending(self) -> float:
-        """To be called before a renewal is sent; what it returns belongs to `acknowledged`."""
+        """Note that a renewal is sent; call it before. Pass the result to `acknowledged`."""
         return self._time.boottime()
 
     def acknowledged(self, sent_at: float) -> bool:

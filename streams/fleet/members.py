@@ -31,7 +31,7 @@ from streams.versions import UNREADABLE
 
 VERSION = 1
 RENEWALS_PER_TTL = 3
-"""In one TTL, so that two may fail."""
+"""Renewals in one TTL, so that two may fail."""
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
 FORGET_DEAD_AFTER_S = 3600.0

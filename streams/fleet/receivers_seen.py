@@ -25,7 +25,7 @@ from streams.reading.newest import newest
 from streams.versions import read_versioned
 
 UNWORKED_AFTER_S = 15.0
-"""What was stored so long ago and is in no checkpoint, no node works on; a snapshot is due every 5 s."""
+"""Age at which an event that is in no checkpoint shows that no node runs its shard."""
 
 _snapshot = msgspec.json.Decoder(Snapshot)
 

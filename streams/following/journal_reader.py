@@ -16,7 +16,7 @@ from streams.nats.retry import stream_info, until_answered
 
 READ_MESSAGES_MAX = 1024
 READ_BYTES_MAX = 4 << 20
-"""Of one read: some twenty thousand facts at most."""
+"""Limit of one read: some twenty thousand facts at most."""
 
 
 class Gap(Struct, frozen=True):

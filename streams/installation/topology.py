@@ -25,19 +25,19 @@ ACK_WAIT_S = 60.0
 
 MAX_ACK_PENDING = 20_000
 PIN_TIMEOUT_S = 5.0
-"""Without a request for so long the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
+"""Time after the last request until the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
 
 DUPLICATE_WINDOW_S = 120.0
 RECEIVERS_HISTORY = 8
 EXPIRY_MARKER_TTL_S = 60.0
-"""How long it can be seen of a node's key that it expired."""
+"""Time for which a node's expired key stays visible."""
 
 KIB = 1 << 10
 GIB = 1 << 30
 DAY_S = 86_400.0
 
 JOURNAL_AGE_S = 3 * DAY_S
-"""How long all nodes may be away, and still recover what they knew."""
+"""Longest absence of all nodes after which they still recover everything."""
 
 DEAD_AGE_S = 30 * DAY_S
 BYTES_DEFAULT = 4 * GIB

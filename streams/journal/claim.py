@@ -34,7 +34,7 @@ from streams.versions import read_versioned
 
 VERSION = 1
 RELEASE_TIMEOUT_S = 5.0
-"""How long a release is tried: without it the next claim is unclean, which costs time and loses nothing."""
+"""Time to try a release: without it the next claim is unclean, which costs time and loses nothing."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):

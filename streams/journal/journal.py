@@ -34,7 +34,7 @@ GATHER_FACTS_S = 0.2
 FLUSH_AT_FACTS = 256
 STALLED_AFTER_S = 1.0
 FLUSH_MARKS_AFTER_S = 1.0
-"""How soon new marks alone are worth a flush: what is routed leads to no fact of this shard."""
+"""Time after which new marks alone are flushed: routing leads to no fact of this shard."""
 FLUSHES_PER_PAYLOAD = 4
 """A flush takes one part of so many of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768

@@ -16,4 +16,4 @@ WRONG_LAST_SEQUENCE = 10071
 """The expectation is not met: the only refusal that may mean that another process writes here."""
 
 IN_FLIGHT = frozenset({10158, 10164})
-"""The same message id, or another expectation on the same subject, is under way on a cluster's leader."""
+"""The leader still works on the same message id, or on another expectation on the same subject."""

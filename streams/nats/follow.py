@@ -22,7 +22,7 @@ LOOKS_AFTER_A_HINT_S = (0.0, 0.002, 0.01, 0.05, 0.2)
 
 MESSAGES_IN_A_ROW = 64
 BYTES_IN_A_ROW = 64 << 10
-"""How much is handed on before others have a turn: about two milliseconds' work of a node."""
+"""Number handed on before other work has a turn: about two milliseconds' work of a node."""
 
 READ_PAUSE_S = 0.05
 """A pause after each change that was read. Of a key that changes all the time the stream keeps the last

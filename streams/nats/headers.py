@@ -63,7 +63,7 @@ DEAD_STATUS = "Angarium-Status"
 DEAD_RESPONSE = "Angarium-Response"
 """The beginning of the last attempt's answer, percent-encoded; absent where the node that had it is gone."""
 DEAD_PROBLEM = "Angarium-Problem"
-"""What is wrong with a malformed event, in a sentence."""
+"""The problem of a malformed event, in a sentence."""
 DEAD_BODY = "Angarium-Body"
 DEAD_LETTER = (
     DEAD_REASON, DEAD_SEQUENCE, DEAD_ATTEMPTS, DEAD_STATUS, DEAD_RESPONSE, DEAD_PROBLEM, DEAD_BODY,
@@ -72,4 +72,4 @@ DEAD_LETTER = (
 # ---- Angarium: a configuration
 
 REMOVED = "Angarium-Removed"
-"""With a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""
+"""On a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""

@@ -10,10 +10,10 @@ import logging
 log = logging.getLogger(__name__)
 
 DEFAULT_INBOX_PREFIX = "_INBOX"
-"""What the inboxes of NATS clients begin with, unless they are told otherwise."""
+"""The default prefix of the inboxes of NATS clients."""
 
 IMPORTED_REPLY_PREFIX = "_R_"
-"""What the server puts in the place of a reply subject of another account; no client can name such a one."""
+"""The prefix by which the server replaces reply subjects of other accounts; no client can use it."""
 
 LENGTH_MAX = 512
 """Characters of a reply subject. A byte that is no UTF-8 makes four of them, and a node that publishes a line

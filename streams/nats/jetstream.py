@@ -50,7 +50,7 @@ BATCH_MAX = 1000
 API_TIMEOUT_S = 5.0
 
 UNSETTLED_FOR_S = 5.0
-"""How long after a new connection something may still fail because of the one that was lost."""
+"""Time after a new connection in which failures may still come from the lost one."""
 
 R = TypeVar("R", bound=ApiReply)
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
 
 SWEEP_EVERY_S = 0.1
-"""How much later than its deadline a question may end."""
+"""Longest time after its deadline at which a question may end."""
 
 
 class _Question:

@@ -28,7 +28,7 @@ class Message(Struct, frozen=True, gc=False):
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
-        """After the return the handler is not called again. Does nothing the second time."""
+        """End the subscription: the handler is not called again. Does nothing the second time."""
 
 
 class Wire(Protocol):

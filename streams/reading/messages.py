@@ -34,7 +34,7 @@ _OUR_TYPES = "angarium."
 TYPE_LOOKED_AT_MAX = 256
 """Characters of a type that are looked at. No type has so many, and what is looked up is kept in memory."""
 RECEIVER_LOOKED_AT_MAX = 256
-"""The same of a receiver's id, which has 129 at most where there may be such a receiver."""
+"""Limit for a receiver's id, which has at most 129 if there may be such a receiver."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")

@@ -21,11 +21,11 @@ from streams.reading.delivered import delivered
 
 BATCH_MESSAGES = 512
 BATCH_BYTES = 4 << 20
-"""What is asked for at a time: nats-server drops a client that lets much more than that wait."""
+"""Size of a request: nats-server drops a client that lets much more than that wait."""
 BATCH_TIMEOUT_S = 5.0
 CONSUMER_GONE_AFTER_S = 10.0
 REPEATED_MAX = 1000
-"""What is written meanwhile comes again, and must not keep the reader forever."""
+"""Limit of a read: messages that are written meanwhile come again, and must not keep the reader forever."""
 NOTHING_MORE = ("404", "408")
 
 

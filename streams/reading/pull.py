@@ -32,7 +32,7 @@ from streams.nats.wire import Message, Subscription
 from streams.reading.delivered import consumer_sequence
 
 REQUEST_EXPIRES_S = 3.0
-"""How long one request stays open; shorter than the pin's time-out, which counts from the last request."""
+"""Life of a request; shorter than the pin's time-out, which counts from the last request."""
 
 IDLE_HEARTBEAT_S = 1.5
 """Half of `REQUEST_EXPIRES_S`, the most that the server takes: as often each of 128 consumers wakes an idle

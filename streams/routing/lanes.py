@@ -16,7 +16,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 
 SENDERS_MAX = 32
-"""How many lanes are served at a time: enough to keep the server busy, and few enough to leave it to others.
+"""Lanes served at a time: enough to keep the server busy, and few enough to leave it to others.
 With 64 a copy costs a tenth less, and others wait twice as long during an event for 20,000 receivers."""
 
 log = logging.getLogger(__name__)

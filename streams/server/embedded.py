@@ -38,9 +38,9 @@ OWN_FILES = frozenset({
 READY_TIMEOUT_S = 60.0
 """A store of some gigabytes takes seconds to recover."""
 KILL_AFTER_S = 10.0
-"""From SIGTERM to SIGKILL."""
+"""Time from SIGTERM to SIGKILL."""
 PREDECESSOR_TIMEOUT_S = KILL_AFTER_S + 5.0
-"""How long a start waits for what a predecessor still holds: the store, or the port it is known by."""
+"""Time that a start waits for the store or the port, which a predecessor may still hold."""
 LOOK_EVERY_S = 0.02
 
 

@@ -18,7 +18,7 @@ from actors.policy import Policy
 OVERFLOW_AT_ONCE = 64
 """Events beyond `backlog_max` that are given up without delay."""
 OVERFLOW_EVERY_S = 1.0
-"""How long fewer of them wait for others, so that not each event that comes makes a fact of its own."""
+"""Time that fewer of them wait for others, so that not each event makes a separate fact."""
 DUE_ALREADY = 0.0
 
 

@@ -16,7 +16,7 @@ from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered
 from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
-"""How long a receiver may be held back before its waiting events leave memory."""
+"""Time that a receiver may be held back before its waiting events leave memory."""
 _NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.Read
 _REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,

@@ -96,11 +96,11 @@ _CARRIERS = tuple(
         ("2001::/32", 0, True),
     )
 )
-"""Where an IPv6 address holds an IPv4 one: how many bits from its end, and whether flipped (Teredo)."""
+"""Places of an IPv4 address in an IPv6 one: bits from its end, and whether they are flipped (Teredo)."""
 _IPV4 = 0xFFFFFFFF
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _SPLIT_FROM_END = (40, 32, 24)
-"""Where it is split (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the middle octet."""
+"""Places of a split one (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the middle octet."""
 _ISATAP = 0x5EFE
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")

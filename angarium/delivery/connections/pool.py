@@ -56,7 +56,7 @@ class Key(Struct, frozen=True, gc=False):
 
 
 Place = tuple[str, str, int, str]
-"""Where the connections of one host count together."""
+"""The key under which the connections of one host count together."""
 
 
 class _Room(Bound[Http1Connection]):

@@ -8,7 +8,7 @@ from streams.dead_letters.letters import DeadLetters, Letter, LetterPage, Select
 PAGE_LETTERS = 256
 
 Wanted = Selection | tuple[int, ...]
-"""What to look for, or the letters themselves, by their positions."""
+"""A selection, or the letters themselves, by their positions."""
 Tell = Callable[[int, int], None]
 """Hears how much is done, and of how much in all."""
 Progress = Callable[[str], AbstractContextManager[Tell]]

@@ -36,7 +36,7 @@ from streams.receivers import Configuration, Receivers
 
 RECEIVERS_SHOWN_MAX = 10
 FAILING_AFTER_S = 60.0
-"""Without a success for so long it is more than a hiccup."""
+"""Time without a success after which a receiver counts as failing."""
 THROTTLED_AFTER_S = 600.0
 BEHIND_AFTER_S = 600.0
 """Not the number of events: a thousand may be a second's work, or a day's."""

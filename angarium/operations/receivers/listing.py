@@ -42,7 +42,7 @@ READ_IN_A_TURN_MAX = 256
 OLD_AFTER_S = 15.0
 """Figures are a few seconds old at any time; from here on it is said."""
 _LOST = Policy(url="https://unknown.invalid/")
-"""In the place of an older configuration that is in force, when the newest is not valid."""
+"""Stands for the older configuration in force, when the newest is not valid."""
 
 
 class ListedReceiver(Struct, frozen=True, kw_only=True):

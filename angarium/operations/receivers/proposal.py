@@ -24,7 +24,7 @@ from streams.receivers import Configuration, Receivers
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0
-"""How far the clocks of those who change receivers may be apart: so long an old secret outlives its end."""
+"""Largest difference of the clocks of those who change receivers: an old secret may sign longer by it."""
 
 
 class PutResult(Struct, frozen=True, kw_only=True):
