@@ -176,7 +176,8 @@ async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
     if wanted.until is not None:
         after = await patiently(js.first_since, stream, subject, wanted.until)
         end = end if after is None else min(end, after.sequence - 1)
-    oldest = await patiently(js.message, stream, info.first) if info.messages else None
+    # In a stream that begins with its first message nothing is gone.
+    oldest = await patiently(js.message, stream, info.first) if info.messages and info.first > 1 else None
     kept = oldest.stored_at if oldest is not None else None
     return _Chosen(
         Choice(

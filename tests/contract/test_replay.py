@@ -375,7 +375,7 @@ async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream,
     looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
     assert isinstance(looked, Preview)
     assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
-    assert looked.kept_since is not None
+    assert looked.kept_since is None  # Nothing was ever purged.
     assert looked.oldest_at is not None
     assert await copies(js, names) == []
     for nothing in (
@@ -390,6 +390,11 @@ async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream,
     assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.purged, done.stopped) == (2, True, False, None)
     assert re.fullmatch("replay-[0-9a-f]{12}", done.mark)
+    await js.purge(names.deliveries, positions[1])
+    looked = await operation.preview(to, ONE, ReplayRange(since=0.0))
+    assert isinstance(looked, Preview)
+    assert looked.events == 1
+    assert looked.kept_since is not None
     assert bodies(await copies(js, names, done.mark)) == [1, 3]
     wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)

@@ -113,6 +113,13 @@ async def test_each_does_its_work(server: Server, sink: Sink, tmp_path: Path) ->
     ledger = Terminal(tmp_path, server.url("ledger"))
     followed = await asyncio.to_thread(ledger.done, "tail", RECEIVER, "--since", "1h", "--count", "2")
     assert [line.split("\t")[1:3] for line in followed.splitlines()] == [[RECEIVER, "1"], [RECEIVER, "2"]]
+    replay = ("replay", RECEIVER, "--since", "1h")
+
+    async def replayable() -> bool:
+        return bool((await asyncio.to_thread(operator.json, *replay, "--dry-run"))["events"] == 2)
+
+    await until_true(replayable)
+    assert "sent 2 events again" in await asyncio.to_thread(operator.done, *replay)
 
 
 @pytest.mark.parametrize("name", ["inspector", "operator"])
