@@ -6,6 +6,9 @@ they would be had the events been delivered (`docs/decisions/discarded-counts-as
 
 Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be on no record,
 and nothing else is done before the fact is decided.
+
+`forget` and `remove` are for the actor. The other public functions are rules: the simulator takes each out
+by itself.
 """
 
 import asyncio
@@ -43,7 +46,7 @@ async def forget(actor: "Actor") -> int:
 
     Raises Unavailable.
     """
-    async with _standing_still(actor):
+    async with standing_still(actor):
         position = actor.pending.taken_to
         passed = await _passed(actor, position)
         discarded = passed.count + len(actor.state.open)
@@ -55,17 +58,17 @@ async def forget(actor: "Actor") -> int:
 
 async def remove(actor: "Actor") -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
-    async with _standing_still(actor):
+    async with standing_still(actor):
         known = actor.host.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
-        position = await _removed_to(actor, removal.at) if removal else actor.pending.taken_to
+        position = await removed_to(actor, removal.at) if removal else actor.pending.taken_to
         passed = await _passed(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys))
 
 
 @asynccontextmanager
-async def _standing_still(actor: "Actor") -> AsyncIterator[None]:
+async def standing_still(actor: "Actor") -> AsyncIterator[None]:
     """Keep the actor still: nothing is in flight or begun, so nothing is posted but what is on record."""
     actor.hold_count += 1
     try:
@@ -79,7 +82,7 @@ async def _standing_still(actor: "Actor") -> AsyncIterator[None]:
         actor.wake()
 
 
-async def _removed_to(actor: "Actor", removed_at: float) -> int:
+async def removed_to(actor: "Actor", removed_at: float) -> int:
     """Find the last event of the removed receiver. Later ones may be for one that was put again.
 
     What an owner that vanished may have posted was the removed one's in any case.
@@ -95,7 +98,7 @@ async def _passed(actor: "Actor", to: int) -> Passed:
     """Read what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
-        found = await _read(actor, frontier, to)
+        found = await read_passed(actor, frontier, to)
         if actor.host.stopped:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
@@ -103,11 +106,11 @@ async def _passed(actor: "Actor", to: int) -> Passed:
             return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
 
 
-async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
+async def read_passed(actor: "Actor", frontier: Frontier, to: int) -> Passed:
     """Number all that was stored, as if it were given; of very many, the last of them."""
     backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(to))
-    counted = await _count(actor, at.position, to)
+    counted = await count_between(actor, at.position, to)
     if counted > many:
         start = await _near_the_end(actor, at.position, to, many)
         # Of what lies in between nothing is known, and the window is all theirs.
@@ -126,7 +129,7 @@ async def _read(actor: "Actor", frontier: Frontier, to: int) -> Passed:
     return Passed(counted if counted > many else fresh, at.source, filling)
 
 
-async def _count(actor: "Actor", after: int, to: int) -> int:
+async def count_between(actor: "Actor", after: int, to: int) -> int:
     """Count the messages above `after` and up to `to`, as far as some replica knows."""
     backlog, receiver = actor.host.backlog, actor.receiver
     beyond = await backlog.count(receiver, to)
@@ -138,7 +141,7 @@ async def _near_the_end(actor: "Actor", after: int, to: int, wanted: int) -> int
     low, high = after, to
     while high - low > 1:
         middle = (low + high) // 2
-        count = await _count(actor, middle, to)
+        count = await count_between(actor, middle, to)
         if wanted <= count <= 2 * wanted:
             return middle
         if count < wanted:

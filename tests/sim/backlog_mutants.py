@@ -53,12 +53,12 @@ async def _publish_once(
 
 async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
     """A replica that knows of nothing has nothing."""
-    if await discarding._count(actor, frontier.position, to) <= 0:
+    if await discarding.count_between(actor, frontier.position, to) <= 0:
         return Passed(0, frontier.source, b"")
     return await _read(actor, frontier, to)
 
 
-_read = discarding._read
+_read = discarding.read_passed
 
 
 async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
@@ -159,28 +159,28 @@ BACKLOG_MUTANTS = [
            ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
-           ((discarding, "_read", _read_by_replica),),
+           ((discarding, "read_passed", _read_by_replica),),
            discards.forgotten_and_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
            ((Pending, "unrecorded", property(lambda pending: 0)),),
            discards.forgotten_after_what_was_posted_is_gone),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
-           ((discarding, "_standing_still", _awaiting_nothing),),
+           ((discarding, "standing_still", _awaiting_nothing),),
            discards.forgotten_beside_an_attempt_whose_message_is_gone),
     Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
-           ((discarding, "_standing_still", _going_on),),
+           ((discarding, "standing_still", _going_on),),
            discards.forgotten_while_it_would_go_on),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
            ((Cursor, "discarded", _discard_unparked),),
            discards.forgotten_while_more_comes),
     Mutant("discarded-without-ids", "what is discarded enters the window",
-           ((discarding, "_read", _read_no_keys),),
+           ((discarding, "read_passed", _read_no_keys),),
            discards.many_forgotten_and_one_sent_again),
     Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
-           ((discarding, "_read", _read_few_keys),),
+           ((discarding, "read_passed", _read_few_keys),),
            discards.forgotten_while_the_window_grows),
     Mutant("discarded-without-sources", "what is discarded raises the highest source",
-           ((discarding, "_read", _read_no_source),),
+           ((discarding, "read_passed", _read_no_source),),
            discards.put_again_and_copied_again),
     Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
            ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),
@@ -192,7 +192,7 @@ BACKLOG_MUTANTS = [
            ((live_state, "decide", _decide_without_source),),
            discards.refused_and_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
-           ((discarding, "_removed_to", _removed_to_first),),
+           ((discarding, "removed_to", _removed_to_first),),
            discards.put_again_beside_a_blind_owner),
     Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
            ((Host, "may_have_posted", _posted_unparked),),

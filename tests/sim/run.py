@@ -310,7 +310,7 @@ def _tokens_watched(run: Run) -> Iterator[None]:
 @contextmanager
 def _discards_watched(run: Run) -> Iterator[None]:
     """The other look: what is found to be discarded, since replicas differ about what was deleted."""
-    read, is_repeat = vars(discarding)["_read"], vars(discarding)["is_repeat"]
+    read, is_repeat = discarding.read_passed, vars(discarding)["is_repeat"]
     reading: ContextVar[set[int]] = ContextVar("reading")
 
     async def watched_read(of: Actor, frontier: Frontier, to: int) -> Passed:
@@ -325,5 +325,5 @@ def _discards_watched(run: Run) -> Iterator[None]:
         reading.get().add(event.position)
         return bool(is_repeat(frontier, event))
 
-    with patch.multiple(discarding, _read=watched_read, is_repeat=watched_judgement):
+    with patch.multiple(discarding, read_passed=watched_read, is_repeat=watched_judgement):
         yield

@@ -67,9 +67,14 @@ def test_both_streams_are_purged_in_runs() -> None:
 
 
 def test_messages_go_missing_in_runs() -> None:
-    """And whatever was known of them is on record."""
+    """And whatever was known of them is on record.
+
+    Few runs lose any, and after a change of the product others do: then more runs are made than these two.
+    """
     missing = 0
-    for seed in (5, 10, 15):
+    for seed in (27, 4, *range(100, 160)):
+        if missing >= 3:
+            break
         run = Run(seed)
         run.workload.deletes = True
         run.run()
