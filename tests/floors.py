@@ -44,7 +44,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.operations": (
         "failures",
         "accept control publish tail",
-        "receivers dead_letters records tokens",
+        "receivers dead_letters records tokens fleet",
         "health replay",
         "repair setup",
     ),

@@ -12,7 +12,7 @@ from angarium.api import problems
 from angarium.api.front import Front
 from angarium.api.gate import Gate, guard
 from angarium.api.live import Live
-from angarium.api.routes import batches, control, dead_letters, publishing, readiness, receivers
+from angarium.api.routes import batches, control, dead_letters, fleet, publishing, readiness, receivers
 from angarium.connecting import Access
 
 GATED = (
@@ -21,6 +21,7 @@ GATED = (
     receivers.rotated,
     control.state, control.pause, control.resume, control.ping, control.skip, control.forget,
     dead_letters.listed, dead_letters.shown, dead_letters.dropped, dead_letters.redriven,
+    fleet.nodes, fleet.shards, fleet.tokens, fleet.make_token, fleet.revoke_token,
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)

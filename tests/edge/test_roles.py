@@ -244,10 +244,10 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
             assert await node.may_not_hear(subject), subject
 
 
-async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Path) -> None:
+async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp_path: Path) -> None:
     operator = Terminal(tmp_path, server.url("operator"))
-    scopes = [each for scope in ("publish", "read", "manage") for each in ("--scope", scope)]
-    token = (await asyncio.to_thread(operator.done, "token", "create", "acme", *scopes)).strip()
+    scopes = [each for scope in ("publish", "read", "manage", "operate") for each in ("--scope", scope)]
+    token = (await asyncio.to_thread(operator.done, "token", "create", "*", *scopes)).strip()
     with Terminal(tmp_path, server.url("api")).start("api", "--port", "0") as api:
         url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
         async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
@@ -259,11 +259,20 @@ async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Pa
                 ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
                 ("POST", f"{tenant}/receivers/nobody/events", 404),
                 ("GET", f"{tenant}/dead-letters", 200), ("GET", f"{tenant}/dead-letters/999999", 404),
-                ("POST", f"{tenant}/dead-letters/redrive", 422),
-                ("DELETE", kept, 200),
+                ("DELETE", kept, 200), ("GET", "/v1/nodes", 200), ("GET", "/v1/shards", 200),
+                ("GET", "/v1/tokens", 200),
             ):  # fmt: skip
                 answer = await client.request(method, path, json={"url": "https://192.0.2.1/"})
                 assert answer.status_code == status, f"{method} {path}: {answer.text}"
+            made = await client.post("/v1/tokens", json={"tenant": "acme", "scopes": ["read"]})
+            assert (await client.delete(f"/v1/tokens/{made.json()['id']}")).status_code == 204
+
+            async def buried() -> bool:
+                return bool((await client.get(f"{tenant}/dead-letters")).json()["letters"])
+
+            await until_true(buried)
+            sent = await client.post(f"{tenant}/dead-letters/redrive", json={"limit": 1})
+            assert sent.json()["redriven"] == 1, sent.text
         api.terminate()
         assert api.wait(PATIENCE_S) == 0
 
@@ -274,7 +283,7 @@ async def test_the_api_publishes_and_makes_no_token(server: Server, tmp_path: Pa
     await until_true(noted)
     async with server.user("api") as user:
         for subject in (
-            "$KV.angarium_tokens.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
+            "$KV.angarium_nodes.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
             *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
         ):  # fmt: skip
             assert await user.is_refused(subject), subject

@@ -1,0 +1,71 @@
+"""Shows the fleet: the nodes that live, and the owner of each shard."""
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from angarium.connecting import Access
+from angarium.operations.failures import operation
+from streams.fleet.installation_status import owners, recorded_losses, seen_members
+from streams.fleet.receivers_seen import shard_count
+
+
+class SeenNode(Struct, frozen=True, kw_only=True):
+    """A node that lives; `ttl_s` is how long its heartbeat holds."""
+
+    node: str
+    version: str
+    started_at: datetime
+    ttl_s: float
+
+
+class SeenNodes(Struct, frozen=True, kw_only=True):
+    """The nodes that live, and a sentence for each whose heartbeat is old or cannot be read."""
+
+    nodes: list[SeenNode]
+    problems: list[str]
+
+
+class SeenShard(Struct, frozen=True, kw_only=True):
+    """A shard and its owner on record, which may be dead; `refused` says why no node works on it, if so."""
+
+    shard: int
+    node: str | None
+    claimed_at: datetime | None
+    alive: bool
+    refused: str | None
+
+
+@operation
+async def nodes(to: Access) -> SeenNodes:
+    """The nodes that live, by name."""
+    members, problems = await seen_members(to.js, to.names)
+    found = [
+        SeenNode(node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s)
+        for each in members
+    ]
+    return SeenNodes(nodes=found, problems=problems)
+
+
+@operation
+async def shards(to: Access) -> list[SeenShard]:
+    """All shards, in order."""
+    count = await shard_count(to.js, to.names)
+    members, _ = await seen_members(to.js, to.names)
+    alive = {each.node for each in members}
+    losses = await recorded_losses(to.js, to.names, count)
+    return [
+        SeenShard(
+            shard=shard,
+            node=owner.node if owner else None,
+            claimed_at=_instant(owner.at) if owner else None,
+            alive=owner is not None and owner.node in alive,
+            refused=losses[shard].why if shard in losses else None,
+        )
+        for shard, owner in enumerate(await owners(to.js, to.names, count))
+    ]
+
+
+def _instant(at: float) -> datetime:
+    """To the millisecond, as all instants are shown."""
+    return datetime.fromtimestamp(round(at, 3), UTC)

@@ -1,0 +1,103 @@
+"""The fleet and the tokens over HTTP, for the scope `operate` alone."""
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from angarium.node.app import open_node
+from tests.contract.waiting import until, until_true
+from tests.edge.api.conftest import SHARDS, Api, problem
+
+TOKENS = "/v1/tokens"
+
+
+async def operator(api: Api) -> httpx.AsyncClient:
+    return await api.client("*", ["operate"])
+
+
+async def test_nodes_and_shards_are_seen(api: Api) -> None:
+    async with await operator(api) as client:
+        assert (await client.get("/v1/nodes")).json() == {"nodes": [], "problems": []}
+        unowned = {"node": None, "claimed_at": None, "alive": False, "refused": None}
+        assert (await client.get("/v1/shards")).json() == {
+            "shards": [unowned | {"shard": n} for n in range(SHARDS)]
+        }
+        async with open_node(replace(api.to.settings, node="a", ttl_s=2.0)) as node:
+            await until(lambda: len(node.owned) == SHARDS)
+            (seen,) = (await client.get("/v1/nodes")).json()["nodes"]
+            shards = (await client.get("/v1/shards")).json()["shards"]
+    assert (seen["node"], seen["ttl_s"]) == ("a", 2.0)
+    assert [(each["shard"], each["node"], each["alive"]) for each in shards] == [
+        (number, "a", True) for number in range(SHARDS)
+    ]
+
+
+async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:
+    async with await operator(api) as client:
+        made = await client.post(
+            TOKENS, json={"tenant": "acme", "scopes": ["publish"], "lasts_s": 60, "note": "x"}
+        )
+        assert made.status_code == 201, made.text
+        assert made.headers["cache-control"] == "no-store"
+        told = made.json()
+        await until(lambda: api.live.tokens.get(told["id"]) is not None)
+        async with api.client_with(told["token"]) as producer:
+
+            async def answers(status: int) -> bool:
+                return (await producer.post("/v1/tenants/acme/events/order", json={})).status_code == status
+
+            assert await answers(202)
+            listed = await client.get(TOKENS)
+            assert made.headers["location"] == f"{TOKENS}/{told['id']}"
+            assert (await client.delete(made.headers["location"])).status_code == 204
+            await until_true(lambda: answers(401))
+        problem(await client.delete(f"{TOKENS}/{told['id']}"), 404, "not-found")
+        problem(await client.delete(f"{TOKENS}/a.b*"), 404, "not-found")
+    shown = {each["id"]: each for each in listed.json()["tokens"]}[told["id"]]
+    assert (shown["tenant"], shown["scopes"], shown["note"]) == ("acme", ["publish"], "x")
+    assert told["token"].rpartition("_")[2] not in listed.text
+    assert "hash" not in listed.text
+
+
+async def test_tokens_are_listed_page_by_page(api: Api) -> None:
+    made = sorted([(await api.token()).id for _ in range(4)])
+    async with await operator(api) as client:
+        first = (await client.get(TOKENS, params={"limit": 3})).json()
+        rest = (await client.get(TOKENS, params={"limit": 3, "cursor": first["next_cursor"]})).json()
+        problem(await client.get(TOKENS, params={"limit": 201}), 422, "invalid")
+    seen = [each["id"] for each in first["tokens"] + rest["tokens"]]
+    assert (len(seen), rest["next_cursor"]) == (5, None)
+    assert seen == sorted(seen)
+    assert set(made) < set(seen)
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer"),
+    [
+        ({"tenant": "acme", "scopes": []}, "/scopes"),
+        ({"tenant": "acme", "scopes": ["all"]}, "/scopes/0"),
+        ({"tenant": "acme", "scopes": ["operate"]}, None),
+        ({"tenant": "a.b", "scopes": ["read"]}, None),
+        ({"tenant": "acme", "scopes": ["read"], "rate": 0}, "/rate"),
+        ({"tenant": "acme", "scopes": ["read"], "lasts_s": 1e300}, "/lasts_s"),
+        ({"tenant": "acme", "scopes": ["read"], "note": "x" * 201}, "/note"),
+        ({"tenant": "acme", "scopes": ["read"], "hash": "x"}, None),
+        ([], None),
+    ],
+)
+async def test_a_token_that_cannot_be_is_refused(api: Api, asked: object, pointer: str | None) -> None:
+    async with await operator(api) as client:
+        refused = await client.post(TOKENS, json=asked)
+    problem(refused, 422, "invalid")
+    assert next(iter(refused.json().get("errors", [{}]))).get("pointer") == pointer
+
+
+async def test_no_other_scope_sees_the_fleet(api: Api) -> None:
+    token = await api.token("*", ["publish", "read", "manage"])
+    async with api.client_with(token.text) as client:
+        for method, path in (
+            ("GET", "/v1/nodes"), ("GET", "/v1/shards"), ("GET", TOKENS), ("POST", TOKENS),
+            ("DELETE", f"{TOKENS}/{token.id}"),
+        ):  # fmt: skip
+            problem(await client.request(method, path), 404, "not-found")
+    assert api.live.tokens.get(token.id) is not None
