@@ -53,8 +53,8 @@ class Forked:
 
     def wait(self, patience_s: float) -> int:
         """Wait for its end; `TimeoutError` where it takes too long."""
-        self._answers.settimeout(patience_s)
         while self.returncode is None:
+            self._answers.settimeout(patience_s)
             self._take(self._answers.recv(100))
         return self.returncode
 

@@ -1,11 +1,13 @@
 """A command that is forked says and does what it does in a fresh process, and leaves nothing for the next."""
 
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.commands import COMMAND, FORKS, PATIENCE_S, Terminal
+from tests.e2e.forks import Forked
 
 NOWHERE = "nats://127.0.0.1:1"
 
@@ -44,3 +46,11 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         FORKS.run(["listen", "--port", "0"], b"", tmp_path, environment, patience_s=0.5)
     assert FORKS.run(["--version"], b"", tmp_path, environment, PATIENCE_S).returncode == 0
+
+
+def test_one_that_ended_before_anybody_looked_has_its_status() -> None:
+    ours, keepers = socket.socketpair()
+    with keepers:
+        keepers.sendall(b"1\n-9\n")
+    process = Forked(ours)
+    assert (process.pid, process.wait(PATIENCE_S), process.poll()) == (1, -9, -9)
