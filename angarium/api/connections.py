@@ -32,6 +32,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.access_log = False  # It would show paths, in which somebody may have put a token.
         self._in_head = True
         self._head = 0
         self._too_large = False

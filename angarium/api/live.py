@@ -17,7 +17,7 @@ from streams.nats.errors import ApiError
 from streams.receivers import Receivers, subscriptions_of
 from streams.tokens import TokenStore
 
-STALE_AFTER_S = 3.0
+STALE_AFTER_S = 10.0
 """Who has not heard of revocations for so long lets nobody in."""
 LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""

@@ -7,18 +7,22 @@ from litestar.openapi.spec import Operation
 from msgspec import Struct
 
 from angarium.api.openapi.parts import body, problems, result
-from angarium.api.problems import HIDDEN, TITLES, TYPES, Problem
+from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 
 
-class StoredItem(Struct, kw_only=True, omit_defaults=True):
-    """An event of a batch that is stored."""
+class ItemAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one event of a batch: of `status` 202 if it is stored, else the members of a problem."""
 
     status: int
-    id: str
-    stream: str
-    seq: int
-    duplicate: bool
+    id: str | None = None
+    stream: str | None = None
+    seq: int | None = None
+    duplicate: bool | None = None
     matched: int | None = None
+    type: str | None = None
+    title: str | None = None
+    detail: str | None = None
+    errors: tuple[Fault, ...] = ()
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):
@@ -26,7 +30,7 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
 
     accepted: int
     refused: int
-    results: list[StoredItem | Problem]
+    results: list[ItemAnswer]
 
 
 _ITEMS = [

@@ -13,8 +13,8 @@ from angarium.api.bodies import Headers, header, heads, read
 from angarium.api.gate import Caller, caller, needs
 from angarium.api.live import Live, TheLive
 from angarium.api.openapi import batches
-from angarium.api.openapi.batches import BatchAnswer, StoredItem
-from angarium.api.problems import Fault, Problem, Refusal, invalid, refusal
+from angarium.api.openapi.batches import BatchAnswer, ItemAnswer
+from angarium.api.problems import Fault, Refusal, invalid, refusal
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.accept import Accepted, NewEvent, accept_all
 from angarium.operations.failures import OperationError, not_done
@@ -61,7 +61,7 @@ async def publish_all(
         parsed = [_parsed(number, each, max_body) for number, each in enumerate(raw)]
         missing = await _missing(live, tenant, parsed)
         results = await _publish(live, tenant, [_there(each, missing) for each in parsed])
-    refused = sum(isinstance(each, Problem) for each in results)
+    refused = sum(each.status != 202 for each in results)
     return BatchAnswer(accepted=len(results) - refused, refused=refused, results=results), told
 
 
@@ -127,14 +127,15 @@ def _there(item: Item | Refusal, missing: dict[str, Refusal]) -> Item | Refusal:
     return missing.get(item.receiver, item) if isinstance(item, Item) else item
 
 
-async def _publish(live: Live, tenant: str, items: Sequence[Item | Refusal]) -> list[StoredItem | Problem]:
+async def _publish(live: Live, tenant: str, items: Sequence[Item | Refusal]) -> list[ItemAnswer]:
     """Publish those that can be, in their order; returns the answer to each."""
     events = [_event(tenant, each) for each in items if isinstance(each, Item)]
     stored = iter(await accept_all(live.access, events)) if events else iter(())
     types = {each.type for each in items if isinstance(each, Item) and not each.receiver}
     matched = {each: await live.matched(tenant, each) for each in types}
     return [
-        each.problem if isinstance(each, Refusal) else _answer(each, next(stored), matched) for each in items
+        _refused(each) if isinstance(each, Refusal) else _answer(each, next(stored), matched)
+        for each in items
     ]
 
 
@@ -143,12 +144,17 @@ def _event(tenant: str, item: Item) -> NewEvent:
     return NewEvent(tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id)
 
 
-def _answer(
-    item: Item, stored: Accepted | OperationError, matched: dict[str, int | None]
-) -> StoredItem | Problem:
+def _answer(item: Item, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:
     if isinstance(stored, OperationError):
-        return refusal(not_done(stored)).problem
-    return StoredItem(
+        return _refused(refusal(not_done(stored)))
+    return ItemAnswer(
         status=202, id=stored.id, stream=stored.stream, seq=stored.seq, duplicate=stored.duplicate,
         matched=None if item.receiver else matched[item.type],
     )  # fmt: skip
+
+
+def _refused(refused: Refusal) -> ItemAnswer:
+    said = refused.problem
+    return ItemAnswer(
+        status=said.status, type=said.type, title=said.title, detail=said.detail, errors=said.errors
+    )

@@ -1,0 +1,173 @@
+"""Clients that mean harm, and a NATS that does not answer: bounded in time and memory."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+
+import httpx
+import pytest
+
+from angarium.api import bodies, connections
+from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
+from streams.server.embedded import EmbeddedServer
+from tests.contract.waiting import until_true
+from tests.edge.api.conftest import MAX_BODY, Api, problem
+
+PATH = "/v1/tenants/acme/events/order.created"
+PATIENCE_S = 30.0
+
+
+class Raw:
+    """A connection on which anything can be said."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def rest(self) -> bytes:
+        """All that comes until the other side closes; a reset counts as closing."""
+        async with asyncio.timeout(PATIENCE_S):
+            found = b""
+            try:
+                while piece := await self.reader.read(1 << 16):
+                    found += piece
+            except ConnectionResetError:
+                return found
+            return found
+
+
+@pytest.fixture
+async def head(api: Api) -> str:
+    """The first lines of a publish that is allowed."""
+    token = (await api.token()).text
+    return f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n"
+
+
+async def connected(api: Api) -> Raw:
+    host, port = api.url.removeprefix("http://").split(":")
+    return Raw(*await asyncio.open_connection(host, int(port)))
+
+
+async def said(api: Api, *pieces: bytes) -> bytes:
+    """What is answered to these bytes, until the other side closes."""
+    raw = await connected(api)
+    for piece in pieces:
+        raw.writer.write(piece)
+    await raw.writer.drain()
+    answer = await raw.rest()
+    raw.writer.close()
+    return answer
+
+
+async def test_a_body_that_drips_is_cut_off(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "BODY_S", 0.2)
+    monkeypatch.setattr(bodies, "SLOWEST_BYTES_PER_S", 1 << 30)
+    monkeypatch.setattr(connections, "LINGER_S", 0.2)
+    for length in ("content-length: 100", "transfer-encoding: chunked"):
+        raw = await connected(api)
+        raw.writer.write(f"{head}{length}\r\n\r\n".encode())
+        dripping = asyncio.ensure_future(_drip(raw))
+        answer = await raw.rest()
+        dripping.cancel()
+        raw.writer.close()
+        assert answer.startswith(b"HTTP/1.1 408"), answer
+    assert api.live.room.requests == api.live.room.held == 0
+
+
+async def _drip(raw: Raw) -> None:
+    while True:
+        raw.writer.write(b"1\r\nx\r\n")
+        await asyncio.sleep(0.05)
+
+
+async def test_a_head_that_drips_is_cut_off(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    assert await said(api) == b""
+    assert await said(api, b"POST / HTTP/1.1\r\nx-") == b""
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(api: Api, head: str) -> None:
+    raw = await connected(api)
+    raw.writer.write(f"{head}content-length: {MAX_BODY + 1}\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
+    raw.writer.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("".join(f"x-{number}: y\r\n" for number in range(10_000)), 431),
+        (f"x: {'y' * 1_000_000}\r\n", 431),
+        ("content-length: 1\r\ncontent-length: 2\r\n", 400),
+        ("content-length: -1\r\n", 400),
+        ("content-length: 1\r\ntransfer-encoding: chunked\r\n", 400),
+        ("no header\r\n", 400),
+    ],
+)
+async def test_what_is_no_decent_head_is_refused(api: Api, head: str, lines: str, status: int) -> None:
+    answer = await said(api, f"{head}{lines}\r\n".encode())
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:200]
+    assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize("path", [b"/\xff\xfe", b"/v1/tenants/\xc3\xa4/events/x", b"*", b"http://"])
+async def test_a_path_that_is_none_is_no_defect(api: Api, path: bytes) -> None:
+    answer = await said(api, b"GET " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 ")), answer
+
+
+async def test_requests_in_a_row_are_answered_in_their_order(api: Api, head: str) -> None:
+    requests = [f"{head}angarium-id: n{number}\r\ncontent-length: 2\r\n\r\n{{}}" for number in range(50)]
+    requests.append("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    answer = await said(api, "".join(requests).encode())
+    assert answer.count(b"HTTP/1.1 202") == 50
+    places = [answer.index(f'"n{number}"'.encode()) for number in range(50)]
+    assert places == sorted(places)
+
+
+async def test_too_many_requests_in_a_row_end_the_connection(api: Api) -> None:
+    many = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * (PIPELINED_MAX * 20)
+    answer = await said(api, many)
+    assert answer.count(b"HTTP/1.1 200") <= PIPELINED_MAX + HEADERS_MAX
+    assert b"HTTP/1.1 400 " in answer
+
+
+async def test_a_nats_that_stands_still_holds_no_memory_and_no_client(api: Api, nats: EmbeddedServer) -> None:
+    async with await api.client() as client:
+        assert (await client.post(PATH, json={})).status_code == 202
+        pid = int(nats.pid_file.read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            began_at = time.monotonic()
+            body = b"x" * MAX_BODY
+            answers = await asyncio.gather(*(client.post(PATH, content=body) for _ in range(100)))
+            assert time.monotonic() - began_at < PATIENCE_S / 2
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for answer in answers:
+            problem(answer, 503, "unavailable")
+            assert answer.headers["retry-after"] == "1"
+        assert api.live.room.requests == api.live.room.held == 0
+
+        async def stored() -> bool:
+            return (await client.post(PATH, json={})).status_code == 202
+
+        await until_true(stored)
+
+
+async def test_no_log_has_a_token(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = await api.token()
+    async with api.client_with(token.text) as client:
+        await client.post(PATH, json={})
+        await client.post("/v1/tenants/other/events/x", json={})
+    async with httpx.AsyncClient(base_url=api.url) as client:
+        answer = await client.get(f"/{token.text}", headers={"authorization": token.text})
+        assert token.text not in answer.text
+    ours = [each for each in caplog.records if each.name.startswith(("angarium", "streams", "uvicorn"))]
+    secret = token.text.rpartition("_")[2]
+    assert not [each for each in ours if secret in each.getMessage() or secret in str(each.__dict__)]
+    assert secret not in repr(token)
