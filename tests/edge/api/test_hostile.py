@@ -62,9 +62,9 @@ async def said(api: Api, *pieces: bytes) -> bytes:
 
 
 async def test_a_body_that_drips_is_cut_off(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_S", 0.2)
+    monkeypatch.setattr(bodies, "BODY_TIMEOUT_S", 0.2)
     monkeypatch.setattr(bodies, "SLOWEST_BYTES_PER_S", 1 << 30)
-    monkeypatch.setattr(connections, "LINGER_S", 0.2)
+    monkeypatch.setattr(connections, "LINGER_MAX_S", 0.2)
     for length in ("content-length: 100", "transfer-encoding: chunked"):
         raw = await connected(api)
         raw.writer.write(f"{head}{length}\r\n\r\n".encode())
@@ -83,7 +83,7 @@ async def _drip(raw: Raw) -> None:
 
 
 async def test_a_head_that_drips_is_cut_off(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
     assert await said(api) == b""
     assert await said(api, b"POST / HTTP/1.1\r\nx-") == b""
 
