@@ -281,7 +281,7 @@ async def test_owners_are_asked_to_skip_and_to_forget(alone: Terminal, js: JetSt
     """This test is the owner."""
     answers = {
         "skip": b'{"ok": false, "error": {"code": "nothing_waits", "message": "nothing waits"}}',
-        "forget": b'{"ok": true}',
+        "forget": b'{"ok": true, "discarded": 3, "next_sequence": 8}',
         "inspect": b'{"ok": true, "backlog": 3}',
     }
 
