@@ -1,0 +1,29 @@
+"""The rates of tokens, and the texts by which tokens are known."""
+
+import pytest
+
+from angarium.api.rates import Rates
+from angarium.operations.tokens.secret import new_secret, presented
+
+
+def test_a_rate_lets_in_so_many_a_second_and_no_more() -> None:
+    rates = Rates()
+    taken = [rates.take("a", 10.0, 1, at / 100).admitted for at in range(1000)]
+    assert sum(taken) == pytest.approx(10 + 10 * 9.99, abs=1)
+
+
+def test_a_batch_goes_into_debt_and_pays_it_back() -> None:
+    rates = Rates()
+    assert rates.take("a", 10.0, 100, 0.0).admitted
+    refused = rates.take("a", 10.0, 1, 1.0)
+    assert (refused.admitted, refused.remaining, refused.wait_s) == (False, 0, 9)
+    assert rates.take("a", 10.0, 1, 9.2).admitted
+    assert rates.take("b", 10.0, 1, 1.0).admitted
+
+
+def test_a_token_is_known_by_its_text_alone_and_shows_nothing() -> None:
+    made = new_secret()
+    assert presented(made.text) == made
+    assert made.secret not in repr(made)
+    for text in ("", "ang_", made.text[:-1], made.text + "x", made.text.upper(), f"{made.text}\n"):
+        assert presented(text) is None
