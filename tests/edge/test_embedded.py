@@ -302,7 +302,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, only_on_
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert is_unlocked(tmp_path / "store")
+    await until(lambda: is_unlocked(tmp_path / "store"))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
