@@ -5,6 +5,7 @@ is not there, so that it learns nothing of it.
 """
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,8 @@ NOTED_EVERY_S = 600.0
 """How often it is told that a token is used."""
 _NEEDS = "angarium_scope"
 _CALLER = "angarium_caller"
+_KIND = re.compile(r":\w+}")
+"""The type of a parameter in a path, as routes write it."""
 _NOTING_MAX = 64
 
 
@@ -58,10 +61,20 @@ def guard(gate: "Gate") -> Guard:
     """The gate as Litestar takes it, which would copy an object, for all routes below it."""
 
     async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
+        if connection.scope.get("method") == "OPTIONS":  # Litestar's own handler, which states no scope.
+            raise Refusal(
+                405, "method-not-allowed", "use another method", allow=", ".join(sorted(_methods(connection)))
+            )
         headers, tenant = heads(connection.scope["headers"]), connection.path_params.get("tenant")
         connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
 
     return guarded
+
+
+def _methods(connection: Connection) -> set[str]:
+    """The methods of the path that is asked for."""
+    asked, known = connection.scope["path_template"], connection.app.route_handler_method_map
+    return {str(each) for path, methods in known.items() if _KIND.sub("}", path) == asked for each in methods}
 
 
 class Gate:

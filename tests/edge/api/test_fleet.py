@@ -9,6 +9,7 @@ from tests.contract.waiting import until, until_true
 from tests.edge.api.conftest import SHARDS, Api, problem
 
 TOKENS = "/v1/tokens"
+READ_AND_CHANGE = {"GET", "PUT", "PATCH", "DELETE"}
 
 
 async def operator(api: Api) -> httpx.AsyncClient:
@@ -90,6 +91,14 @@ async def test_a_token_that_cannot_be_is_refused(api: Api, asked: object, pointe
         refused = await client.post(TOKENS, json=asked)
     problem(refused, 422, "invalid")
     assert next(iter(refused.json().get("errors", [{}]))).get("pointer") == pointer
+
+
+async def test_the_methods_of_a_path_are_told_without_a_token(api: Api) -> None:
+    async with httpx.AsyncClient(base_url=api.url) as client:
+        for path, methods in ((TOKENS, {"GET", "POST"}), ("/v1/tenants/acme/receivers/x", READ_AND_CHANGE)):
+            answer = await client.request("OPTIONS", path)
+            problem(answer, 405, "method-not-allowed")
+            assert methods <= set(answer.headers["allow"].split(", "))
 
 
 async def test_no_other_scope_sees_the_fleet(api: Api) -> None:
