@@ -41,9 +41,10 @@ class Cursor:
     """The place up to which the stream is read for one receiver, and what is left behind it.
 
     All its events up to `read_to` are in memory or settled; the last that is known to have been there is at
-    `seen`. `left` of them at least lie in the stream alone, just so many if they are `counted`; those up to
-    `counted_to` were counted before they arrived. `sweeps` tells how often all that was known of them was
-    dropped, `taken` how many were read. A count or a read is under way while it is `counting` or `reading`.
+    `seen`. `left` of them at least lie in the stream alone, just so many if they are `counted`, but for what
+    came while they were; those up to `counted_to` were counted before they arrived. `sweeps` tells how often
+    all that was known of them was dropped, `taken` how many were read and not dropped again. A count or a
+    read is under way while it is `counting` or `reading`.
     """
 
     __slots__ = ("counted", "counted_to", "counting", "known", "left", "parked_mark", "read_to", "reading",
@@ -90,6 +91,7 @@ class Cursor:
         """Go back to `position`: `dropped` events beyond it were dropped from memory, all of them seen."""
         self.read_to = position
         self.left += dropped
+        self.taken -= dropped
 
     def parked_unjudged(self, position: int, seen: int, dropped: int) -> None:
         """Go back as `parked` does, where up to `seen` any number more may be this receiver's."""
