@@ -30,7 +30,7 @@ class Receiver(RuleBasedStateMachine):
         self.parked = False
         self.asked: tuple[int, int] | None = None
         self.count: tuple[int, int, int, int] | None = None
-        self.came_beside_a_count: set[int] = set()
+        self.came_during_a_count: set[int] = set()
 
     def of(self, place: str) -> list[int]:
         return [position for position, each in self.place.items() if each == place]
@@ -68,7 +68,7 @@ class Receiver(RuleBasedStateMachine):
         else:
             self.cursor.left_behind(position, 0)
             if self.count is not None:
-                self.came_beside_a_count.add(position)
+                self.came_during_a_count.add(position)
             if not self.parked:
                 self.park()
 
@@ -154,7 +154,7 @@ class Receiver(RuleBasedStateMachine):
     @precondition(lambda self: self.parked and self.count is None and self.cursor.read_to < self.cursor.seen)
     @rule()
     def count_begins(self) -> None:
-        """Nobody counts where nothing is known to be left (`next_step`)."""
+        """A backlog is counted only if something is known to be left (`next_step`)."""
         left = [each for each in self.of(STREAM) if each > self.cursor.read_to]
         self.count = (len(left), self.end, self.cursor.sweeps, self.cursor.taken)
 
@@ -191,7 +191,7 @@ class Receiver(RuleBasedStateMachine):
         """But for what came while it was counted: that may be in the count or not."""
         if self.cursor.counted and not self.losses and self.count is None:
             known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
-            assert self.cursor.left >= len(set(known) - self.came_beside_a_count)
+            assert self.cursor.left >= len(set(known) - self.came_during_a_count)
 
 
 Receiver.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
