@@ -7,7 +7,7 @@ last ones are kept next to the state for the dead letters, and are lost with the
 from collections.abc import Collection
 
 from actors.credentials import credentials_of
-from actors.machine.outcome import Answered, Failed
+from actors.machine.outcome import Answered
 from actors.policy import Policy
 
 TEXT_MAX = 1024
@@ -18,14 +18,12 @@ ANSWERS_MAX = 16
 _UNPRINTABLE = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\ufffd")
 
 
-def failure_text(outcome: Answered | Failed, policy: Policy) -> str:
-    """The beginning of the answer's body where it is no 2xx, without the credentials in `policy`.
+def failure_text(answer: Answered, policy: Policy) -> str:
+    """The beginning of the answer's body, without the credentials in `policy`.
 
     Control characters are replaced: a terminal must not obey them, and some databases do not store them.
     """
-    if isinstance(outcome, Failed) or not outcome.body or 200 <= outcome.status < 300:
-        return ""
-    text = outcome.body[:TEXT_MAX].decode("utf-8", "replace").translate(_UNPRINTABLE)
+    text = answer.body[:TEXT_MAX].decode("utf-8", "replace").translate(_UNPRINTABLE)
     return credentials_of(policy).hide(text)[:TEXT_MAX]
 
 

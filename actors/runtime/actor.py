@@ -321,12 +321,14 @@ class Actor:
             elif position > live.state.frontier.position:
                 pending.mailbox.put_back(event)
             return
+        text = ""
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
-        answer = failure_text(outcome, policy)
-        live.record(c.RecordOutcome(event, outcome, answer), now)
+            if outcome.body and not 200 <= outcome.status < 300:
+                text = failure_text(outcome, policy)
+        live.record(c.RecordOutcome(event, outcome, text), now)
         entry = open_entry(live.state, position)
-        self.burials.answers.note(position, answer)
+        self.burials.answers.note(position, text)
         if entry is None:
             pending.settle(position)
         elif entry.next_at - now <= PARK_AFTER_S:
