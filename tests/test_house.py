@@ -61,8 +61,6 @@ ARCHAIC = re.compile(
     r"speaks? of|thereby|whichever|who(?:s?)ever)\b",
     re.IGNORECASE,
 )
-UNREAD = ("actors.runtime.unknown_receivers", "angarium.api")
-"""Modules whose words are not yet changed."""
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 LOOSE_ENDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
@@ -233,13 +231,13 @@ def first_lines_say_what_it_is(module: Module) -> Iterator[str]:
 
 
 def words_are_usual(module: Module) -> Iterator[str]:
-    if module.path[0] in OURS and not module.name.startswith(UNREAD):
+    if module.path[0] in OURS:
         yield from (f"says {word!r}" for word in ARCHAIC.findall(module.source))
 
 
 def numbers_say_what_they_bound(module: Module) -> Iterator[str]:
     """A constant says what it bounds, read away from its line: two words at least, besides a unit of time."""
-    for node in module.tree.body if module.path[0] in OURS and not module.name.startswith(UNREAD) else ():
+    for node in module.tree.body if module.path[0] in OURS else ():
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)], value=ast.Constant(value) | ast.BinOp(ast.Constant(value))

@@ -1,6 +1,6 @@
 """Strangers: one bounded record for each shard of the events for unknown names, instead of an actor for each.
 
-Anybody who may publish may name thousands of receivers a second that never were. An actor for each would
+A producer may name thousands of receivers a second that never were. An actor for each would
 cost reads, facts and a snapshot that is kept for days. So their events, the *strangers'*, are turned away
 together, behind what is for known receivers:
 
@@ -13,10 +13,10 @@ together, behind what is for known receivers:
    again after a crash or a reset is recognised by it.
 3. At most `BURIALS_MAX` wait for their burial, which follows the confirmed fact. The others wait in the
    stream, without their bodies.
-4. Nobody waits for them: after 2 s, or where more than `WAITING_MAX` of them wait, the record *parks*, as an
+4. No other waits for them: after 2 s, or if more than `WAITING_MAX` of them wait, the record *parks*, as an
    actor does. They lie in the stream then, and what cannot be held is found again by reading the whole shard
    from the record's position. Until all of it is judged, a receiver that has no state begins at that position
-   and reads its own events from there (`Pending.behind_strangers`).
+   and reads its own events from there (`Pending.behind_unknown`).
 5. If nothing can be buried for a minute (the dead letters are full), those that lie far below what was
    received are discarded, on record. If there is no room in the stream, those below its horizon are evicted.
 """
@@ -371,7 +371,7 @@ class UnknownReceivers:
             yield position, held
 
     def _pass_over(self) -> None:
-        """Move on where nothing is to be judged; with nothing left to judge, all is as if nobody had waited.
+        """Move on where nothing is to be judged; with nothing left to judge, all is as if nothing had waited.
 
         What was found for others on the way is on record by then: nothing below is held for them.
         """

@@ -58,7 +58,7 @@ def _litestar(live: Live, gate: Gate) -> Litestar:
 
 
 def description() -> OpenAPIConfig:
-    """The words of `/openapi.json` beside the operations; it is served alone, with no pages around it."""
+    """The general parts of `/openapi.json`, which is served without a page to browse it."""
     return OpenAPIConfig(
         title="Angarium",
         version=__version__,

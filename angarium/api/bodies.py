@@ -21,7 +21,7 @@ IN_FLIGHT_MAX = 1024
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
 BODY_SHARES = 4
-"""A tenant has a quarter of either at most: whoever sends slowly, on many connections, keeps out no other."""
+"""A tenant has a quarter of either at most: one with many slow connections keeps out no other."""
 
 Headers = dict[bytes, bytes]
 SEVERAL = b"\0several"

@@ -20,7 +20,7 @@ PIPELINED_MAX = 64
 CONNECTIONS_MAX = 4096
 LINGER_MAX_S = 2.0
 LINGER_BYTES_MAX = 16 << 20
-"""What is read and dropped of a body that nobody wanted, so that its sender gets to see the answer."""
+"""Bytes of an unwanted body that are read and dropped, so that its sender sees the answer."""
 
 
 class _HeadTooLarge(Exception):
@@ -32,7 +32,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.access_log = False  # It would show paths, in which somebody may have put a token.
+        self.access_log = False  # It would show paths, which may contain a token.
         self._in_head = True
         self._head = 0
         self._too_large = False
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if not self._in_head or self.transport.is_closing():
             return
-        # The parser holds back what is not whole yet, so what came is counted beside what it told of.
+        # The parser holds back what is not whole yet, so the bytes that came are counted here, too.
         if self._head > HEAD_MAX + len(data):
             self._too_large = True
             self.send_400_response("")

@@ -111,7 +111,7 @@ class Gate:
         return Caller(given.id, token)
 
     def _note(self, token: str) -> None:
-        """Tell seldom that it is used, and beside the request: nothing rests on it."""
+        """Record from time to time that the token is used; the request does not wait for it."""
         now = asyncio.get_running_loop().time()
         if now - self._noted.get(token, float("-inf")) < NOTED_EVERY_S or len(self._noting) >= _NOTING_MAX:
             return

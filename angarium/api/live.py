@@ -18,7 +18,7 @@ from streams.receivers import Receivers, subscriptions_of
 from streams.tokens import TokenStore
 
 STALE_AFTER_S = 10.0
-"""Who has not heard of revocations for so long lets nobody in."""
+"""A process that has not heard of revocations for so long refuses all tokens."""
 LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""
 
@@ -69,7 +69,7 @@ class Live:
         return self._receivers.known(receiver)
 
     async def matched(self, tenant: str, event_type: str) -> int | None:
-        """Count the receivers that subscribe; None where nobody seems to, and the leader cannot be asked."""
+        """Count the receivers that subscribe; None if none is known, and the leader cannot be asked."""
         found = len(self._subscriptions.match(tenant, event_type))
         if not found:
             try:

@@ -117,7 +117,7 @@ def refusal(failure: NotDone) -> Refusal:
     """The answer that a failure of an operation means."""
     status, name = _BY_CODE.get(failure.code) or _meaning(failure.kind)
     text = failure.text
-    if status == 404:
+    if status in (404, 422):
         text = _REMEDY.sub("", text)
     told = failure.problems or tuple(each for each in (text,) if pointer(each))
     errors = tuple(_fault(each) for each in told) if status in (422, 428) else ()
@@ -176,7 +176,7 @@ def _sentence(text: str) -> str:
 def refused_by(error: Exception, method: str, path: str) -> Refusal:
     """The answer that an exception means.
 
-    What nobody foresaw may quote anything, so that the log has it and the client does not.
+    An unexpected error may quote anything, so that the log has it and the client does not.
     """
     match error:
         case Refusal():

@@ -94,7 +94,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class _Past(Struct, frozen=True, kw_only=True):
-    """Reads what lies before a claim: the journal's last flush, or the checkpoint where there is none."""
+    """The record before a claim: the journal's last flush, or the checkpoint if the journal is empty."""
 
     predecessor: Predecessor | None = None
     floor: int = 0

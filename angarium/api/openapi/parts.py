@@ -22,7 +22,7 @@ _STATUSES = {
     401: ("unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)"),
     404: ("not-found", HIDDEN),
     408: ("timeout", "the body came too slowly"),
-    409: ("conflict", "acme.billing was changed at the same moment by somebody else"),
+    409: ("conflict", "acme.billing was changed at the same moment by another request"),
     412: ("precondition-failed", "acme.billing is at revision 8, not 7"),
     413: ("too-large", "the body may have 262144 bytes; send less, or a link to it"),
     415: ("unsupported", "a content-encoding is not undone and not passed on; send it plain"),

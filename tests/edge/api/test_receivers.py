@@ -53,7 +53,7 @@ async def test_no_secrets_leave_it_unsigned(api: Api) -> None:
     assert (made.status_code, made.json()["secret"], made.json()["secrets"]) == (201, None, 0)
 
 
-async def test_a_condition_keeps_what_somebody_else_changed(api: Api) -> None:
+async def test_a_condition_keeps_what_another_client_changed(api: Api) -> None:
     async with await manager(api) as client:
         first = await client.put(BILLING, json={"url": URL}, headers={"if-none-match": "*"})
         second = await client.put(BILLING, json={"url": URL}, headers={"if-none-match": "*"})
@@ -145,6 +145,15 @@ async def test_each_bad_member_has_its_pointer(
         problem(answer, 422, "invalid")
         assert sorted(pointers(answer)) == expected
         problem(await client.get(BILLING), 404, "not-found")
+
+
+async def test_a_refusal_names_no_flag_of_the_command_line(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await manager(api) as client:
+        refused = await client.put(BILLING, json={"paused": True})
+    assert problem(refused, 422, "invalid").startswith("url: missing")
+    assert "angarium " not in refused.text
+    assert "--" not in refused.text
 
 
 async def test_a_body_that_is_no_configuration_is_refused(api: Api) -> None:
