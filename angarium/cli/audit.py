@@ -44,7 +44,7 @@ def audit(receiver: str, as_json: bool, **given: Any) -> None:
     since, until = words.span(given)
     found = words.consult(settings, lambda of: auditing.audit(of, receiver, since, until))
     if as_json:
-        output.say_json(found)
+        output.say_json(auditing.document(found))
     else:
         for line in lines(found):
             output.say(line)

@@ -41,8 +41,10 @@ WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ?
 _JOURNEY = """
 SELECT r.name, d.sequence, d.event, d.again, d.stored_at, d.first_at, d.ended_at, d.ending, d.reason,
     d.attempts, d.type, d.receiver
-FROM blocks b CROSS JOIN deliveries d JOIN receivers r ON r.id = d.receiver
-WHERE d.block = b.block AND d.event = ? ORDER BY r.name, d.sequence
+FROM blocks b CROSS JOIN deliveries d CROSS JOIN receivers r
+WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
+    AND (r.name, d.sequence) > (?4, ?5)
+ORDER BY r.name, d.sequence LIMIT ?6
 """
 _TRIES = """
 SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
@@ -60,12 +62,13 @@ _STANDING = """
     r.name, r.shard, r.failing_since, r.failures, r.disabled, r.paused, r.last_at, r.last_status, r.last_error
 """
 _FAILING = f"""
-SELECT {_STANDING} FROM receivers r WHERE failing_since IS NOT NULL OR disabled IS NOT NULL
+SELECT {_STANDING} FROM receivers r
+WHERE (failing_since IS NOT NULL OR disabled IS NOT NULL) AND name >= ? AND name < ?
 ORDER BY failing_since IS NULL, failing_since LIMIT ?
 """
 _LATE = """
 SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms), max(m.late_ms_max)
-FROM minutes m JOIN receivers r ON r.id = m.receiver WHERE m.minute >= ?
+FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
 GROUP BY m.receiver HAVING sum(m.delivered) ORDER BY max(m.late_ms_max) DESC LIMIT ?
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
@@ -119,10 +122,15 @@ class Questions:
         found.sort(key=lambda row: -row[0])
         return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
 
-    async def journey(self, event: str) -> list[RecordedDelivery]:
-        """All deliveries of an event, by receiver, each with its attempts."""
+    async def journey(
+        self, event: str, tenant: str | None = None, after: tuple[str, int] = ("", 0), limit: int = -1
+    ) -> list[RecordedDelivery]:
+        """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
+
+        Only those `after` a receiver's sequence, at most `limit` (-1: all); each with its attempts.
+        """
         found = []
-        for *members, receiver in await self.rows(_JOURNEY, event):
+        for *members, receiver in await self.rows(_JOURNEY, event, *_names_of(tenant), *after, limit):
             name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
                 members
             )
@@ -160,13 +168,15 @@ class Questions:
             *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
         )
 
-    async def failing(self, limit: int) -> list[ReceiverSummary]:
+    async def failing(self, limit: int, tenant: str | None = None) -> list[ReceiverSummary]:
         """The receivers that fail, those first that have done so for longest; and those that are disabled."""
-        return [ReceiverSummary(*row) for row in await self.rows(_FAILING, limit)]
+        rows = await self.rows(_FAILING, *_names_of(tenant), limit)
+        return [ReceiverSummary(*row) for row in rows]
 
-    async def late(self, since: int, limit: int) -> list[LateReceiver]:
+    async def late(self, since: int, limit: int, tenant: str | None = None) -> list[LateReceiver]:
         """The receivers whose events came latest since an instant."""
-        return [LateReceiver(*row) for row in await self.rows(_LATE, since // 60_000, limit)]
+        rows = await self.rows(_LATE, since // 60_000, *_names_of(tenant), limit)
+        return [LateReceiver(*row) for row in rows]
 
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at an instant; empty where that is not known."""
@@ -208,6 +218,11 @@ class Questions:
     async def rows(self, query: str, *values: Any) -> list[Any]:
         with told(self._path):
             return list(await self._db.execute_fetchall(query, values))
+
+
+def _names_of(tenant: str | None) -> tuple[str, str]:
+    """The least name of a tenant's receivers, and the one that follows the greatest; None: of all."""
+    return ("", chr(0x10FFFF)) if tenant is None else (f"{tenant}.", f"{tenant}/")
 
 
 def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
@@ -271,4 +286,5 @@ async def asked(path: Path) -> AsyncIterator[Questions]:
             )
         yield Questions(db, path)
     finally:
+        await db.interrupt()  # A question that was given up goes on otherwise, and `close` waits for it.
         await db.close()

@@ -1,5 +1,6 @@
 """Audits a receiver's rate: attempts in every window against the limit in force at that time."""
 
+import asyncio
 from typing import Literal
 
 from msgspec import Struct
@@ -31,6 +32,50 @@ class Audit(Struct, frozen=True):
     ledger: LedgerLag
 
 
+class AuditedLimit(Struct, frozen=True):
+    """A rate that was in force from `at` on; null: before what is audited, or no limit."""
+
+    at: str | None
+    per_second: float | None
+    burst: int
+
+
+class AuditedWindow(Struct, frozen=True):
+    """The busiest window of one length: it began `at`, and `allowed` attempts might start in it.
+
+    `exceeded` counts the windows in which more did. `allowed` is null where no limit was in force.
+    """
+
+    length_s: float
+    at: str | None
+    attempts: int
+    allowed: int | None
+    exceeded: int
+
+
+class AuditedPart(Struct, frozen=True):
+    """A part of the time: all attempts in it, and the most that began within a second of it."""
+
+    at: str | None
+    attempts: int
+    most: int
+    allowed: int | None
+
+
+class AuditDocument(Struct, frozen=True):
+    """The audit as JSON has it, with instants as texts."""
+
+    receiver: str
+    verdict: Literal["kept", "exceeded", "no_limit"]
+    since: str
+    until: str
+    attempts: int
+    limits: list[AuditedLimit]
+    windows: list[AuditedWindow]
+    chart: list[AuditedPart]
+    ledger: LedgerLag
+
+
 @operation
 async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
     """Audit a stretch of time. Fails as invalid, as not_found, and as refused where it is too long."""
@@ -39,17 +84,36 @@ async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
     if len(starts) > ATTEMPTS_MAX:
         raise OperationError(
             "refused",
-            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it with --until "
+            f"{receiver} has more than {ATTEMPTS_MAX} attempts since then: audit it until "
             f"{text(starts[-2])}, and continue from there",
         )
     limits = limits_of(await of.questions.changes(number), since, until, starts)
-    windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]
+    windows, drawn = await asyncio.to_thread(_judged, starts, limits)
     limited = any(each.per_second is not None for each in limits)
     exceeded = any(each.exceeded for each in windows)
-    drawn = bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
     return Audit(
         receiver, "exceeded" if exceeded else "kept" if limited else "no_limit", str(text(since or 1)),
         str(text(until)), len(starts), limits, windows, drawn, await ledger_lag(of),
+    )  # fmt: skip
+
+
+def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
+    """The busiest windows and the chart: up to a second's work, done in a thread."""
+    windows = [busiest(starts, limits, length_s) for length_s in lengths(limits)]
+    return windows, bars(starts, limits, starts[0], starts[-1] + 1) if starts else []
+
+
+def document(found: Audit) -> AuditDocument:
+    """The audit as JSON has it."""
+    return AuditDocument(
+        found.receiver, found.verdict, found.since, found.until, found.attempts,
+        [AuditedLimit(text(each.at), each.per_second, each.burst) for each in found.limits],
+        [
+            AuditedWindow(each.length_s, text(each.at), each.attempts, each.allowed, each.exceeded)
+            for each in found.windows
+        ],
+        [AuditedPart(text(each.at), each.attempts, each.most, each.allowed) for each in found.chart],
+        found.ledger,
     )  # fmt: skip
 
 

@@ -17,25 +17,37 @@ WHY_NONE = (
 
 
 class Journey(Struct, frozen=True):
-    """The deliveries of an event, by receiver, each with its attempts."""
+    """The deliveries of an event, by receiver, each with its attempts; `more`: there are others."""
 
     event_id: str
     deliveries: list[dict[str, Any]]
+    more: bool
     ledger: LedgerLag
 
 
 @operation
-async def journey(of: OpenLedger, event_id: str, tenant: str | None = None) -> Journey:
-    """Tell the journey of an event, of one tenant if given. Fails as not_found."""
-    found = await of.questions.journey(event_id)
+async def journey(
+    of: OpenLedger,
+    event_id: str,
+    tenant: str | None = None,
+    *,
+    after: tuple[str, int] = ("", 0),
+    limit: int | None = None,
+) -> Journey:
+    """Tell the journey of an event, of one tenant if given. Fails as not_found.
+
+    Of many deliveries those `after` a receiver's sequence are told, at most `limit`.
+    """
+    found = await of.questions.journey(event_id, tenant, after, -1 if limit is None else limit + 1)
     known = await ledger_lag(of)
-    mine = [each for each in found if tenant is None or each.receiver.startswith(f"{tenant}.")]
-    if not mine:
+    if not found and not after[0]:
         told = "; ".join(known.notes) or WHY_NONE
         raise OperationError(
             "not_found", f"the ledger knows no receiver that was given the event {event_id} ({told})"
         )
-    return Journey(event_id, list(map(_shown, mine)), known)
+    return Journey(
+        event_id, list(map(_shown, found[:limit])), limit is not None and len(found) > limit, known
+    )
 
 
 def _shown(delivery: RecordedDelivery) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from angarium import quantities
 from angarium.ledger.questions import Questions, asked
 from angarium.ledger.store import LedgerError, path_of
 from angarium.logs import instant
-from angarium.operations.failures import NotDone, OperationError, not_done
+from angarium.operations.failures import NotDone, OperationError
 from angarium.settings import Settings
 from streams.installation.topology import Names
 
 T = TypeVar("T")
 
+LEDGER_CODE = "no_ledger"
+"""The code of what fails because the ledger is not there, or cannot be read."""
 BEHIND_AFTER_S = 15.0
 """The writer notes every five seconds that there is nothing new; from here on it is said."""
 
@@ -59,7 +61,7 @@ async def open_ledger(settings: Settings, work: Callable[[OpenLedger], Awaitable
         async with asked(path_of(settings.ledger)) as questions:
             return await work(OpenLedger(questions, settings))
     except LedgerError as error:
-        return not_done(error)
+        return NotDone(kind="refused", text=str(error), code=LEDGER_CODE)
 
 
 async def ledger_lag(of: OpenLedger) -> LedgerLag:

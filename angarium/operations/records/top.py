@@ -19,8 +19,8 @@ class Worst(Struct, frozen=True):
 
 
 @operation
-async def top(of: OpenLedger, within_s: float, limit: int) -> Worst:
-    """Find so many of each."""
+async def top(of: OpenLedger, within_s: float, limit: int, tenant: str | None = None) -> Worst:
+    """Find so many of each, among a tenant's receivers or among all."""
     failing = [
         {
             "receiver": each.receiver,
@@ -31,7 +31,7 @@ async def top(of: OpenLedger, within_s: float, limit: int) -> Worst:
             "status": each.last_status,
             "error": each.last_error,
         }
-        for each in await of.questions.failing(limit)
+        for each in await of.questions.failing(limit, tenant)
     ]
     late = [
         {
@@ -42,6 +42,6 @@ async def top(of: OpenLedger, within_s: float, limit: int) -> Worst:
             "attempts": each.attempts,
             "failed": each.failed,
         }
-        for each in await of.questions.late(round((time.time() - within_s) * 1000), limit)
+        for each in await of.questions.late(round((time.time() - within_s) * 1000), limit, tenant)
     ]
     return Worst(failing, late, within_s, await ledger_lag(of))

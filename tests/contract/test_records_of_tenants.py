@@ -1,0 +1,129 @@
+"""What the operations on the ledger answer about one tenant, in pages, and to who has waited long enough."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Limit
+from actors.machine.numbering import Numbered
+from angarium.operations.failures import NotDone
+from angarium.operations.records import auditing
+from angarium.operations.records.journey import journey
+from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
+from angarium.operations.records.top import top
+from angarium.settings import Settings
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.installation import install
+from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened
+
+MS = round(NOW * 1000)
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+OTHER = "other.billing"
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def settings(path: Path, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=f"sqlite:///{path}")
+
+
+async def ask(settings: Settings, question: Any) -> Any:
+    answer = await open_ledger(settings, question)
+    assert not isinstance(answer, NotDone), answer
+    return answer
+
+
+async def test_a_tenant_is_told_of_its_own_receivers_alone(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(7))
+    for receiver in (OTHER, "acme2.billing"):
+        await pen.flush(opened(receiver), failed(7, receiver=receiver), receiver=receiver)
+    await pen.flush(opened("other.late"), delivered(8, NOW + 9, receiver="other.late"), receiver="other.late")
+    await catch_up(js, names, path)
+    of_all = (None, ["acme.billing", "acme2.billing", OTHER], ["other.late"])
+    for tenant, failing, late in (("acme", [RECEIVER], []), ("other", [OTHER], ["other.late"]), of_all):
+        told = (await ask(settings, lambda of, who=tenant: journey(of, "e7", who))).deliveries
+        worst = await ask(settings, lambda of, who=tenant: top(of, 1e9, 10, who))
+        receivers = [each["receiver"] for each in told]
+        assert receivers == [each["receiver"] for each in worst.failing] == failing
+        assert [each["receiver"] for each in worst.late] == late
+
+
+async def test_a_long_journey_is_told_in_pages(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    for name in ("acme.a", "acme.b", "acme.c"):
+        first = delivered(1, receiver=name, events=(numbered(1),))
+        again = delivered(2, receiver=name, events=(_again(2),))
+        await pen.flush(opened(name), first, again, receiver=name)
+    await catch_up(js, names, path)
+    found: list[tuple[str, int]] = []
+    more, after = True, ("", 0)
+    while more:
+        page = await ask(settings, lambda of, at=after: journey(of, "e1", "acme", after=at, limit=2))
+        assert len(page.deliveries) == 2
+        found += [(each["receiver"], each["sequence"]) for each in page.deliveries]
+        more, after = page.more, found[-1]
+    assert found == [(f"acme.{name}", sequence) for name in "abc" for sequence in (1, 2)]
+    past = await ask(settings, lambda of: journey(of, "e1", "acme", after=("acme.c", 2), limit=2))
+    assert (past.deliveries, past.more) == ([], False)
+
+
+def _again(sequence: int) -> Any:
+    """The first event once more, under another number."""
+    return Numbered(sequence=sequence, position=200, id="e1", stored_at=NOW, again="r1")
+
+
+async def test_the_audit_in_json_has_instants_as_texts(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: auditing.audit(of, RECEIVER, 0, MS + 100_000))
+    told = auditing.document(found)
+    assert [each.at for each in told.limits] == [None]
+    assert {each.at for each in told.windows} == {told.chart[0].at}
+    assert told.chart[0].at == "2027-01-15T08:00:00.988Z"
+    assert (told.verdict, told.attempts, told.ledger) == (found.verdict, 3, found.ledger)
+
+
+async def test_a_question_that_is_given_up_ends(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+
+    async def endless(of: OpenLedger) -> Any:
+        return await of.questions.rows(ENDLESS)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await open_ledger(settings, endless)
+    assert (await ask(settings, lambda of: top(of, 1e9, 1))).failing == []
+
+
+async def test_a_ledger_that_is_not_there_fails_with_its_own_code(tmp_path: Path) -> None:
+    missing = Settings(ledger=f"sqlite:///{tmp_path / 'none.db'}")
+    failure = await open_ledger(missing, lambda of: top(of, 1.0, 1))
+    assert isinstance(failure, NotDone)
+    assert failure.code == LEDGER_CODE
