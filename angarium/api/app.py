@@ -3,50 +3,54 @@
 from litestar import Litestar, MediaType, Router
 from litestar.config.cors import CORSConfig
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Server
 
 from angarium import __version__
 from angarium.api import problems
-from angarium.api.front import Front
+from angarium.api.api_state import ApiState
 from angarium.api.gate import Gate, guard
-from angarium.api.live import Live
+from angarium.api.publish_fast_path import PublishFastPath
 from angarium.api.routes import batches, control, dead_letters, fleet, publishing, readiness, receivers
 from angarium.connecting import Access
 
 GATED = (
-    publishing.fan_out, publishing.direct, publishing.direct_untyped, batches.batch,
-    receivers.listed, receivers.shown, receivers.stored, receivers.changed, receivers.removed,
-    receivers.rotated,
-    control.state, control.pause, control.resume, control.ping, control.skip, control.forget,
-    dead_letters.listed, dead_letters.shown, dead_letters.dropped, dead_letters.redriven,
-    fleet.nodes, fleet.shards, fleet.tokens, fleet.make_token, fleet.revoke_token,
+    publishing.publish_event, publishing.publish_to_receiver, publishing.publish_untyped_to_receiver,
+    batches.publish_batch,
+    receivers.list_receivers, receivers.get_receiver, receivers.put_receiver, receivers.patch_receiver,
+    receivers.delete_receiver, receivers.rotate_receiver_secret,
+    control.get_receiver_state, control.pause_receiver, control.resume_receiver, control.ping_receiver,
+    control.skip_event, control.forget_events,
+    dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
+    dead_letters.redrive_dead_letters,
+    fleet.list_nodes, fleet.list_shards, fleet.list_tokens, fleet.create_token, fleet.revoke_token,
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)
 
 
-def application(live: Live) -> Front:
-    """The application over the live state of this process."""
-    gate = Gate(live)
-    return Front(live, gate, _litestar(live, gate))
+def application(api: ApiState) -> PublishFastPath:
+    """The application over the state of this process."""
+    gate = Gate(api)
+    return PublishFastPath(api, gate, _litestar(api, gate))
 
 
-def _litestar(live: Live, gate: Gate) -> Litestar:
+def _litestar(api: ApiState, gate: Gate) -> Litestar:
 
-    def the_live() -> Live:
-        return live
+    def injected_api() -> ApiState:
+        return api
 
-    def the_access() -> Access:
-        return live.access
+    def injected_access() -> Access:
+        return api.access
 
-    origins = list(live.access.settings.cors_origins)
+    origins = list(api.access.settings.cors_origins)
     return Litestar(
         [Router("/", route_handlers=GATED, guards=[guard(gate)]), *OPEN],
         dependencies={
-            "live": Provide(the_live, sync_to_thread=False),
-            "access": Provide(the_access, sync_to_thread=False),
+            "api": Provide(injected_api, sync_to_thread=False),
+            "access": Provide(injected_access, sync_to_thread=False),
         },
         exception_handlers=problems.HANDLERS,
         openapi_config=description(),
@@ -68,4 +72,11 @@ def description() -> OpenAPIConfig:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         servers=[Server(url="/")],
+        operation_id_creator=_operation_id,
     )
+
+
+def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
+    """The name of a route's function, as clients that are made of the description call it: getReceiver."""
+    first, *others = handler.handler_name.split("_")
+    return first + "".join(map(str.capitalize, others))

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from angarium.api.bodies import Headers, header
 from angarium.api.problems import Refusal, answered
+from angarium.api.request_headers import Headers, header
 from angarium.operations.failures import NotDone
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ def condition(headers: Headers) -> Condition:
 
 def is_known(headers: Headers, revision: int) -> bool:
     """Return whether a reader has that revision already, so that 304 will do."""
-    told = header(headers, b"if-none-match")
-    return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in told.split(","))
+    etags = header(headers, b"if-none-match")
+    return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in etags.split(","))
 
 
 def met(outcome: T | NotDone, asked: Condition) -> T:

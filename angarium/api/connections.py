@@ -71,15 +71,15 @@ class Connection(HttpToolsProtocol):
     # ---- the parser's callbacks
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head_told = True, 0
+        self._in_head, self._head_parsed = True, 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._take(len(url))
+        self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._take(len(name) + len(value))
+        self._count_head(len(name) + len(value))
         if len(self.headers) >= HEADERS_MAX:
             self._too_large = True
             raise _HeadTooLarge
@@ -103,9 +103,9 @@ class Connection(HttpToolsProtocol):
 
     # ---- bounds
 
-    def _take(self, size: int) -> None:
-        self._head_told += size
-        if self._head_told > HEAD_MAX:
+    def _count_head(self, size: int) -> None:
+        self._head_parsed += size
+        if self._head_parsed > HEAD_MAX:
             self._too_large = True
             raise _HeadTooLarge
 

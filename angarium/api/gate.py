@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant
-from angarium.api.bodies import Headers, header, heads
-from angarium.api.live import Live
+from angarium.api.api_state import ApiState
 from angarium.api.problems import Refusal, hidden, unavailable
+from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.operations.tokens.secret import presented, proves
 from streams.tokens import Scope, Token
 
 NOTED_EVERY_S = 600.0
-"""How often it is told that a token is used."""
+"""The use of a token is recorded so often."""
 _NEEDS = "angarium_scope"
 _CALLER = "angarium_caller"
 _KIND = re.compile(r":\w+}")
@@ -65,7 +65,7 @@ def guard(gate: "Gate") -> Guard:
             raise Refusal(
                 405, "method-not-allowed", "use another method", allow=", ".join(sorted(_methods(connection)))
             )
-        headers, tenant = heads(connection.scope["headers"]), connection.path_params.get("tenant")
+        headers, tenant = headers_by_name(connection.scope["headers"]), connection.path_params.get("tenant")
         connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
 
     return guarded
@@ -80,14 +80,14 @@ def _methods(connection: Connection) -> set[str]:
 class Gate:
     """The gate of one process. Each route states its scope by `needs`."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, api: ApiState) -> None:
+        self._api = api
         self._noted: dict[str, float] = {}
         self._noting: set[asyncio.Task[Any]] = set()
 
     def admitted(self, headers: Headers, needed: Scope, tenant: str | None) -> Caller:
         """The caller, if it may; `tenant` is the one in the path, if there is one. Raises `Refusal`."""
-        if not self._live.ready:
+        if not self._api.ready:
             raise unavailable("NATS is away; send it again")
         found = self._identified(headers)
         if found is None:
@@ -105,7 +105,7 @@ class Gate:
         given = presented(text.strip()) if scheme.lower() == "bearer" else None
         if given is None:
             return None
-        token = self._live.tokens.get(given.id)
+        token = self._api.tokens.get(given.id)
         if not proves(given, token) or token is None or _expired(token):
             return None
         return Caller(given.id, token)
@@ -116,7 +116,7 @@ class Gate:
         if now - self._noted.get(token, float("-inf")) < NOTED_EVERY_S or len(self._noting) >= _NOTING_MAX:
             return
         self._noted[token] = now
-        task = asyncio.ensure_future(self._live.tokens.note_use(token))
+        task = asyncio.ensure_future(self._api.tokens.note_use(token))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
 

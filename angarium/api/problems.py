@@ -119,10 +119,10 @@ def refusal(failure: NotDone) -> Refusal:
     text = failure.text
     if status in (404, 422):
         text = _REMEDY.sub("", text)
-    told = failure.problems or tuple(each for each in (text,) if pointer(each))
-    errors = tuple(_fault(each) for each in told) if status in (422, 428) else ()
+    details = failure.problems or tuple(each for each in (text,) if pointer(each))
+    errors = tuple(_fault(each) for each in details) if status in (422, 428) else ()
     if failure.code == WOULD_LOSE_CODE:
-        text = f"it would lose {'; '.join(told)}: say it, too, or send If-Match with the ETag that you saw"
+        text = f"it would lose {'; '.join(details)}: say it, too, or send If-Match with the ETag that you saw"
     retry = {"retry_after": str(RETRY_AFTER_S)} if status == 503 else {}
     return Refusal(status, name, text, errors=errors, **retry)
 
@@ -137,7 +137,7 @@ _BY_CODE = {
 }
 """Answers to what the owner of a receiver, or an operation, says in one word."""
 _REMEDY = re.compile(r"[;:] [^;:]*\bangarium .*", re.DOTALL)
-"""What to do about it on the command line."""
+"""A remedy on the command line, at the end of a text."""
 
 
 def _meaning(kind: Kind) -> tuple[int, str]:
@@ -183,8 +183,8 @@ def refused_by(error: Exception, method: str, path: str) -> Refusal:
             return error
         case AngariumError():
             return refusal(not_done(error))
-        case ValidationException(extra=[*told]) if told:
-            return invalid(*map(_parameter, told))
+        case ValidationException(extra=[*faults]) if faults:
+            return invalid(*map(_parameter, faults))
         case HTTPException(status_code=status, detail=detail, headers=headers) if status < 500:
             return _refused_by_litestar(status, detail, headers or {})
         case _:
@@ -219,12 +219,12 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     )
 
 
-def _parameter(told: Any) -> Fault:
-    """A parameter that does not fit its type, by what Litestar tells of it."""
-    key, detail = str(told.get("key") or ""), str(told.get("message"))
+def _parameter(fault: Any) -> Fault:
+    """A parameter that does not fit its type, as Litestar describes it."""
+    key, detail = str(fault.get("key") or ""), str(fault.get("message"))
     return (
         Fault(header=key, detail=detail)
-        if told.get("source") == "header"
+        if fault.get("source") == "header"
         else Fault(parameter=key, detail=detail)
     )
 

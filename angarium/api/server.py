@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from actors.errors import AngariumError
+from angarium.api.api_state import ApiState, open_api_state
 from angarium.api.app import application
 from angarium.api.connections import Connection
-from angarium.api.live import Live, living
 from angarium.settings import Settings
 
 STOP_TIMEOUT_S = 5
@@ -66,17 +66,17 @@ async def serve(
 @asynccontextmanager
 async def served(
     settings: Settings, here: socket.socket, *, beside_a_node: bool = False
-) -> AsyncIterator[Live]:
+) -> AsyncIterator[ApiState]:
     """Serve on that socket while the block runs."""
     with here:
-        async with living(settings, second=beside_a_node) as live:
+        async with open_api_state(settings, second=beside_a_node) as api:
             config = uvicorn.Config(
-                application(live), http=Connection, ws="none", lifespan="off", log_config=None,
+                application(api), http=Connection, ws="none", lifespan="off", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, backlog=LISTEN_BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )  # fmt: skip
             async with _running(_Server(config), here):
-                yield live
+                yield api
 
 
 class _Server(uvicorn.Server):

@@ -77,14 +77,14 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     from msgspec import to_builtins
 
     from angarium.cli import receiver_draft
-    from angarium.operations.receivers.put import put
+    from angarium.operations.receivers.put import put_configuration
 
     settings = options.settings_of(given)
     if policy is not None and file is not None:
         raise click.UsageError("the JSON was given twice; give the argument or --file")
     text = file.read() if file is not None else policy.encode() if policy is not None else None
     new = receiver_draft.draft(text, given)
-    done = perform(settings, lambda to: put(to, name, new))
+    done = perform(settings, lambda to: put_configuration(to, name, new))
     for note in done.notes:
         output.note(f"note: {note}")
     if as_json:
@@ -102,9 +102,9 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 @options.takes(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, with secrets and header values hidden."""
-    from angarium.operations.receivers.get import get
+    from angarium.operations.receivers.get import get_configuration
 
-    shown = perform(options.settings_of(given), lambda to: get(to, name))
+    shown = perform(options.settings_of(given), lambda to: get_configuration(to, name))
     output.say_json(shown.members)
     if shown.problems:
         output.note(f"not in force: {output.visible('; '.join(shown.problems))}")
@@ -153,9 +153,11 @@ def list_receivers(
 @options.takes(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
     """Remove a receiver. Its waiting events are discarded, on record. Asks for confirmation."""
-    from angarium.operations.receivers.remove import remove
+    from angarium.operations.receivers.remove import remove_receiver
 
-    done = perform(options.settings_of(given), lambda to: remove(to, name, _agreement(name, yes=yes)))
+    done = perform(
+        options.settings_of(given), lambda to: remove_receiver(to, name, _agreement(name, yes=yes))
+    )
     if not done.removed:
         raise click.ClickException(f"{name} was not removed")
     if not done.discarded:

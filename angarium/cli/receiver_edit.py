@@ -35,10 +35,10 @@ def edit(name: str, **given: Any) -> None:
     """
     from angarium.cli import receiver_draft
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.get import get
+    from angarium.operations.receivers.get import get_configuration
 
     settings = options.settings_of(given)
-    shown = perform(settings, lambda to: get(to, name))
+    shown = perform(settings, lambda to: get_configuration(to, name))
     first = text = _document(shown.members)
     problems: Sequence[str] = shown.problems
     while (edited := _edited(name, text, problems)) != text:
@@ -95,13 +95,13 @@ def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResu
     from actors.errors import AngariumError
     from angarium.connecting import accessed
     from angarium.operations.failures import not_done
-    from angarium.operations.receivers.put import NewConfiguration, put
+    from angarium.operations.receivers.put import NewConfiguration, put_configuration
     from angarium.operations.receivers.stored import members_of
 
     try:
         members = members_of(text.encode())
         new = NewConfiguration(members=members, replace=True, revision=revision)
-        return run(accessed(settings, lambda to: put(to, name, new)))
+        return run(accessed(settings, lambda to: put_configuration(to, name, new)))
     except AngariumError as error:
         return not_done(error)
 

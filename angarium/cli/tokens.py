@@ -58,9 +58,9 @@ def list_(as_json: bool, **given: Any) -> None:
     """List all tokens: for whom they are, what they may do, and when they were last used (to ten minutes)."""
     from msgspec import to_builtins
 
-    from angarium.operations.tokens.listing import list_tokens
+    from angarium.operations.tokens.listing import all_tokens
 
-    tokens = perform(options.settings_of(given), list_tokens)
+    tokens = perform(options.settings_of(given), all_tokens)
     if as_json:
         output.say_json(to_builtins(tokens))
         return

@@ -18,11 +18,11 @@ from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
 from angarium.operations.failures import Kind, NotDone
 from angarium.operations.publish import Published, Publisher, Template
-from angarium.operations.receivers.get import ShownConfiguration, get
+from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.listing import Overview, overview
 from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put
-from angarium.operations.receivers.remove import RemoveResult, remove
+from angarium.operations.receivers.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.remove import RemoveResult, remove_receiver
 from angarium.settings import Settings
 from streams.dead_letters.letters import Selection
 from streams.nats.connection import ConnectOptions, connect
@@ -52,24 +52,26 @@ def failed(outcome: object, kind: Kind) -> NotDone:
 
 async def test_a_receiver_is_put_shown_listed_and_removed(to: Access) -> None:
     new = NewConfiguration(members={"url": URL})
-    assert isinstance(await put(to, NAME, new), PutResult)
-    shown = await get(to, NAME)
+    assert isinstance(await put_configuration(to, NAME, new), PutResult)
+    shown = await get_configuration(to, NAME)
     assert isinstance(shown, ShownConfiguration)
     assert shown.members["url"] == URL
     listed = await overview(to, "acme")
     assert isinstance(listed, Overview)
     assert [each.receiver for each in listed.rows] == [NAME]
-    assert await remove(to, NAME) == RemoveResult(removed=True, waiting=ask.WaitingEvents(0, certain=False))
-    failed(await get(to, NAME), "not_found")
-    failed(await remove(to, NAME), "not_found")
+    assert await remove_receiver(to, NAME) == RemoveResult(
+        removed=True, waiting=ask.WaitingEvents(0, certain=False)
+    )
+    failed(await get_configuration(to, NAME), "not_found")
+    failed(await remove_receiver(to, NAME), "not_found")
 
 
 async def test_what_is_wrong_is_named_member_by_member(to: Access) -> None:
     wrong = NewConfiguration(members={"url": URL, "order": "any", "concurrency": 0})
-    failure = failed(await put(to, NAME, wrong), "invalid")
+    failure = failed(await put_configuration(to, NAME, wrong), "invalid")
     assert sorted(each.partition(":")[0] for each in failure.problems) == ["concurrency", "order"]
     for name in ("billing", "acme._events", "a b.c"):
-        failed(await put(to, name, NewConfiguration(members={"url": URL})), "invalid")
+        failed(await put_configuration(to, name, NewConfiguration(members={"url": URL})), "invalid")
         failed(await state(to, name), "invalid")
     failed(await overview(to, "no tenant"), "invalid")
 
@@ -80,7 +82,7 @@ async def test_without_a_node_nobody_answers(to: Access) -> None:
 
 
 async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
-    await put(to, NAME, NewConfiguration(members={"url": URL}))
+    await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
     published = await Publisher(to, Template(target=NAME, type="t", content_type="text/plain")).publish(b"x")
     assert isinstance(published, Published)
     asked: list[str] = []
@@ -91,7 +93,7 @@ async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
 
     assert await forget(to, NAME, no) is None
     kept = ask.WaitingEvents(1, certain=False)
-    assert await remove(to, NAME, no) == RemoveResult(removed=False, waiting=kept)
+    assert await remove_receiver(to, NAME, no) == RemoveResult(removed=False, waiting=kept)
     assert asked == ["up to 1 event"] * 2
 
 
@@ -109,5 +111,8 @@ async def test_dead_letters_that_are_not_there(to: Access) -> None:
 
 async def test_without_streams_nothing_is_known(to: Access) -> None:
     nowhere = Access(to.js, Settings(prefix="nowhere"))
-    for outcome in (await get(nowhere, NAME), await newest(nowhere, Selection(receivers="*.*"), 1)):
+    for outcome in (
+        await get_configuration(nowhere, NAME),
+        await newest(nowhere, Selection(receivers="*.*"), 1),
+    ):
         failed(outcome, "unavailable")

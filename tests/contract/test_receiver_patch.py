@@ -9,10 +9,10 @@ import pytest
 
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.get import ShownConfiguration, get
-from angarium.operations.receivers.patch import patch
+from angarium.operations.receivers.get import ShownConfiguration, get_configuration
+from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put
+from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 from angarium.settings import Settings
 from streams.installation.topology import Names
@@ -48,12 +48,12 @@ class Bench:
         return None if found is None else msgspec.json.decode(found.raw)
 
     async def patched(self, change: dict[str, Any], **said: Any) -> list[str]:
-        done = await patch(self.to, NAME, change, **said)
+        done = await patch_configuration(self.to, NAME, change, **said)
         assert isinstance(done, PutResult), done
         return list(map(str, done.changes))
 
     async def refused(self, change: dict[str, Any], **said: Any) -> NotDone:
-        failure = await patch(self.to, NAME, change, **said)
+        failure = await patch_configuration(self.to, NAME, change, **said)
         assert isinstance(failure, NotDone)
         return failure
 
@@ -119,7 +119,7 @@ async def test_a_rate_in_words_is_changed_by_its_members(bench: Bench) -> None:
 
 async def test_what_changes_nothing_is_not_stored(bench: Bench) -> None:
     revision = await bench.store(FULL)
-    done = await patch(bench.to, NAME, {"order": "relaxed"})
+    done = await patch_configuration(bench.to, NAME, {"order": "relaxed"})
     assert isinstance(done, PutResult)
     assert (done.revision, done.changes) == (revision, [])
     found = await Receivers(bench.js, bench.names).get(NAME)
@@ -184,8 +184,8 @@ async def test_what_somebody_else_changed_is_not_overwritten(
 
 async def test_a_put_may_name_what_it_was_made_from(bench: Bench) -> None:
     first = NewConfiguration(members={"url": URL}, revision=0)
-    assert isinstance(await put(bench.to, NAME, first), PutResult)
-    again = await put(bench.to, NAME, first)
+    assert isinstance(await put_configuration(bench.to, NAME, first), PutResult)
+    again = await put_configuration(bench.to, NAME, first)
     assert isinstance(again, NotDone)
     assert again.kind == "conflict"
 
@@ -247,17 +247,19 @@ async def test_an_overlap_has_its_bounds(bench: Bench, overlap_s: float) -> None
 async def test_old_secrets_stay_until_they_end_and_are_hidden(bench: Bench) -> None:
     olds = [{"secret": A, "until": "2099-01-01T00:00:00Z"}]
     await bench.store({"url": URL, "secrets": [B], "old_secrets": olds})
-    shown = await get(bench.to, NAME)
+    shown = await get_configuration(bench.to, NAME)
     assert isinstance(shown, ShownConfiguration)
     assert shown.members["old_secrets"] == [{"secret": "…", "until": "2099-01-01T00:00:00Z"}]
     for members in (shown.members, {"url": URL}):
-        done = await put(bench.to, NAME, NewConfiguration(members=members))
+        done = await put_configuration(bench.to, NAME, NewConfiguration(members=members))
         assert isinstance(done, PutResult)
         assert (done.changes, done.secrets) == ([], 2)
-    lost = await put(bench.to, NAME, NewConfiguration(members=shown.members | {"old_secrets": []}))
+    lost = await put_configuration(
+        bench.to, NAME, NewConfiguration(members=shown.members | {"old_secrets": []})
+    )
     assert isinstance(lost, NotDone)
     assert "old_secrets: 1 until 2099-01-01T00:00:00Z → none" in lost.text
-    dropped = await put(bench.to, NAME, NewConfiguration(members=None, drop_old_secrets=True))
+    dropped = await put_configuration(bench.to, NAME, NewConfiguration(members=None, drop_old_secrets=True))
     assert isinstance(dropped, PutResult)
     assert await bench.stored() == {"url": URL, "secrets": [B]}
 

@@ -7,9 +7,9 @@ import pytest
 
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.get import ShownConfiguration, get
+from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration, put
+from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -35,12 +35,12 @@ class Bench:
         self.to = Access(js, Settings(prefix=prefix))
 
     async def put(self, members: dict[str, Any] | None, **said: Any) -> PutResult:
-        done = await put(self.to, NAME, NewConfiguration(members=members, **said))
+        done = await put_configuration(self.to, NAME, NewConfiguration(members=members, **said))
         assert isinstance(done, PutResult), done
         return done
 
     async def refused(self, members: dict[str, Any] | None, **said: Any) -> NotDone:
-        failure = await put(self.to, NAME, NewConfiguration(members=members, **said))
+        failure = await put_configuration(self.to, NAME, NewConfiguration(members=members, **said))
         assert isinstance(failure, NotDone)
         return failure
 
@@ -68,7 +68,7 @@ async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Bench) -> Non
 
 async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
     await bench.store(FULL)
-    shown = await get(bench.to, NAME)
+    shown = await get_configuration(bench.to, NAME)
     assert isinstance(shown, ShownConfiguration)
     assert shown.problems == []
     assert "hush" not in str(shown)

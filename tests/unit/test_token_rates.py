@@ -2,18 +2,18 @@
 
 import pytest
 
-from angarium.api.rates import Rates
+from angarium.api.token_rates import TokenRates
 from angarium.operations.tokens.secret import new_secret, presented
 
 
 def test_a_rate_lets_in_so_many_a_second_and_no_more() -> None:
-    rates = Rates()
+    rates = TokenRates()
     taken = [rates.take("a", 10.0, 1, at / 100).admitted for at in range(1000)]
     assert sum(taken) == pytest.approx(10 + 10 * 9.99, abs=1)
 
 
 def test_a_batch_goes_into_debt_and_pays_it_back() -> None:
-    rates = Rates()
+    rates = TokenRates()
     assert rates.take("a", 10.0, 100, 0.0).admitted
     refused = rates.take("a", 10.0, 1, 1.0)
     assert (refused.admitted, refused.remaining, refused.wait_s) == (False, 0, 9)

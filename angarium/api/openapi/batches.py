@@ -55,7 +55,7 @@ class _Batch(Operation):
         self.request_body = _BODY
 
 
-batch: dict[str, Any] = {
+PUBLISH_BATCH: dict[str, Any] = {
     "summary": "Publish up to 1,000 events",
     "tags": ["publish"],
     "operation_class": _Batch,

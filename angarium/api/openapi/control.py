@@ -30,7 +30,7 @@ _STATE = {
 }  # fmt: skip
 
 
-def _words(summary: str, answer: Any, description: str, example: object, **more: Any) -> dict[str, Any]:
+def _described(summary: str, answer: Any, description: str, example: object, **more: Any) -> dict[str, Any]:
     return {
         "summary": summary,
         "tags": ["control"],
@@ -38,27 +38,29 @@ def _words(summary: str, answer: Any, description: str, example: object, **more:
     } | more
 
 
-state = _words(
+GET_RECEIVER_STATE = _described(
     "Show the live state of a receiver", dict[str, Any],
     "What its owner knows; nodes of other versions may have members more or less", _STATE,
 )  # fmt: skip
-pause = _words("Let the events of a receiver wait", Paused, "It is paused, on record", {"paused": True})
-resume = _words(
+PAUSE_RECEIVER = _described(
+    "Let the events of a receiver wait", Paused, "It is paused, on record", {"paused": True}
+)
+RESUME_RECEIVER = _described(
     "End a pause, a disablement, backoff and throttling", Paused, "It goes on, on record", {"paused": False}
 )
-ping = _words(
+PING_RECEIVER = _described(
     "Post a ping to a receiver", Pinged, "What came of it; a receiver that failed is 200 as well",
     {"status": 204, "error": None, "latency_ms": 12.5},
 )  # fmt: skip
-skip = _words(
+SKIP_EVENT = _described(
     "Make a dead letter of the event at the head", Skipped, "It is a dead letter, on record",
     {"sequence": 17, "event_id": "order-7"},
 )  # fmt: skip
-forget = _words(
+FORGET_EVENTS = _described(
     "Discard what waits for a receiver, and clear its failures", Forgotten, "It is discarded, on record",
     {"discarded": 12, "next_sequence": 30},
 )  # fmt: skip
-rotate = _words(
+ROTATE_RECEIVER_SECRET = _described(
     "Give a receiver a new signing secret", Rotated, "The new secret, which only this answer shows",
     {
         "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -71,4 +73,4 @@ rotate = _words(
         )
     ),
 )  # fmt: skip
-rotate["responses"] |= problems(400, 408, 412, 413, 415)
+ROTATE_RECEIVER_SECRET["responses"] |= problems(400, 408, 412, 413, 415)

@@ -86,7 +86,7 @@ _ITEM = {
     "at": "2026-11-22T20:00:00Z",
     "attempts": 5, "status": 422, "type": "order.created", "id": "order-7", "bytes": 11,
 }  # fmt: skip
-listed: dict[str, Any] = {
+LIST_DEAD_LETTERS: dict[str, Any] = {
     "summary": "List dead letters, the newest first",
     "tags": ["dead letters"],
     "responses": {
@@ -94,7 +94,7 @@ listed: dict[str, Any] = {
         **problems(400, 422),
     },
 }
-shown: dict[str, Any] = {
+GET_DEAD_LETTER: dict[str, Any] = {
     "summary": "Show a dead letter",
     "tags": ["dead letters"],
     "responses": {
@@ -104,12 +104,12 @@ shown: dict[str, Any] = {
         **problems(422),
     },
 }  # fmt: skip
-dropped: dict[str, Any] = {
+DROP_DEAD_LETTER: dict[str, Any] = {
     "summary": "Drop a dead letter for good",
     "tags": ["dead letters"],
     "responses": {200: result(LetterItem, "The letter that is gone", _ITEM), **problems(422)},
 }
-redriven: dict[str, Any] = {
+REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "summary": "Send dead letters to their receivers again",
     "description": "Each is sent once, also where a request dies half-way: the next one goes on. It is a new "
     "event of its receiver, with a new number and its old id.",

@@ -56,7 +56,7 @@ _TOKEN = {
     "id": "k3f6w2m5qzra", "tenant": "acme", "scopes": ["publish"], "created_at": "2026-11-22T20:00:00Z",
     "expires_at": "2027-02-20T20:00:00Z", "rate": 100, "note": "the shop",
 }  # fmt: skip
-nodes: dict[str, Any] = {
+LIST_NODES: dict[str, Any] = {
     "summary": "List the nodes that live",
     "tags": ["fleet"],
     "responses": {
@@ -67,7 +67,7 @@ nodes: dict[str, Any] = {
         **problems(),
     },
 }  # fmt: skip
-shards: dict[str, Any] = {
+LIST_SHARDS: dict[str, Any] = {
     "summary": "List the shards and their owners",
     "tags": ["fleet"],
     "responses": {
@@ -80,7 +80,7 @@ shards: dict[str, Any] = {
         **problems(),
     },
 }  # fmt: skip
-listed: dict[str, Any] = {
+LIST_TOKENS: dict[str, Any] = {
     "summary": "List the tokens",
     "tags": ["tokens"],
     "responses": {
@@ -90,7 +90,7 @@ listed: dict[str, Any] = {
         **problems(422),
     },
 }  # fmt: skip
-made: dict[str, Any] = {
+CREATE_TOKEN: dict[str, Any] = {
     "summary": "Make a token",
     "tags": ["tokens"],
     "operation_class": operation(
@@ -102,7 +102,7 @@ made: dict[str, Any] = {
         **problems(400, 408, 413, 415, 422),
     },
 }  # fmt: skip
-revoked: dict[str, Any] = {
+REVOKE_TOKEN: dict[str, Any] = {
     "summary": "Revoke a token",
     "tags": ["tokens"],
     "responses": {

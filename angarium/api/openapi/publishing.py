@@ -31,7 +31,7 @@ class _Publish(Operation):
         self.parameters = [*(self.parameters or []), *_HEADERS]
 
 
-def _words(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
+def _described(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
     return {
         "summary": summary,
         "tags": ["publish"],
@@ -41,9 +41,9 @@ def _words(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 _STORED = {"id": _ID, "stream": "ANGARIUM_DELIVERIES", "seq": 17, "duplicate": False}
-fan_out = _words(
+PUBLISH_EVENT = _described(
     "Publish an event to all that subscribe to its type",
     {"id": _ID, "stream": "ANGARIUM_EVENTS", "seq": 17, "duplicate": False, "matched": 2},
 )
-direct = _words("Publish an event to one receiver", _STORED)
-direct_untyped = _words("Publish an event of the type message to one receiver", _STORED)
+PUBLISH_TO_RECEIVER = _described("Publish an event to one receiver", _STORED)
+PUBLISH_UNTYPED_TO_RECEIVER = _described("Publish an event of the type message to one receiver", _STORED)

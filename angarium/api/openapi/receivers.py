@@ -60,7 +60,7 @@ _NONE_MATCH = header_parameter("If-None-Match", "* stores it only where there is
 _KNOWN = header_parameter("If-None-Match", "The ETag that the client has; 304 where it still holds.", _TAG)
 _DONE = "It is stored; nodes take it up within a second"
 
-shown: dict[str, Any] = {
+GET_RECEIVER: dict[str, Any] = {
     "summary": "Show the configuration of a receiver, with … for what is secret",
     "tags": ["receivers"],
     "operation_class": operation(parameters=[_KNOWN]),
@@ -70,7 +70,7 @@ shown: dict[str, Any] = {
         **problems(400, 409, 422),
     },
 }
-listed: dict[str, Any] = {
+LIST_RECEIVERS: dict[str, Any] = {
     "summary": "List the receivers of a tenant",
     "tags": ["receivers"],
     "responses": {
@@ -84,7 +84,7 @@ listed: dict[str, Any] = {
         **problems(422),
     },
 }  # fmt: skip
-put: dict[str, Any] = {
+PUT_RECEIVER: dict[str, Any] = {
     "summary": "Store the whole configuration of a receiver",
     "description": "Members that are left out take their defaults; secrets stay as they are. A value … stays "
     "as it is stored. A new receiver without secrets gets one, which only this answer shows; "
@@ -100,7 +100,7 @@ put: dict[str, Any] = {
         **problems(400, 408, 409, 412, 413, 415, 422, 428),
     },
 }  # fmt: skip
-patched: dict[str, Any] = {
+PATCH_RECEIVER: dict[str, Any] = {
     "summary": "Change some members of a configuration",
     "description": "A JSON merge patch (RFC 7396): null takes a member back to its default.",
     "tags": ["receivers"],
@@ -113,7 +113,7 @@ patched: dict[str, Any] = {
         **problems(400, 408, 409, 412, 413, 415, 422),
     },
 }  # fmt: skip
-removed: dict[str, Any] = {
+DELETE_RECEIVER: dict[str, Any] = {
     "summary": "Remove a receiver, and discard what waits for it",
     "tags": ["receivers"],
     "operation_class": operation(parameters=[_MATCH]),

@@ -9,12 +9,12 @@ from litestar.params import FromPath
 from litestar.types import Receive
 from msgspec import Raw, Struct
 
-from angarium.api.bodies import Headers, header, heads, read
+from angarium.api.api_state import ApiState, InjectedApi
+from angarium.api.bodies import read_body
 from angarium.api.gate import Caller, caller, needs
-from angarium.api.live import Live, TheLive
-from angarium.api.openapi import batches
-from angarium.api.openapi.batches import BatchAnswer, ItemAnswer
+from angarium.api.openapi.batches import PUBLISH_BATCH, BatchAnswer, ItemAnswer
 from angarium.api.problems import Fault, Refusal, invalid, refusal
+from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.accept import Accepted, NewEvent, accept_all
 from angarium.operations.failures import OperationError, not_done
@@ -23,7 +23,8 @@ from streams.reading.messages import TYPE_DEFAULT, type_problem
 ITEMS_MAX = 1000
 BODY_MAX = 8 << 20
 """Of a whole batch; where one event may be larger than that, of one such event."""
-_ROOM = 64 << 10
+_MEMBERS_MAX = 64 << 10
+"""Bytes of an event besides its data."""
 _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"}
 )
@@ -38,31 +39,31 @@ class Item(Struct, frozen=True, forbid_unknown_fields=True):
     receiver: str = ""
 
 
-@post("/v1/tenants/{tenant:str}/events", status_code=202, opt=needs("publish"), **batches.batch)
-async def batch(request: Asked, tenant: FromPath[str], live: TheLive) -> Response[BatchAnswer]:
+@post("/v1/tenants/{tenant:str}/events", status_code=202, opt=needs("publish"), **PUBLISH_BATCH)
+async def publish_batch(request: Asked, tenant: FromPath[str], api: InjectedApi) -> Response[BatchAnswer]:
     """Publish up to 1,000 events. 202 where all are stored, else 207."""
-    headers = heads(request.scope["headers"])
-    answer, told = await publish_all(live, caller(request), tenant, headers, request.receive)
-    return Response(answer, status_code=207 if answer.refused else 202, headers=told)
+    headers = headers_by_name(request.scope["headers"])
+    answer, rate_headers = await publish_all(api, caller(request), tenant, headers, request.receive)
+    return Response(answer, status_code=207 if answer.refused else 202, headers=rate_headers)
 
 
 async def publish_all(
-    live: Live, who: Caller, tenant: str, headers: Headers, receive: Receive
+    api: ApiState, who: Caller, tenant: str, headers: Headers, receive: Receive
 ) -> tuple[BatchAnswer, dict[str, str]]:
     """Publish the events of a batch. Raises `Refusal` where none of them can be."""
     split = _splitter(header(headers, b"content-type"))
-    max_body = live.access.settings.max_body
-    with live.room.seat(tenant) as seat:
-        body = await read(receive, headers, live.room, seat, max(BODY_MAX, max_body + _ROOM))
+    max_body = api.access.settings.max_body
+    with api.limits.admit(tenant) as admitted:
+        body = await read_body(receive, headers, api.limits, admitted, max(BODY_MAX, max_body + _MEMBERS_MAX))
         raw = split(body)
         if len(raw) > ITEMS_MAX:
             raise invalid(Fault(pointer="", detail=f"at most {ITEMS_MAX} events, not {len(raw)}"))
-        told = within_rate(live, who, len(raw))
+        rate_headers = within_rate(api, who, len(raw))
         parsed = [_parsed(number, each, max_body) for number, each in enumerate(raw)]
-        missing = await _missing(live, tenant, parsed)
-        results = await _publish(live, tenant, [_there(each, missing) for each in parsed])
+        missing = await _missing(api, tenant, parsed)
+        results = await _publish(api, tenant, [_there(each, missing) for each in parsed])
     refused = sum(each.status != 202 for each in results)
-    return BatchAnswer(accepted=len(results) - refused, refused=refused, results=results), told
+    return BatchAnswer(accepted=len(results) - refused, refused=refused, results=results), rate_headers
 
 
 def _splitter(content_type: str) -> Any:
@@ -111,13 +112,13 @@ def _parsed(number: int, raw: Raw, max_body: int) -> Item | Refusal:
     return item
 
 
-async def _missing(live: Live, tenant: str, parsed: Iterable[Item | Refusal]) -> dict[str, Refusal]:
+async def _missing(api: ApiState, tenant: str, parsed: Iterable[Item | Refusal]) -> dict[str, Refusal]:
     """The receivers that are named and not there, each asked for once."""
     missing: dict[str, Refusal] = {}
     named = (each.receiver for each in parsed if isinstance(each, Item) and each.receiver)
     for name in dict.fromkeys(named):
         try:
-            await must_exist(live, tenant, name)
+            await must_exist(api, tenant, name)
         except Refusal as refused:
             missing[name] = refused
     return missing
@@ -127,12 +128,12 @@ def _there(item: Item | Refusal, missing: dict[str, Refusal]) -> Item | Refusal:
     return missing.get(item.receiver, item) if isinstance(item, Item) else item
 
 
-async def _publish(live: Live, tenant: str, items: Sequence[Item | Refusal]) -> list[ItemAnswer]:
+async def _publish(api: ApiState, tenant: str, items: Sequence[Item | Refusal]) -> list[ItemAnswer]:
     """Publish those that can be, in their order; returns the answer to each."""
     events = [_event(tenant, each) for each in items if isinstance(each, Item)]
-    stored = iter(await accept_all(live.access, events)) if events else iter(())
+    stored = iter(await accept_all(api.access, events)) if events else iter(())
     types = {each.type for each in items if isinstance(each, Item) and not each.receiver}
-    matched = {each: await live.matched(tenant, each) for each in types}
+    matched = {each: await api.matched(tenant, each) for each in types}
     return [
         _refused(each) if isinstance(each, Refusal) else _answer(each, next(stored), matched)
         for each in items
@@ -154,7 +155,11 @@ def _answer(item: Item, stored: Accepted | OperationError, matched: dict[str, in
 
 
 def _refused(refused: Refusal) -> ItemAnswer:
-    said = refused.problem
+    problem = refused.problem
     return ItemAnswer(
-        status=said.status, type=said.type, title=said.title, detail=said.detail, errors=said.errors
+        status=problem.status,
+        type=problem.type,
+        title=problem.title,
+        detail=problem.detail,
+        errors=problem.errors,
     )

@@ -14,12 +14,15 @@ from litestar import Request, delete, get, post
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
-from angarium.api.decoding import decoded, json_body
+from angarium.api.api_state import InjectedAccess, InjectedApi
+from angarium.api.bodies import decoded, json_body
 from angarium.api.gate import needs
-from angarium.api.live import TheAccess, TheLive
-from angarium.api.openapi import dead_letters as words
 from angarium.api.openapi.dead_letters import (
+    DROP_DEAD_LETTER,
+    GET_DEAD_LETTER,
+    LIST_DEAD_LETTERS,
     NUMBER_MAX,
+    REDRIVE_DEAD_LETTERS,
     LetterDocument,
     LetterItem,
     LetterPage,
@@ -44,10 +47,10 @@ Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
 Moment = Annotated[datetime | None, QueryParameter()]
 
 
-@get(PATH, opt=needs("read"), **words.listed)
-async def listed(
+@get(PATH, opt=needs("read"), **LIST_DEAD_LETTERS)
+async def list_dead_letters(
     tenant: FromPath[str],
-    access: TheAccess,
+    access: InjectedAccess,
     receiver: Annotated[str | None, QueryParameter(max_length=64)] = None,
     reason: Annotated[Reason | None, QueryParameter()] = None,
     since: Moment = None,
@@ -61,8 +64,8 @@ async def listed(
     return LetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
 
 
-@get(f"{PATH}/{{number:int}}", opt=needs("read"), **words.shown)
-async def shown(tenant: FromPath[str], number: Number, access: TheAccess) -> LetterDocument:
+@get(f"{PATH}/{{number:int}}", opt=needs("read"), **GET_DEAD_LETTER)
+async def get_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterDocument:
     """Show a dead letter."""
     letter = answered(await find(access, number, tenant=tenant))
     text, binary = _body(letter)
@@ -72,26 +75,28 @@ async def shown(tenant: FromPath[str], number: Number, access: TheAccess) -> Let
     )  # fmt: skip
 
 
-@delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **words.dropped)
-async def dropped(tenant: FromPath[str], number: Number, access: TheAccess) -> LetterItem:
+@delete(f"{PATH}/{{number:int}}", status_code=200, opt=needs("manage"), **DROP_DEAD_LETTER)
+async def drop_dead_letter(tenant: FromPath[str], number: Number, access: InjectedAccess) -> LetterItem:
     """Drop a dead letter for good."""
     letter = answered(await find(access, number, tenant=tenant))
     answered(await drop(access, (number,)))
     return _item(letter)
 
 
-@post(f"{PATH}/redrive", status_code=200, opt=needs("manage"), **words.redriven)
-async def redriven(request: Request[Any, Any, Any], tenant: FromPath[str], live: TheLive) -> RedriveResult:
+@post(f"{PATH}/redrive", status_code=200, opt=needs("manage"), **REDRIVE_DEAD_LETTERS)
+async def redrive_dead_letters(
+    request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi
+) -> RedriveResult:
     """Send dead letters to their receivers again."""
-    given = decoded(await json_body(request, live), Redriving)
-    with live.orders.seat(tenant):
-        wanted = await _wanted(live.access, tenant, given)
+    given = decoded(await json_body(request, api), Redriving)
+    with api.control_limits.admit(tenant):
+        wanted = await _wanted(api.access, tenant, given)
         missing = sorted({*(given.numbers or ())} - {*wanted.positions})
         if not wanted.positions:
             return RedriveResult(
                 redriven=0, left={}, missing=missing, stopped=None, next_cursor=_cursor(wanted.next)
             )
-        sent = answered(await redrive(live.access, wanted.positions)).done
+        sent = answered(await redrive(api.access, wanted.positions)).done
     following = _cursor(wanted.next)
     if sent.stopped and given.numbers is None:
         following = given.cursor or "0"

@@ -5,54 +5,63 @@ from typing import Annotated, Any
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
-from angarium.api.decoding import decoded, json_body
+from angarium.api.api_state import InjectedAccess, InjectedApi
+from angarium.api.bodies import decoded, json_body
 from angarium.api.gate import needs
-from angarium.api.live import TheAccess, TheLive
-from angarium.api.openapi import fleet as words
-from angarium.api.openapi.fleet import NewTokenShown, Shards, TokenPage, TokenRequest
+from angarium.api.openapi.fleet import (
+    CREATE_TOKEN,
+    LIST_NODES,
+    LIST_SHARDS,
+    LIST_TOKENS,
+    REVOKE_TOKEN,
+    NewTokenShown,
+    Shards,
+    TokenPage,
+    TokenRequest,
+)
 from angarium.api.problems import answered
 from angarium.operations import fleet
 from angarium.operations.fleet import SeenNodes
 from angarium.operations.tokens.create import NewToken, create
-from angarium.operations.tokens.listing import list_tokens
+from angarium.operations.tokens.listing import all_tokens
 from angarium.operations.tokens.revoke import revoke
 
 PAGE_MAX = 200
 
 
-@get("/v1/nodes", opt=needs("operate"), **words.nodes)
-async def nodes(access: TheAccess) -> SeenNodes:
+@get("/v1/nodes", opt=needs("operate"), **LIST_NODES)
+async def list_nodes(access: InjectedAccess) -> SeenNodes:
     """List the nodes that live."""
     return answered(await fleet.nodes(access))
 
 
-@get("/v1/shards", opt=needs("operate"), **words.shards)
-async def shards(access: TheAccess) -> Shards:
+@get("/v1/shards", opt=needs("operate"), **LIST_SHARDS)
+async def list_shards(access: InjectedAccess) -> Shards:
     """List the shards and their owners."""
     return Shards(answered(await fleet.shards(access)))
 
 
-@get("/v1/tokens", opt=needs("operate"), **words.listed)
-async def tokens(
-    access: TheAccess,
+@get("/v1/tokens", opt=needs("operate"), **LIST_TOKENS)
+async def list_tokens(
+    access: InjectedAccess,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
     cursor: Annotated[str, QueryParameter(max_length=12)] = "",
 ) -> TokenPage:
     """List the tokens, by their ids."""
-    found = sorted(answered(await list_tokens(access)), key=lambda each: each.id)
+    found = sorted(answered(await all_tokens(access)), key=lambda each: each.id)
     left = [each for each in found if each.id > cursor]
     page = left[:limit]
     return TokenPage(tokens=page, next_cursor=page[-1].id if len(left) > limit else None)
 
 
-@post("/v1/tokens", status_code=201, opt=needs("operate"), **words.made)
-async def make_token(request: Request[Any, Any, Any], live: TheLive) -> Response[NewTokenShown]:
+@post("/v1/tokens", status_code=201, opt=needs("operate"), **CREATE_TOKEN)
+async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Response[NewTokenShown]:
     """Make a token."""
-    asked = decoded(await json_body(request, live), TokenRequest)
+    asked = decoded(await json_body(request, api), TokenRequest)
     new = NewToken(
         tenant=asked.tenant, scopes=asked.scopes, lasts_s=asked.lasts_s, rate=asked.rate, note=asked.note
     )
-    made = answered(await create(live.access, new))
+    made = answered(await create(api.access, new))
     token = made.token
     shown = NewTokenShown(
         id=made.id, token=made.text, tenant=token.tenant, scopes=token.scopes, created_at=token.created_at,
@@ -62,7 +71,7 @@ async def make_token(request: Request[Any, Any, Any], live: TheLive) -> Response
     return Response(shown, status_code=201, headers=headers)
 
 
-@delete("/v1/tokens/{token:str}", status_code=204, opt=needs("operate"), **words.revoked)
-async def revoke_token(token: FromPath[str], access: TheAccess) -> None:
+@delete("/v1/tokens/{token:str}", status_code=204, opt=needs("operate"), **REVOKE_TOKEN)
+async def revoke_token(token: FromPath[str], access: InjectedAccess) -> None:
     """Revoke a token."""
     answered(await revoke(access, token))

@@ -11,13 +11,17 @@ from litestar.types import Receive
 from msgspec import Struct
 
 from actors.errors import InvalidName, Unavailable
-from actors.ids import event_id as event_id_of
-from actors.ids import split_receiver
-from angarium.api.bodies import Headers, header, heads, read
+from actors.ids import event_id, split_receiver
+from angarium.api.api_state import ApiState, InjectedApi
+from angarium.api.bodies import read_body
 from angarium.api.gate import Caller, caller, needs
-from angarium.api.live import Live, TheLive
-from angarium.api.openapi import publishing
+from angarium.api.openapi.publishing import (
+    PUBLISH_EVENT,
+    PUBLISH_TO_RECEIVER,
+    PUBLISH_UNTYPED_TO_RECEIVER,
+)
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
+from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.operations.accept import Accepted, NewEvent, accept
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
@@ -28,96 +32,112 @@ _KEY_TEXT = "1 to 255 printable ASCII characters"
 
 Asked = Request[Any, Any, Any]
 
+TO_SUBSCRIBERS = "/v1/tenants/{tenant:str}/events/{type:str}"
+TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events/{type:str}"
+UNTYPED_TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events"
+_PATTERNS = [
+    re.compile(re.sub(r"{(\w+):str}", r"(?P<\1>[^/]+)", path) + r"\Z")
+    for path in (TO_SUBSCRIBERS, TO_RECEIVER, UNTYPED_TO_RECEIVER)
+]
 
-class Way(Struct, frozen=True):
-    """The way of an event: to all that subscribe to its type, or to the one receiver of that name."""
+
+class Destination(Struct, frozen=True):
+    """The place that an event is for: all that subscribe to its type, or the one receiver of that name."""
 
     tenant: str
-    type: str
+    type: str = TYPE_DEFAULT
     name: str = ""
 
 
+def destination_of(path: str) -> Destination | None:
+    """The destination in the path of a request that publishes one event; None for all other requests."""
+    for pattern in _PATTERNS:
+        if found := pattern.match(path):
+            return Destination(**found.groupdict())
+    return None
+
+
 @post(
-    "/v1/tenants/{tenant:str}/events/{type:str}",
+    TO_SUBSCRIBERS,
     status_code=202,
     opt=needs("publish"),
-    **publishing.fan_out,
+    **PUBLISH_EVENT,
 )
-async def fan_out(
-    request: Asked, tenant: FromPath[str], type: FromPath[str], live: TheLive
+async def publish_event(
+    request: Asked, tenant: FromPath[str], type: FromPath[str], api: InjectedApi
 ) -> Response[bytes]:
     """Publish an event to every receiver of the tenant that subscribes to its type."""
-    return await _respond(request, live, Way(tenant, type))
+    return await _respond(request, api, Destination(tenant, type))
 
 
 @post(
-    "/v1/tenants/{tenant:str}/receivers/{name:str}/events/{type:str}",
+    TO_RECEIVER,
     status_code=202,
     opt=needs("publish"),
-    **publishing.direct,
+    **PUBLISH_TO_RECEIVER,
 )
-async def direct(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], type: FromPath[str], live: TheLive
+async def publish_to_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], type: FromPath[str], api: InjectedApi
 ) -> Response[bytes]:
     """Publish an event to one receiver."""
-    return await _respond(request, live, Way(tenant, type, name))
+    return await _respond(request, api, Destination(tenant, type, name))
 
 
 @post(
-    "/v1/tenants/{tenant:str}/receivers/{name:str}/events",
+    UNTYPED_TO_RECEIVER,
     status_code=202,
     opt=needs("publish"),
-    **publishing.direct_untyped,
+    **PUBLISH_UNTYPED_TO_RECEIVER,
 )
-async def direct_untyped(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+async def publish_untyped_to_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[bytes]:
     """Publish an event of the type `message` to one receiver."""
-    return await _respond(request, live, Way(tenant, TYPE_DEFAULT, name))
+    return await _respond(request, api, Destination(tenant, name=name))
 
 
-async def _respond(request: Asked, live: Live, way: Way) -> Response[bytes]:
-    headers = heads(request.scope["headers"])
-    accepted, told = await publish(live, caller(request), way, headers, request.receive)
+async def _respond(request: Asked, api: ApiState, to: Destination) -> Response[bytes]:
+    headers = headers_by_name(request.scope["headers"])
+    accepted, rate_headers = await publish(api, caller(request), to, headers, request.receive)
     return Response(
-        msgspec.json.encode(accepted), status_code=202, media_type="application/json", headers=told
+        msgspec.json.encode(accepted), status_code=202, media_type="application/json", headers=rate_headers
     )
 
 
 async def publish(
-    live: Live, who: Caller, way: Way, headers: Headers, receive: Receive
+    api: ApiState, who: Caller, to: Destination, headers: Headers, receive: Receive
 ) -> tuple[Accepted, dict[str, str]]:
     """Check all that can be checked without the body, then read it, then store it. Raises `Refusal`.
 
-    Returns what is answered, and the headers that tell of the caller's rate.
+    Returns the answer, and the headers with the caller's rate.
     """
-    told = within_rate(live, who, 1)
-    if problem := type_problem(way.type):
+    rate_headers = within_rate(api, who, 1)
+    if problem := type_problem(to.type):
         raise invalid(Fault(detail=problem))
-    event_id, key = _ids(headers)
+    given_id, key = _ids(headers)
     content_type = header(headers, b"content-type") or CONTENT_TYPE_DEFAULT
     if not is_content_type(content_type):
         raise invalid(Fault(header="content-type", detail="at most 256 printable ASCII characters"))
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
-    if way.name:
-        await must_exist(live, way.tenant, way.name)
-    with live.room.seat(way.tenant) as seat:
-        body = await read(receive, headers, live.room, seat, live.access.settings.max_body)
+    if to.name:
+        await must_exist(api, to.tenant, to.name)
+    with api.limits.admit(to.tenant) as admitted:
+        body = await read_body(receive, headers, api.limits, admitted, api.access.settings.max_body)
         event = NewEvent(
-            tenant=way.tenant, name=way.name, type=way.type, body=body, id=event_id, key=key,
+            tenant=to.tenant, name=to.name, type=to.type, body=body, id=given_id, key=key,
             content_type=content_type, traceparent=traceparent, tracestate=tracestate,
         )  # fmt: skip
-        accepted = answered(await accept(live.access, event))
-    if not way.name:
-        accepted.matched = await live.matched(way.tenant, way.type)
-    return accepted, told
+        accepted = answered(await accept(api.access, event))
+    if not to.name:
+        accepted.matched = await api.matched(to.tenant, to.type)
+    return accepted, rate_headers
 
 
-def within_rate(live: Live, who: Caller, events: int) -> dict[str, str]:
-    """Take so many events of the caller's rate; returns the headers that tell of it. Raises `Refusal`."""
+def within_rate(api: ApiState, who: Caller, events: int) -> dict[str, str]:
+    """Take so many events of the caller's rate; returns the headers with the rest. Raises `Refusal`."""
     if who.token.rate is None:
         return {}
-    standing = live.rates.take(who.id, who.token.rate, events, asyncio.get_running_loop().time())
+    standing = api.rates.take(who.id, who.token.rate, events, asyncio.get_running_loop().time())
     headers = standing.headers()
     if not standing.admitted:
         refused = Refusal(429, "rate", f"the token may publish {who.token.rate:g} events a second")
@@ -126,12 +146,12 @@ def within_rate(live: Live, who: Caller, events: int) -> dict[str, str]:
     return headers
 
 
-async def must_exist(live: Live, tenant: str, name: str) -> None:
+async def must_exist(api: ApiState, tenant: str, name: str) -> None:
     """Raises `Refusal` where there is no such receiver."""
     receiver = f"{tenant}.{name}"
     try:
         split_receiver(receiver)
-        there = await live.has(receiver)
+        there = await api.has(receiver)
     except InvalidName:
         raise hidden() from None
     except (Unavailable, TimeoutError):
@@ -146,16 +166,16 @@ def _ids(headers: Headers) -> tuple[str, str]:
     The key may stand in quotes, as draft-ietf-httpapi-idempotency-key-header has it. Where there is a key and
     no id, the id is made of it: the same for the same key, also when JetStream has forgotten that.
     """
-    event_id, key = header(headers, b"angarium-id"), header(headers, b"idempotency-key")
-    if event_id and not is_id(event_id):
+    given_id, key = header(headers, b"angarium-id"), header(headers, b"idempotency-key")
+    if given_id and not is_id(given_id):
         raise invalid(Fault(header="angarium-id", detail=ID_TEXT))
     if b"idempotency-key" not in headers:
-        return event_id, ""
+        return given_id, ""
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if not _KEY.match(key):
         raise invalid(Fault(header="idempotency-key", detail=_KEY_TEXT))
-    return event_id or event_id_of(key, "", 0.0), key
+    return given_id or event_id(key, "", 0.0), key
 
 
 def is_id(text: str) -> bool:

@@ -4,7 +4,7 @@ from litestar import get
 from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
-from angarium.api.live import TheLive
+from angarium.api.api_state import InjectedApi
 from angarium.api.openapi.parts import problems, result
 from angarium.api.problems import unavailable
 
@@ -32,8 +32,8 @@ async def healthz() -> Health:
     security=[],
     responses=_ANSWER | {503: problems()[503]},
 )
-async def readyz(live: TheLive) -> Health:
+async def readyz(api: InjectedApi) -> Health:
     """Answer 200 where NATS is there, and tokens are known; send requests elsewhere when it is 503."""
-    if not live.ready:
+    if not api.ready:
         raise unavailable("NATS is away")
     return _WELL

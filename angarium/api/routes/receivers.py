@@ -8,23 +8,29 @@ from msgspec import Meta, Struct
 
 from actors.policy import members_of
 from angarium.api import conditions
-from angarium.api.bodies import heads
+from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
+from angarium.api.bodies import decoded, json_body
 from angarium.api.conditions import Condition, condition, is_known, met, tag
-from angarium.api.decoding import decoded, json_body
 from angarium.api.gate import needs
-from angarium.api.live import Live, TheAccess, TheLive
-from angarium.api.openapi import control
-from angarium.api.openapi import receivers as words
-from angarium.api.openapi.receivers import ReceiverItem, ReceiverPage, Removed
+from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET
+from angarium.api.openapi.receivers import (
+    DELETE_RECEIVER,
+    GET_RECEIVER,
+    LIST_RECEIVERS,
+    PATCH_RECEIVER,
+    PUT_RECEIVER,
+    ReceiverItem,
+    ReceiverPage,
+    Removed,
+)
 from angarium.api.problems import Refusal, answered
+from angarium.api.request_headers import headers_by_name
 from angarium.connecting import Access
-from angarium.operations.receivers.get import configurations
-from angarium.operations.receivers.get import get as look_up
-from angarium.operations.receivers.patch import patch as change
+from angarium.operations.receivers.get import get_configuration, list_configurations
+from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
-from angarium.operations.receivers.put import NewConfiguration
-from angarium.operations.receivers.put import put as store
-from angarium.operations.receivers.remove import remove as take_away
+from angarium.operations.receivers.put import NewConfiguration, put_configuration
+from angarium.operations.receivers.remove import remove_receiver
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 
 PAGE_MAX = 200
@@ -35,15 +41,15 @@ NOT_KEPT = {"cache-control": "no-store"}
 Asked = Request[Any, Any, Any]
 
 
-@get("/v1/tenants/{tenant:str}/receivers", opt=needs("read"), **words.listed)
-async def listed(
+@get("/v1/tenants/{tenant:str}/receivers", opt=needs("read"), **LIST_RECEIVERS)
+async def list_receivers(
     tenant: FromPath[str],
-    access: TheAccess,
+    access: InjectedAccess,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
     cursor: Annotated[str, QueryParameter(max_length=64)] = "",
 ) -> ReceiverPage:
     """List the receivers of a tenant, in alphabetical order."""
-    page = answered(await configurations(access, tenant, cursor, limit))
+    page = answered(await list_configurations(access, tenant, cursor, limit))
     items = [
         ReceiverItem(
             receiver=receiver, name=receiver.partition(".")[2], revision=each.revision,
@@ -54,51 +60,53 @@ async def listed(
     return ReceiverPage(receivers=items, next_cursor=items[-1].name if page.more else None)
 
 
-@get(PATH, opt=needs("read"), **words.shown)
-async def shown(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], access: TheAccess
+@get(PATH, opt=needs("read"), **GET_RECEIVER)
+async def get_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
 ) -> Response[dict[str, Any] | None]:
     """Show the configuration of a receiver, without what may be secret."""
-    found = answered(await look_up(access, f"{tenant}.{name}"))
+    found = answered(await get_configuration(access, f"{tenant}.{name}"))
     if found.problems and not found.members:
         raise Refusal(409, "refused", f"what is stored cannot be read, put another one: {found.problems[0]}")
-    if is_known(heads(request.scope["headers"]), found.revision):
+    if is_known(headers_by_name(request.scope["headers"]), found.revision):
         return Response(None, status_code=304, headers=tag(found.revision))
     return Response(found.members, headers=tag(found.revision))
 
 
-@put(PATH, opt=needs("manage"), **words.put)
-async def stored(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+@put(PATH, opt=needs("manage"), **PUT_RECEIVER)
+async def put_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[PutResult]:
     """Store the whole configuration of a receiver."""
-    receiver, members, asked = f"{tenant}.{name}", await _members(request, live), _condition(request)
-    revision = await _revision(live.access, receiver, asked)
+    receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
+    revision = await _revision(api.access, receiver, asked)
     new = NewConfiguration(members=members, replace=asked.given, revision=revision)
-    done = met(await store(live.access, receiver, new), asked)
+    done = met(await put_configuration(api.access, receiver, new), asked)
     headers = NOT_KEPT | tag(done.revision)
     if done.replaced:
         return Response(done, headers=headers)
     return Response(done, status_code=201, headers=headers | {"location": request.url.path})
 
 
-@patch(PATH, opt=needs("manage"), **words.patched)
-async def changed(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+@patch(PATH, opt=needs("manage"), **PATCH_RECEIVER)
+async def patch_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[PutResult]:
     """Change members of a configuration, and leave the others as they are."""
-    receiver, members, asked = f"{tenant}.{name}", await _members(request, live), _condition(request)
+    receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     if asked.revision == conditions.NO_REVISION:
         raise Refusal(400, "not-http", "PATCH changes what is there; send If-Match")
-    done = met(await change(live.access, receiver, members, revision=asked.revision), asked)
+    done = met(await patch_configuration(api.access, receiver, members, revision=asked.revision), asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
 
 
-@delete(PATH, status_code=200, opt=needs("manage"), **words.removed)
-async def removed(request: Asked, tenant: FromPath[str], name: FromPath[str], access: TheAccess) -> Removed:
+@delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
+async def delete_receiver(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
+) -> Removed:
     """Remove a receiver, and discard what waits for it."""
     receiver, asked = f"{tenant}.{name}", _condition(request)
-    done = met(await take_away(access, receiver, revision=asked.revision), asked)
+    done = met(await remove_receiver(access, receiver, revision=asked.revision), asked)
     return Removed(
         receiver=receiver, discarded=done.waiting.count, certain=done.waiting.certain, recorded=done.discarded
     )
@@ -110,31 +118,31 @@ class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
     overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
 
 
-@post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **control.rotate)
-async def rotated(
-    request: Asked, tenant: FromPath[str], name: FromPath[str], live: TheLive
+@post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **ROTATE_RECEIVER_SECRET)
+async def rotate_receiver_secret(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> Response[Rotated]:
     """Give a receiver a new signing secret."""
     asked = _condition(request)
-    given = decoded(await json_body(request, live) or b"{}", Rotation)
-    revision = await _revision(live.access, f"{tenant}.{name}", asked)
-    outcome = await rotate_secret(live.access, f"{tenant}.{name}", given.overlap_s, revision=revision)
+    given = decoded(await json_body(request, api) or b"{}", Rotation)
+    revision = await _revision(api.access, f"{tenant}.{name}", asked)
+    outcome = await rotate_secret(api.access, f"{tenant}.{name}", given.overlap_s, revision=revision)
     done = met(outcome, asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
 
 
 def _condition(request: Asked) -> Condition:
-    return condition(heads(request.scope["headers"]))
+    return condition(headers_by_name(request.scope["headers"]))
 
 
 async def _revision(access: Access, receiver: str, asked: Condition) -> int | None:
     """The revision that a configuration is to be stored in the place of. Raises `Refusal`."""
     if not asked.exists:
         return asked.revision
-    found = await look_up(access, receiver)
+    found = await get_configuration(access, receiver)
     return met(found, asked).revision
 
 
-async def _members(request: Asked, live: Live) -> dict[str, Any]:
+async def _members(request: Asked, api: ApiState) -> dict[str, Any]:
     """The members that a body in JSON has. Raises `Refusal` and InvalidPolicy."""
-    return members_of(await json_body(request, live))
+    return members_of(await json_body(request, api))

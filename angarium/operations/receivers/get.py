@@ -27,7 +27,7 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def get(to: Access, name: str) -> ShownConfiguration:
+async def get_configuration(to: Access, name: str) -> ShownConfiguration:
     """Look it up. Fails as not_found."""
     split_receiver(name)
     found = await Receivers(to.js, to.names).get(name)
@@ -57,7 +57,7 @@ class ConfigurationPage(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def configurations(to: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
+async def list_configurations(to: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
     """The first receivers of the tenant behind the name `after`, at most `limit`."""
     check_tenant(tenant)
     receivers = Receivers(to.js, to.names)

@@ -18,7 +18,7 @@ _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 
 
 @operation
-async def patch(
+async def patch_configuration(
     to: Access, name: str, change: dict[str, Any], *, revision: int | None = None, dry_run: bool = False
 ) -> PutResult:
     """Store the members of `change`; what is None goes back to its default.

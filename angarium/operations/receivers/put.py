@@ -46,7 +46,7 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def put(to: Access, name: str, new: NewConfiguration) -> PutResult:
+async def put_configuration(to: Access, name: str, new: NewConfiguration) -> PutResult:
     """Store it, if what is there is still what it was compared with.
 
     Fails as invalid if something would be lost that was not given up, as not_found, and as a conflict.

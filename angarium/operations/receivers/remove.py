@@ -25,7 +25,7 @@ class RemoveResult(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def remove(
+async def remove_receiver(
     to: Access,
     name: str,
     agreed: Callable[[WaitingEvents], bool] = lambda _: True,

@@ -23,7 +23,7 @@ class ListedToken(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def list_tokens(to: Access) -> list[ListedToken]:
+async def all_tokens(to: Access) -> list[ListedToken]:
     """All tokens, the oldest first."""
     tokens = TokenStore(to.js, to.names)
     uses = await tokens.last_uses()

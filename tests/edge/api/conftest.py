@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from angarium.api import server
-from angarium.api.live import Live
+from angarium.api.api_state import ApiState
 from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
@@ -38,12 +38,12 @@ async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedd
 class Api:
     """A process of the API, in this one, and a client of it. `js` is a connection of the test's own."""
 
-    def __init__(self, js: JetStream, settings: Settings, url: str, live: Live) -> None:
+    def __init__(self, js: JetStream, settings: Settings, url: str, live: ApiState) -> None:
         self.to = Access(js, settings)
         self.js = js
         self.names = self.to.names
         self.url = url
-        self.live = live
+        self.state = live
 
     async def token(
         self, tenant: str = "acme", scopes: Sequence[Scope] = ("publish",), **members: Any
@@ -51,7 +51,7 @@ class Api:
         """A token that the API knows already."""
         made = await create(self.to, NewToken(tenant=tenant, scopes=tuple(scopes), **members))
         assert isinstance(made, CreatedToken)
-        await until(lambda: self.live.tokens.get(made.id) is not None)
+        await until(lambda: self.state.tokens.get(made.id) is not None)
         return made
 
     async def client(self, tenant: str = "acme", scopes: Sequence[Scope] = ("publish",)) -> httpx.AsyncClient:

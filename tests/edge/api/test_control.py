@@ -113,7 +113,7 @@ async def test_so_many_orders_are_awaited_and_no_more(api: Api) -> None:
     async with await everything(api) as client:
         with ExitStack() as taken:
             for _ in range(16):
-                taken.enter_context(api.live.orders.seat("acme"))
+                taken.enter_context(api.state.control_limits.admit("acme"))
             busy = await client.post(f"{BILLING}/ping")
         free = await client.post(f"{BILLING}/ping")
     assert "too many requests" in problem(busy, 503, "unavailable")

@@ -41,7 +41,7 @@ async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:
         assert made.status_code == 201, made.text
         assert made.headers["cache-control"] == "no-store"
         told = made.json()
-        await until(lambda: api.live.tokens.get(told["id"]) is not None)
+        await until(lambda: api.state.tokens.get(told["id"]) is not None)
         async with api.client_with(told["token"]) as producer:
 
             async def answers(status: int) -> bool:
@@ -109,4 +109,4 @@ async def test_no_other_scope_sees_the_fleet(api: Api) -> None:
             ("DELETE", f"{TOKENS}/{token.id}"),
         ):  # fmt: skip
             problem(await client.request(method, path), 404, "not-found")
-    assert api.live.tokens.get(token.id) is not None
+    assert api.state.tokens.get(token.id) is not None

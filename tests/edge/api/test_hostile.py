@@ -73,7 +73,7 @@ async def test_a_body_that_drips_is_cut_off(api: Api, head: str, monkeypatch: py
         dripping.cancel()
         raw.writer.close()
         assert answer.startswith(b"HTTP/1.1 408"), answer
-    assert api.live.room.requests == api.live.room.held == 0
+    assert api.state.limits.requests == api.state.limits.held == 0
 
 
 async def _drip(raw: Raw) -> None:
@@ -150,7 +150,7 @@ async def test_a_nats_that_stands_still_holds_no_memory_and_no_client(api: Api, 
         for answer in answers:
             problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"
-        assert api.live.room.requests == api.live.room.held == 0
+        assert api.state.limits.requests == api.state.limits.held == 0
 
         async def stored() -> bool:
             return (await client.post(PATH, json={})).status_code == 202

@@ -120,7 +120,7 @@ async def test_a_body_has_a_limit_however_it_comes(api: Api) -> None:
     assert whole.status_code == 202
     problem(larger, 413, "too-large")
     problem(chunked, 413, "too-large")
-    assert api.live.room.held == api.live.room.requests == 0
+    assert api.state.limits.held == api.state.limits.requests == 0
 
 
 async def test_a_token_opens_its_tenant_and_its_scope_alone(api: Api) -> None:

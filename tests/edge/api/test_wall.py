@@ -40,6 +40,12 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     assert await api.stored(api.names.events) == await api.stored(api.names.deliveries) == []
 
 
+async def test_an_operation_is_called_like_what_it_does(api: Api) -> None:
+    ids = [operation["operationId"] for _, _, operation in await operations(api)]
+    assert {"publishEvent", "getReceiver", "redriveDeadLetters", "healthz"} <= {*ids}
+    assert len(ids) == len({*ids})
+
+
 async def test_each_operation_shows_an_example_of_each_answer_and_body(api: Api) -> None:
     for method, path, operation in await operations(api):
         assert operation["summary"], (method, path)

@@ -35,7 +35,7 @@ class Standing(Struct, frozen=True):
         }
 
 
-class Rates:
+class TokenRates:
     """The buckets of the tokens that have a rate. `now` is the event loop's clock, in seconds."""
 
     def __init__(self) -> None:

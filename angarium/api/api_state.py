@@ -1,4 +1,4 @@
-"""The live state of one process of the API: its way to NATS, and what it follows there."""
+"""The state of one process of the API: its connection to NATS, and what it follows there."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,8 @@ from litestar.di import NamedDependency
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
-from angarium.api.bodies import Room
-from angarium.api.rates import Rates
+from angarium.api.request_limits import RequestLimits
+from angarium.api.token_rates import TokenRates
 from angarium.connecting import Access, open_jetstream
 from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
@@ -21,20 +21,19 @@ STALE_AFTER_S = 10.0
 """A process that has not heard of revocations for so long refuses all tokens."""
 LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""
+CONTROL_REQUESTS_MAX = 64
+"""Requests to the owners of receivers that are in flight at a time; a ping may take a minute."""
 
-ORDERS_MAX = 64
-"""Orders to the owners of receivers that are awaited at a time; a ping may take a minute."""
 
-
-class Live:
-    """Made by `living`."""
+class ApiState:
+    """The state of one process; `open_api_state` makes it."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
         self.tokens = TokenStore(access.js, access.names)
-        self.rates = Rates()
-        self.room = Room()
-        self.orders = Room(ORDERS_MAX)
+        self.rates = TokenRates()
+        self.limits = RequestLimits()
+        self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 
@@ -82,17 +81,17 @@ class Live:
 
 
 @asynccontextmanager
-async def living(settings: Settings, second: bool = False) -> AsyncIterator[Live]:
+async def open_api_state(settings: Settings, second: bool = False) -> AsyncIterator[ApiState]:
     """The state of a process, over a connection of its own. Raises `ConnectError` and `ApiError`."""
     async with open_jetstream(settings, second) as js:
-        live = Live(Access(js, settings))
+        api = ApiState(Access(js, settings))
         try:
-            await live.start()
-            yield live
+            await api.start()
+            yield api
         finally:
-            await live.stop()
+            await api.stop()
 
 
-TheLive = NamedDependency[Live]
-TheAccess = NamedDependency[Access]
-"""What a route takes as `live` and `access`."""
+InjectedApi = NamedDependency[ApiState]
+InjectedAccess = NamedDependency[Access]
+"""Arguments of routes, which are called `api` and `access`."""

@@ -1,0 +1,36 @@
+"""The limits of requests of the HTTP API, and the part of them that a tenant may have."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from angarium.api.problems import Refusal
+from angarium.api.request_limits import RequestLimits
+
+
+def test_a_tenant_that_sends_slowly_on_many_connections_keeps_out_no_other() -> None:
+    limits = RequestLimits(requests_max=8, bytes_max=800)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(limits.admit("acme"))
+        with pytest.raises(Refusal), limits.admit("acme"):
+            pass
+        request = stack.enter_context(limits.admit("beta"))
+        limits.hold(request, 200)
+        with pytest.raises(Refusal):
+            limits.hold(request, 1)
+        limits.hold(stack.enter_context(limits.admit("gamma")), 200)
+    with limits.admit("acme") as request:
+        limits.hold(request, 200)
+    assert limits.requests == limits.held == 0
+
+
+def test_all_tenants_together_have_no_more_than_there_is() -> None:
+    limits = RequestLimits(requests_max=4, bytes_max=400)
+    with ExitStack() as stack:
+        for tenant in "abcd":
+            stack.enter_context(limits.admit(tenant))
+        with pytest.raises(Refusal), limits.admit("e"):
+            pass
+    with limits.admit("e"):
+        assert limits.requests == 1
