@@ -58,6 +58,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "app",
         "server",
     ),
+    "angarium.bench": (
+        "counting publishing sampling sink usage",
+        "sink_process loops",
+        "ground",
+        "over_http resident",
+        "api deliver fanout isolation scale",
+    ),
     "angarium.delivery": ("exchange signing", "connections", "http1_transport httpx_transport sender"),
 }
 """The rooms of a folder, from the ground up: a room knows those on the floors below its own."""

@@ -31,6 +31,11 @@ class Ground(Struct, frozen=True):
     sink: SinkProcess
     shards: int
 
+    @property
+    def server_pid(self) -> int:
+        """The pid of nats-server."""
+        return int((self.directory / "nats" / "nats-server.pid").read_text())
+
     def node(self, *python: str) -> LocalNode:
         """A node that is not started yet; see `LocalNode` for `python`."""
         return LocalNode(self.directory, {"nats": [self.url], "shards": self.shards}, python)

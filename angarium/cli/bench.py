@@ -147,6 +147,33 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
     _check(figures, "delivery")
 
 
+@bench.command("api", short_help="Measure publishing over HTTP, next to a bare route.")
+@click.option("--connections", default=64, show_default=True, type=click.IntRange(1, 1000),
+              help="Connections that publish one event at a time.")  # fmt: skip
+@click.option(
+    "--batch", default=100, show_default=True, type=click.IntRange(1, 1000), help="Events in a batch."
+)
+@click.option("--size", default=1000, show_default=True, type=click.IntRange(20, 8000),
+              help="Body size in bytes.")  # fmt: skip
+@click.option("--rate", default=200, show_default=True, type=click.IntRange(1, 2000),
+              help="Events a second of the steady part.")  # fmt: skip
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 100))
+@click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1, 600),
+              help="Length of the steady part, and of each part of a round.")  # fmt: skip
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
+def http_api(seconds: float, as_json: bool, **plan: int) -> None:
+    """Measure `angarium api`: single publishes, batches, and publish to arrival at a steady rate.
+
+    Each round also measures a bare Litestar route that answers 202. The exit status is 1 if an event of the
+    steady part was lost, repeated or came out of order.
+    """
+    from angarium.bench.api import ApiPlan, measured
+
+    figures = _run(measured, ApiPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _api_rows)
+    _check(figures, "delivery")
+
+
 @bench.command("all", short_help="Run all of them with their defaults: about ten minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def whole(as_json: bool) -> None:
@@ -154,7 +181,7 @@ def whole(as_json: bool) -> None:
     from msgspec import to_builtins
     from msgspec.structs import replace
 
-    from angarium.bench import deliver, fanout, isolation, scale
+    from angarium.bench import api, deliver, fanout, isolation, scale
 
     told: dict[str, Any] = {}
 
@@ -178,6 +205,7 @@ def whole(as_json: bool) -> None:
         _rows,
     )
     run("fanout", fanout.measured, fanout.FanoutPlan(), FIGURE_HEADINGS, _fanout_rows)
+    run("api", api.measured, api.ApiPlan(), FIGURE_HEADINGS, _api_rows)
     run("scale", scale.measured, scale.ScalePlan(), FIGURE_HEADINGS, _scale_rows)
     run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION_HEADINGS, _isolation_rows)
     if as_json:
@@ -230,6 +258,30 @@ def _check(figures: Any, what: str) -> None:
     if figures.lost or figures.repeats or figures.disordered:
         wrong = f"{figures.lost} lost, {figures.repeats} repeated, {figures.disordered} out of order"
         raise click.ClickException(f"not every {what} came as promised: {wrong}")
+
+
+def _api_rows(figures: Any) -> list[tuple[str, str]]:
+    connections, batch, rate = figures.connections, figures.batch, figures.rate
+    rows = [
+        (f"single publishes/s, {connections} connections", f"{figures.single.per_s:,.0f}"),
+        ("bare Litestar route, requests/s", f"{figures.bare.per_s:,.0f}"),
+        ("single publishes to the bare route", f"{figures.to_bare:.2f}"),
+        (f"events/s in batches of {batch}", f"{figures.batched.per_s:,.0f}"),
+        (f"publish to arrival at {rate}/s, p50", f"{figures.p50_ms:.1f} ms"),
+        (f"publish to arrival at {rate}/s, p99", f"{figures.p99_ms:.1f} ms"),
+    ]
+    paces = {
+        "single publish": figures.single,
+        "event in batches": figures.batched,
+        "bare request": figures.bare,
+    }
+    for what, pace in paces.items():
+        if pace.server_cpu_us is not None and pace.nats_cpu_us is not None:
+            rows.append((f"CPU per {what}: its server", f"{pace.server_cpu_us:.1f} µs"))
+            if pace is not figures.bare:
+                rows.append(("  nats-server", f"{pace.nats_cpu_us:.1f} µs"))
+        rows.append(("  the client", f"{pace.client_cpu_us:.1f} µs"))
+    return rows
 
 
 def _fanout_rows(figures: Any) -> list[tuple[str, str]]:

@@ -63,7 +63,7 @@ class LocalNode:
             str(self._config),
         ]
         self._child = await Child.spawn(
-            command, log=self.log, grace_s=KILL_AFTER_S, inherit=[], environ=_clean_environment()
+            command, log=self.log, grace_s=KILL_AFTER_S, inherit=[], environ=clean_environment()
         )
 
     async def until_ready(self) -> None:
@@ -82,7 +82,7 @@ class LocalNode:
         """Run another command on the same installation; returns what it printed. Raises NodeFailed."""
         command = [*package_check.python(), "-m", "angarium", *arguments, "--config", str(self._config)]
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=_clean_environment()
+            *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=clean_environment()
         )
         said, complained = await process.communicate()
         if process.returncode:
@@ -103,13 +103,7 @@ class LocalNode:
     @property
     def pid(self) -> int | None:
         """The pid of the node's own process, where the system tells (Linux); its parent is its watcher."""
-        if self._child is None:
-            return None
-        try:
-            children = Path(f"/proc/{self._child.pid}/task/{self._child.pid}/children").read_text().split()
-        except OSError:
-            return None
-        return int(children[0]) if children else None
+        return None if self._child is None else self._child.program_pid
 
     async def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""
@@ -124,5 +118,6 @@ class LocalNode:
             self._child = None
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """Our environment without any setting of Angarium's."""
     return {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}

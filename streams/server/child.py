@@ -67,6 +67,15 @@ class Child:
         return self._process.pid
 
     @property
+    def program_pid(self) -> int | None:
+        """The pid of the program itself, where the system tells (Linux)."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+    @property
     def ended(self) -> bool:
         """True if the process is known to have ended."""
         return self._process.returncode is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from angarium.bench import deliver, fanout, isolation, scale
+from angarium.bench import api, deliver, fanout, isolation, scale
 
 
 def test_a_small_bench_ends_with_all_its_figures(tmp_path: Path) -> None:
@@ -43,6 +43,24 @@ def test_a_small_fan_out_is_measured_whole() -> None:
     assert min(figures.copies_per_s, figures.copies_per_s_delivered, figures.server, figures.lanes) > 0
     assert 0 < figures.neighbours_p50_ms <= figures.neighbours_worst_ms
     assert 0 < figures.neighbours_beside_p50_ms <= figures.neighbours_beside_worst_ms
+
+
+def test_publishing_over_http_is_measured_beside_a_bare_route() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "api", "--json"]
+    small = ["--connections", "8", "--batch", "20", "--rounds", "1", "--seconds", "0.4"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    figures = msgspec.convert(json.loads(done.stdout), api.ApiFigures)
+    assert (figures.connections, figures.batch, figures.delivered) == (8, 20, 80)
+    assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
+    assert figures.to_bare == figures.single.per_s / figures.bare.per_s
+    assert 0 < figures.p50_ms <= figures.p99_ms
+    for pace in (figures.single, figures.bare, figures.batched):
+        assert pace.per_s > 0
+        assert pace.client_cpu_us > 0
+    if figures.single.server_cpu_us is not None and figures.single.nats_cpu_us is not None:
+        assert figures.single.server_cpu_us > figures.single.nats_cpu_us >= 0
 
 
 @pytest.mark.soak

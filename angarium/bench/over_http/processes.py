@@ -1,0 +1,87 @@
+"""The processes of `angarium bench api`, as the bench sees them. All of them end when it ends."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import msgspec
+
+from angarium import package_check
+from angarium.bench.over_http.client import Order, Outcome
+from angarium.node.child import Setting, clean_environment
+from streams.server.child import Child
+
+READY_TIMEOUT_S = 30.0
+LOOK_EVERY_S = 0.02
+STOP_AFTER_S = 10.0
+_SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)")
+
+
+def check() -> None:
+    """Raises click.ClickException where the API is not installed."""
+    if find_spec("litestar") is None or find_spec("uvicorn") is None:
+        raise click.ClickException("the HTTP API is not installed: pip install 'angarium[api]'")
+
+
+class Speaking:
+    """A module of ours as a process that reads and writes lines. Made by `speaking`."""
+
+    def __init__(self, pid: int, orders: asyncio.StreamWriter, answers: asyncio.StreamReader) -> None:
+        self.pid = pid
+        self._orders = orders
+        self._answers = answers
+
+    async def line(self) -> bytes:
+        """The next line that it writes. Raises click.ClickException where it has ended."""
+        line = await self._answers.readline()
+        if not line:
+            raise click.ClickException("a process of the bench ended by itself")
+        return line
+
+    async def carry_out(self, order: Order) -> Outcome:
+        """Let the client make requests. Raises click.ClickException where one of them was refused."""
+        self._orders.write(msgspec.json.encode(order) + b"\n")
+        outcome = msgspec.json.decode(await self.line(), type=Outcome)
+        if outcome.refusals:
+            raise click.ClickException(f"{outcome.refusals} requests were refused: {outcome.refusal}")
+        return outcome
+
+
+@asynccontextmanager
+async def speaking(module: str) -> AsyncIterator[Speaking]:
+    """A process in a session of its own, so that Ctrl-C reaches us alone; it ends with its standard input."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *package_check.python(), "-m", module, stdin=pipe, stdout=pipe, start_new_session=True
+    )
+    orders, answers = process.stdin, process.stdout
+    if orders is None or answers is None:
+        raise RuntimeError("a process was started with pipes and has none")
+    try:
+        yield Speaking(process.pid, orders, answers)
+    finally:
+        orders.close()
+        await process.wait()
+
+
+@asynccontextmanager
+async def serving_api(directory: Path, settings: Mapping[str, Setting]) -> AsyncIterator[tuple[int, int]]:
+    """`angarium api` with these settings: its port, and its pid (0 where the system does not tell)."""
+    log, config = directory / "api.log", directory / "api.toml"
+    config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    command = [*package_check.python(), "-m", "angarium", "api", "--port", "0", "--config", str(config)]
+    child = await Child.spawn(command, log=log, grace_s=STOP_AFTER_S, inherit=[], environ=clean_environment())
+    try:
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            while (found := _SERVING.search(log.read_bytes())) is None:
+                if child.ended:
+                    raise click.ClickException(f"the API ended by itself: {log.read_text()}")
+                await asyncio.sleep(LOOK_EVERY_S)
+        yield int(found[1]), child.program_pid or 0
+    finally:
+        await child.stop()
