@@ -1,7 +1,7 @@
-"""Counters of what a node has done so far, as plain numbers that are read now and then.
+"""Counters of what a node has done so far: plain numbers that the metrics read now and then.
 
 Counting adds almost nothing to the hot path: an addition, or a search in a short tuple. Nothing here is kept
-by receiver, so they have the same size for ten receivers and for a million.
+per receiver, so the counters take the same memory for ten receivers as for a million.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ ARRIVAL_BOUNDS_S = (
 
 
 class Histogram:
-    """Counts of values by bound: at or below it and above the one before; the last, above all."""
+    """Counts of values per bound: those at or below it and above the one before; the last counts the rest."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -35,7 +35,7 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, value: float) -> None:
-        """Count a value; one below zero, which clocks that differ may give, counts as zero."""
+        """Count a value; a negative one, which clocks that disagree can produce, counts as zero."""
         if value < 0.0:
             value = 0.0
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -43,12 +43,15 @@ class Histogram:
 
 
 class DeliveryTotals:
-    """Totals of what the actors of a node have done, in all shards that it ever owned.
+    """Totals of what the actors of a node have done, in all shards that it has ever owned.
 
-    `attempts` are by what came back: `2xx` to `5xx`, else the stage that failed. `deliveries` are by what
-    that meant, `dead_letters` by their reason: both as decided, which the journal holds a moment later. Pings
-    do not count. `attempt_s` are the times from request to outcome, `arrival_s` those from the storage of an
-    event to the 2xx for it, in seconds.
+    - `attempts`: by what came back, `2xx` to `5xx`, or by the stage that failed.
+    - `deliveries`: by what the outcome meant. Pings do not count.
+    - `dead_letters`: by their reason.
+    - `attempt_s`: seconds from a request to its outcome.
+    - `arrival_s`: seconds from the storage of an event to the 2xx for it.
+
+    Deliveries and dead letters are counted when they are decided; the journal holds them a moment later.
     """
 
     __slots__ = ("arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries")

@@ -1,4 +1,4 @@
-"""The credentials of a receiver, and texts without them: an answer may repeat what the request said."""
+"""Removes a receiver's credentials from texts: an answer may repeat what the request said."""
 
 from collections.abc import Collection
 from functools import cached_property, lru_cache
@@ -7,20 +7,20 @@ from actors.policy import Policy
 
 REDACTED = "[redacted]"
 CREDENTIAL_MIN = 8
-"""The shortest word that is looked for in a text, in characters: others would be found by chance."""
+"""Characters of the shortest word that is looked for in a text: shorter ones would be found by chance."""
 
 FEW_CREDENTIALS = 64
-"""So many words are looked for one by one, which is quicker than to take the text to pieces."""
+"""Up to this number, words are looked for one by one, which is quicker than taking the text to pieces."""
 KEPT_MAX = 64
-"""Configurations whose credentials are kept: to find them takes a millisecond where there are 16 KiB of them,
-and each failed attempt is told without them. They take a megabyte at most."""
+"""Configurations whose credentials are cached: finding 16 KiB of them takes a millisecond, and every failed
+attempt needs them. The cache takes a megabyte at most."""
 
 
 class Credentials:
-    """Words that no text may show, nor the beginning of one: a body may be cut within a credential.
+    """Words that no text may show, not even the beginning of one: a body may be cut within a credential.
 
-    Words and text are compared in pieces of CREDENTIAL_MIN characters, so that it takes as many steps as they
-    have characters, whatever they are: a tenant that writes both must not be able to hold up the node.
+    Words and text are compared in pieces of CREDENTIAL_MIN characters. So the number of steps grows with
+    their length alone, whatever they contain: a tenant that writes both must not be able to hold up the node.
     """
 
     def __init__(self, words: Collection[str]) -> None:
@@ -32,7 +32,7 @@ class Credentials:
         return set[str]().union(*map(_pieces, self._words))
 
     def hide(self, text: str) -> str:
-        """The text with each of these words replaced, including overlapping pieces of them."""
+        """The text with each of these words replaced, even if pieces of them overlap."""
         if len(self._first) <= FEW_CREDENTIALS and not any(map(text.__contains__, self._first)):
             return text
         pieces = _pieces(text)
@@ -50,9 +50,9 @@ class Credentials:
 
 
 def credentials_of(policy: Policy) -> Credentials:
-    """The words that the receiver's own headers consist of: what is repeated need not be the whole value.
+    """The words of the receiver's own headers: an answer may repeat a part of a value.
 
-    Its URL's path and the values of its query are among them, since a hook's URL is a secret by itself.
+    The path of its URL and the values of its query are among them, since a hook's URL is a secret by itself.
     """
     return _credentials((*policy.headers.values(),), policy.url)
 

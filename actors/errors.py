@@ -1,12 +1,12 @@
-"""The errors of Angarium, and the kinds of them that callers tell apart; the text is a sentence for people.
+"""The errors of Angarium, in the kinds that callers distinguish; the text is a sentence for people.
 
-`Unavailable` passes: ask again. `Unusable` does not: the shard is refused until a person has acted.
-`BadInput` has to be mended by the caller. All others mean that what was asked for failed.
+`Unavailable` is temporary: ask again. `Unusable` is not: the shard is refused until a person has acted.
+`BadInput` has to be corrected by the caller. All others mean that what was asked for failed.
 """
 
 
 class AngariumError(Exception):
-    """An error that Angarium raises on purpose; its text says what is wrong and, where it can, the remedy."""
+    """An error that Angarium raises on purpose; its text says what is wrong and, if it can, the remedy."""
 
 
 class Unavailable(AngariumError):
@@ -14,15 +14,15 @@ class Unavailable(AngariumError):
 
 
 class Unusable(AngariumError):
-    """Something stored that must not be guessed at: a shard that needs it is refused until it is repaired."""
+    """Stored data that must not be guessed at: a shard that needs it is refused until it is repaired."""
 
 
 class BadInput(AngariumError):
-    """Something given to us that cannot be used; its text names the field and the remedy."""
+    """Input that cannot be used; the text names the field and the remedy."""
 
 
 class InvalidPolicy(BadInput):
-    """A receiver's configuration that cannot be used; `problems` says why, one sentence a field."""
+    """A receiver's configuration that cannot be used; `problems` says why, in one sentence for each field."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -34,7 +34,7 @@ class InvalidName(BadInput):
 
 
 class NewerVersion(Unusable):
-    """Something in the journal or a bucket was written by a newer Angarium; this one must not guess at it."""
+    """An entry of the journal or a bucket was written by a newer Angarium; this one must not guess at it."""
 
 
 class ControlRefused(AngariumError):

@@ -1,7 +1,7 @@
 """Names and ids: what may be in a subject, and the stable hashes for numbering and jitter.
 
 Every hash here is BLAKE2b, so that it is the same on every machine, in every process and in every version:
-a dedup key that changed with the interpreter would let a repeat through after an upgrade.
+a dedup key that changed with the interpreter would let a duplicate through after an upgrade.
 """
 
 import re
@@ -13,7 +13,7 @@ KEY_BYTES = 8
 """Length of the key by which the dedup window knows an event."""
 
 UNKNOWN_RECEIVERS = "_unknown"
-"""Stands for a receiver: the record of all unknown names, one for each shard."""
+"""Name of the record of all unknown receivers, one for each shard; it stands in the place of a receiver."""
 
 _TOKEN = "[A-Za-z0-9_-]"
 _TENANT = re.compile(rf"[A-Za-z]{_TOKEN}{{0,63}}\Z")
@@ -52,10 +52,10 @@ def check_type(event_type: str) -> str:
 
 
 def event_id(given: str | None, place: int | str, stored_at: float) -> str:
-    """The id of an event: what its producer gave, or a hash of that, or one made of the stored message.
+    """The id of an event: the one its producer gave, or a hash of that, or one made from the stored message.
 
-    A derived id names both the place and the time of the message, so that it stays unique when a stream is
-    recreated and its positions start again. The place is a position, of which stream must be clear from it.
+    A derived id contains both the place and the time of the message, so that it stays unique when a stream is
+    recreated and its positions start again. The place is a position from which the stream must be clear.
     """
     if given is None:
         return f"evt_{place}_{round(stored_at * 1000)}"
@@ -65,7 +65,7 @@ def event_id(given: str | None, place: int | str, stored_at: float) -> str:
 
 
 def dedup_key(event: str, again: str) -> bytes:
-    """Eight bytes that stand for an event's id in the dedup window; one sent again counts as another one."""
+    """Eight bytes for an event's id in the dedup window; an event sent `again` has a key of its own."""
     return blake2b(f"{event}\n{again}".encode() if again else event.encode(), digest_size=KEY_BYTES).digest()
 
 
@@ -76,5 +76,5 @@ def fraction(receiver: str, sequence: int, attempt: int) -> float:
 
 
 def stable_hash(text: str) -> str:
-    """Sixteen hexadecimal digits that stand for `text` where that may be secret, such as a URL."""
+    """Sixteen hexadecimal digits that stand for a `text` that may be secret, such as a URL."""
     return blake2b(text.encode(), digest_size=8).hexdigest()

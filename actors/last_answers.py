@@ -1,7 +1,7 @@
 """The answers to failed attempts: the text that is recorded and goes into the dead letter.
 
-The facts of failed attempts carry it, but the state does not: it would make every snapshot larger. So the
-last ones are kept next to the state for the dead letters, and are lost with the memory of their owner.
+The facts of failed attempts carry this text, but the state does not: it would make every snapshot larger. So
+the last texts are kept next to the state for the dead letters, and are lost with the memory of their owner.
 """
 
 from collections.abc import Collection
@@ -11,9 +11,9 @@ from actors.machine.outcome import Answered
 from actors.policy import Policy
 
 TEXT_MAX = 1024
-"""Characters of an answer's body that are recorded; fewer where it has characters of several bytes."""
+"""Bytes of an answer's body that are recorded, as text."""
 ANSWERS_MAX = 16
-"""Answers that are kept of one receiver, the newest; strict order needs one, and those owed a burial."""
+"""Newest answers that are kept for one receiver; strict order needs one, and one for each unburied event."""
 
 _UNPRINTABLE = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\ufffd")
 
@@ -36,7 +36,7 @@ class LastAnswers:
         self.texts: dict[int, str] = {}
 
     def note(self, position: int, text: str) -> None:
-        """Keep the answer to an event's last attempt, where it has a text."""
+        """Keep the answer to an event's last attempt, if it has a text."""
         self.texts.pop(position, None)
         if text:
             self.texts[position] = text
@@ -44,7 +44,7 @@ class LastAnswers:
                 del self.texts[next(iter(self.texts))]
 
     def of(self, positions: Collection[int]) -> dict[int, str]:
-        """The texts for these events, as far as they are kept."""
+        """The texts for those of these events whose text is kept."""
         return {position: self.texts[position] for position in positions if position in self.texts}
 
     def forget(self, positions: Collection[int]) -> None:

@@ -1,8 +1,8 @@
-"""News of a receiver: it was disabled, is offline, is back, or waits for a valid configuration.
+"""News about a receiver: it was disabled, is offline, is back, or waits for a valid configuration.
 
-They are read off the confirmed facts, by the state before and after each. That state comes back from the
-journal and the snapshots, so a takeover tells nothing twice. If an owner dies between a fact's append and
-its confirmation, that one piece of news is lost.
+News are derived from the confirmed facts, by comparing the states before and after each. A takeover restores
+these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
+fact's append and its confirmation, that one piece of news is lost.
 """
 
 from typing import Literal
@@ -16,12 +16,12 @@ from actors.policy import Offline, Policy
 Name = Literal["disabled", "offline", "recovered", "misconfigured"]
 
 NEWSWORTHY_FACTS = frozenset({f.AttemptFailed, f.Throttled, f.Disabled, f.Resumed, f.Retargeted, f.Parked})
-"""The facts that may be news; and `Delivered`, of a receiver that was failing."""
+"""The facts that may be news; `Delivered` may be too, if the receiver was failing."""
 WHY_LENGTH_MAX = 200
 
 
 class News(Struct, frozen=True, kw_only=True):
-    """A change of a receiver's health: why, in words, and since when it fails or failed, if it did."""
+    """A change of a receiver's health: why, in words, and since when it has been failing, if it has."""
 
     name: Name
     receiver: str
@@ -32,7 +32,7 @@ class News(Struct, frozen=True, kw_only=True):
 def news(before: State, fact: f.Fact, after: State, policy: Policy | None, *, invalid: bool) -> News | None:
     """The news in a confirmed fact, or None.
 
-    `invalid`: there is a configuration, and never was a valid one.
+    `invalid`: the receiver has a configuration, but never had a valid one.
     """
     after_s = (policy.offline if policy else Offline()).after_s
     match fact:
@@ -58,7 +58,7 @@ def _of(state: State, name: Name, why: str) -> News:
 
 
 def _was_offline(state: State, after_s: float) -> bool:
-    """True if it was offline at its last attempt, so that this was told then."""
+    """True if it was offline at its last attempt, so that this was reported then."""
     return state.last is not None and _is_offline(state, state.last.at, after_s)
 
 

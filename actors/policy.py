@@ -1,9 +1,9 @@
 """A receiver's configuration: what its owner asked for, decoded, bounded and complete.
 
-`parse` is the only way in, and bounds what a document may cost: who may put one must not be able to hold up
-a node, which signs, sends and matches by it for each event. The command line and the REST API are strict
-(unknown members are refused); nodes are lenient (unknown members, and headers that are never sent, are
-reported and ignored), since a newer tool may have written the bucket.
+Every document goes through `parse`, which bounds what it may cost: a node signs, sends and matches by it for
+each event, and must not be held up by it. The command line and the HTTP API are strict (unknown members are
+refused). Nodes are lenient (unknown members, and headers that are never sent, are reported and ignored),
+since a newer tool may have written the bucket.
 """
 
 import base64
@@ -23,19 +23,19 @@ from msgspec import Meta, Struct, field
 from actors.errors import InvalidPolicy
 
 AGE_MAX_S = 432000.0
-"""The longest that an event may wait by any configuration."""
+"""The longest time that any configuration lets an event wait."""
 NESTED_MAX = 16
-"""Objects and arrays within one another; no member has so many."""
+"""Depth of nested objects and arrays; no valid document comes near it."""
 DOCUMENT_MAX = 64 << 10
-"""Bytes of a configuration as it is stored; what is larger is not even decoded."""
+"""Bytes of a configuration as it is stored; a larger one is not even decoded."""
 SECRETS_MAX = 8
 HEADERS_MAX = 64
 HEADERS_LENGTH_MAX = 16 << 10
-"""Characters of all names and values together."""
+"""Characters of all header names and values together."""
 PATTERNS_MAX = 256
 PATTERN_LENGTH_MAX = 200
 WILDCARDS_MAX = 4
-"""Number of tokens of a pattern that may be `*`: each multiplies the paths on which a type is searched."""
+"""Number of `*` that a pattern may contain: each multiplies the paths on which a type is searched."""
 PROBLEMS_TOLD = 16
 PROBLEM_LENGTH_MAX = 400
 """Limits of the problems that are logged, shown and kept: 10,000 would cost more than the document."""
@@ -56,7 +56,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
 _HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
 _CONTENT = frozenset({"content-type", "traceparent", "tracestate", "user-agent"})
-# RFC 9110, 7.6.1: they concern the connection, which is ours. `expect` would make us wait for a 100.
+# RFC 9110, 7.6.1: they concern the connection, which Angarium manages. `expect` would make it wait for a 100.
 _CONNECTION = frozenset({
     "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer",
     "upgrade",
@@ -66,7 +66,7 @@ _WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """`limit` attempts per `per`, at most `burst` at once; by default the limit per second, rounded up."""
+    """A rate limit: `limit` attempts per `per`, at most `burst` at once (by default one second's worth)."""
 
     limit: Annotated[float, Meta(ge=1e-6, le=1e6)]
     per: Literal["second", "minute", "hour"] = "second"
@@ -74,12 +74,12 @@ class Rate(Struct, frozen=True, kw_only=True):
 
     @property
     def per_second(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return self.limit / SECONDS[self.per]
 
     @property
     def burst_max(self) -> int:
-        """The most attempts that may start at once."""
+        """The number of attempts that may start at once."""
         return self.burst or max(1, math.ceil(self.per_second))
 
 
@@ -111,7 +111,7 @@ class OldSecret(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """One receiver's configuration, every default filled in. Its repr shows nothing, for it holds secrets."""
+    """One receiver's configuration with all defaults filled in. Its repr shows nothing: it holds secrets."""
 
     url: Annotated[str, Meta(min_length=1, max_length=4096)]
     events: tuple[str, ...] = (">",)
@@ -133,7 +133,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 def rate_members(text: str) -> dict[str, Any] | None:
-    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None if it is not."""
+    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None for other texts."""
     match = _RATE.match(text)
     if match is None or match[2] not in PERIODS:
         return None
@@ -143,7 +143,8 @@ def rate_members(text: str) -> dict[str, Any] | None:
 def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     """Decode a configuration and return it with its warnings.
 
-    Raises InvalidPolicy, with one sentence for each field that cannot be used. Of many, the first are told.
+    Raises InvalidPolicy, with one sentence for each field that cannot be used. Of many, the first are
+    reported.
     """
     if len(raw) > DOCUMENT_MAX:
         remedy = "shorten it, or make several receivers of it"
@@ -163,7 +164,7 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
 def members_of(raw: bytes) -> dict[str, Any]:
     """The members of a configuration in JSON. Raises InvalidPolicy.
 
-    One nested as deep as can just be decoded could be neither written nor compared after.
+    A document nested so deeply that it can just be decoded could be neither written nor compared afterwards.
     """
     try:
         members: Any = msgspec.json.decode(raw)
@@ -247,7 +248,7 @@ def _unknown(path: str) -> str:
 
 
 def _too_many(policy: Policy) -> Iterator[str]:
-    """Members over their limits; one problem each."""
+    """Yield a problem for each member over its limit."""
     if (count := len(policy.secrets)) > SECRETS_MAX:
         yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
     elif (count := count + len(policy.old_secrets)) > SECRETS_MAX:
@@ -263,7 +264,7 @@ def _too_many(policy: Policy) -> Iterator[str]:
 
 
 def _further_problems(policy: Policy) -> list[str]:
-    """Checks what no type can express; yields each problem."""
+    """Yield the problems that no type can express."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
@@ -290,10 +291,10 @@ def _url_problems(url: str) -> list[str]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Not what urllib says: that repeats user, password and what stands for the port.
+        # The message of urllib is not used: it repeats user, password and whatever stands for the port.
         return ["url: not well formed; write it as https://host[:port]/path"]
     if parts.scheme not in ("http", "https"):
-        return ["url: must begin with https:// (or http:// where the operator allows it)"]
+        return ["url: must begin with https:// (or http:// if the operator allows it)"]
     if not parts.hostname:
         return ["url: has no host"]
     if "@" in parts.netloc:
@@ -315,13 +316,13 @@ def _secret_problems(secret: str) -> list[str]:
 
 
 def is_sent(header: str) -> bool:
-    """True if a receiver's own header is sent: not if it would repeat or replace ours."""
+    """True if a receiver's own header is sent: it is not if it would repeat or replace one of Angarium's."""
     name = header.lower()
     return not name.startswith(_OWN_HEADER_PREFIXES) and name not in _HOP_BY_HOP | _CONTENT | _CONNECTION
 
 
 def _left_out(headers: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Headers that would not be sent, and why."""
+    """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
     for name in islice(headers, HEADERS_MAX):
         if name.lower() in seen:

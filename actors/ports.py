@@ -1,7 +1,7 @@
-"""The ports of `actors`: everything that an actor needs of the outside world.
+"""The ports of `actors`: everything that an actor needs from the outside world.
 
-Each port has a real body (in `streams` or `angarium.delivery`) and a simulated one; an actor cannot tell
-them apart, and the contract tests make sure of that.
+Each port has a real implementation (in `streams` or `angarium.delivery`) and a simulated one. An actor cannot
+tell them apart; the contract tests make sure of that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,10 @@ from actors.policy import Policy
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     """One POST to be made.
 
-    `sequence` is None for a ping. `ordinal` is 1 for the first attempt of a delivery. `may_start` is asked
-    right before the first byte leaves, with no await in between: once it says no, nothing may be sent.
+    - `sequence`: the number of the event; None for a ping.
+    - `ordinal`: 1 for the first attempt of a delivery.
+    - `may_start`: asked right before the first byte leaves, with no await in between; if it says no, nothing
+      may be sent.
     """
 
     receiver: str
@@ -46,7 +48,7 @@ class Clock(Protocol):
 class Batch(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a read of one receiver's backlog: events in stream order.
 
-    `complete`: the leader has nothing more of this receiver up to the position that the read was to reach.
+    `complete`: the leader has no more events of this receiver up to the position that the read should reach.
     """
 
     events: list[Event]
@@ -56,7 +58,7 @@ class Batch(Struct, frozen=True, gc=False, kw_only=True):
 class Stretch(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a read of the whole shard: events with their receivers, in stream order.
 
-    `complete`: the shard has nothing more up to the position that the read was to reach.
+    `complete`: the shard has no more events up to the position that the read should reach.
     """
 
     events: list[tuple[str, Event]]
@@ -67,7 +69,7 @@ class Backlog(Protocol):
     """Reads a receiver's own subject in the deliveries stream. Every method may raise Unavailable."""
 
     async def read(self, receiver: str, after: int, reach: int, count_max: int) -> Batch:
-        """The next events above position `after`; asks the leader where a replica ends below `reach`."""
+        """The next events above position `after`; asks the leader if a replica ends below `reach`."""
         ...
 
     async def read_all(self, after: int, reach: int, count_max: int) -> Stretch:
@@ -75,19 +77,19 @@ class Backlog(Protocol):
         ...
 
     async def event(self, receiver: str, position: int) -> Event | None:
-        """The event at `position`, from the leader; None when it is gone."""
+        """The event at `position`, from the leader; None if it is gone."""
         ...
 
     async def first_since(self, receiver: str, at: float) -> int | None:
-        """The position of the first event that was stored since the instant `at`, from the leader."""
+        """The position of the first event that was stored at the time `at` or later, from the leader."""
         ...
 
     async def count(self, receiver: str, after: int) -> int:
-        """Counts the receiver's messages above position `after`; a replica that lags counts fewer."""
+        """Count the receiver's messages above position `after`; a replica that lags counts fewer."""
         ...
 
     async def end(self) -> int:
-        """A position at or beyond all that was stored before this was asked, for certain."""
+        """A position that is certainly at or beyond everything that was stored before this call."""
         ...
 
 
@@ -97,23 +99,23 @@ class DeadLetterWriter(Protocol):
     async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         """Publish these dead letters, and return once all are stored. Repeating it is harmless.
 
-        `answers` has the beginnings of the last answers, as far as they are known, by position.
+        `answers` has the beginnings of the last answers that are known, by position.
         """
         ...
 
 
 class Absent(Struct, frozen=True):
-    """The answer that there is no such receiver, by the leader."""
+    """The leader's answer that there is no such receiver."""
 
 
 class Invalid(Struct, frozen=True):
-    """The answer that there is a configuration, but never a valid one."""
+    """The leader's answer that there is a configuration, but that none was ever valid."""
 
     problems: tuple[str, ...]
 
 
 class Removal(Struct, frozen=True):
-    """A configuration was taken away at the instant `at`. A later removal has a higher `revision`."""
+    """A configuration was removed at the time `at`. A later removal has a higher `revision`."""
 
     revision: int
     at: float
@@ -127,7 +129,7 @@ class Policies(Protocol):
         ...
 
     def removal(self, receiver: str) -> Removal | None:
-        """The last removal that is known of; a configuration may have been put since."""
+        """The last known removal; a configuration may have been put since."""
         ...
 
     def heard_of(self, receiver: str) -> bool:
@@ -135,9 +137,9 @@ class Policies(Protocol):
         ...
 
     async def catch_up(self) -> None:
-        """Return when all is known that the leader of the bucket knew when this was called.
+        """Return once everything is known that the leader of the bucket knew at the time of this call.
 
-        May raise Unavailable. To be asked for by many at once costs one question.
+        May raise Unavailable. Calls at the same time share one question to the leader.
         """
         ...
 
@@ -152,17 +154,17 @@ class Snapshots(Protocol):
     async def load(self, receiver: str, due: float = 0.0) -> State | None:
         """The actor's last snapshot, from the leader. May raise Unavailable.
 
-        Where many wait for their turn, who is `due` first comes first.
+        If many wait for their turn, those that are `due` first come first.
         """
         ...
 
     async def receivers(self) -> list[str]:
-        """The receivers that have a snapshot, or had one, by the leader. May raise Unavailable."""
+        """The receivers that have a snapshot, or had one, from the leader. May raise Unavailable."""
         ...
 
 
 class Recorded(Protocol):
-    """A fact as the journal gives it back once it holds it, with the state after it."""
+    """A fact that the journal holds, with the state after it."""
 
     @property
     def fact(self) -> Fact: ...

@@ -1,8 +1,8 @@
 """Retention: the lowest position that a shard still needs, so that only settled messages are purged.
 
-An actor whose events lie in the stream alone knows that they lie beyond its frontier, and not where. A
-receiver that had nothing for a week and is down today would seem to need all of that week. So the purge of
-the stream finds out where the oldest really lies, and it is remembered here.
+An actor whose events are only in the stream knows that they lie beyond its frontier, but not where. A
+receiver that got nothing for a week and is down today would seem to need all of that week. So the purge of
+the stream looks up the position of its oldest event, and this module remembers it.
 """
 
 from heapq import heapify, heappop, heappush
@@ -13,13 +13,13 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 
 OUTDATED_MAX = 1024
-"""Unneeded places are dropped once there are this many more of them than needed ones."""
+"""Outdated entries are dropped once there are this many more of them than valid ones."""
 
 
 class Needed(Struct, frozen=True):
-    """The lowest position that is needed, and its receiver; none if messages are only not released yet.
+    """The lowest position that is needed, and its receiver (empty if messages are just not released yet).
 
-    Where it is not `exact`, the oldest event of the receiver lies there or anywhere beyond.
+    If it is not `exact`, the receiver's oldest event lies there or anywhere beyond.
     """
 
     position: int
@@ -28,9 +28,9 @@ class Needed(Struct, frozen=True):
 
 
 class Retention:
-    """The positions that the actors of one shard need, by their confirmed states.
+    """The positions that the actors of one shard need according to their confirmed states.
 
-    They are kept in order as states change, so that finding the lowest does not look at all actors.
+    They are kept in order as states change, so that the lowest is found without looking at all actors.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Retention:
         self._lowest: list[tuple[int, str]] = []
 
     def note(self, state: State) -> None:
-        """Take up an actor that has come into memory, or has another state."""
+        """Take the state of an actor that has come into memory, or has changed."""
         needed, receiver = self._of(state), state.receiver
         if needed is None:
             self._needed.pop(receiver, None)
@@ -47,9 +47,9 @@ class Retention:
             self._keep(needed)
 
     def found(self, receiver: str, position: int) -> None:
-        """Remember where the first event of the receiver beyond its frontier lies.
+        """Remember the position of the receiver's first event beyond its frontier.
 
-        That stays true, since only newer events are stored.
+        It stays true, since only newer events are stored.
         """
         self._oldest[receiver] = position
         needed = self._needed.get(receiver)
@@ -57,7 +57,7 @@ class Retention:
             self._keep(Needed(position, receiver))
 
     def lowest(self, floor: int) -> Needed:
-        """The needs of all actors, and of the messages above `floor`."""
+        """The lowest position that any actor, or any message above `floor`, needs."""
         lowest = self._lowest
         while lowest:
             position, receiver = lowest[0]
@@ -68,7 +68,7 @@ class Retention:
         return Needed(floor + 1)
 
     def below(self, position: int) -> list[str]:
-        """The receivers that need something below that position."""
+        """The receivers that need a message below that position."""
         return [each.receiver for each in self._needed.values() if each.position < position]
 
     def _keep(self, needed: Needed) -> None:
@@ -83,7 +83,7 @@ class Retention:
         if position is None:
             self._oldest.pop(state.receiver, None)
             return None
-        # Unknown names have no subject of their own in which to search for the first event.
+        # Unknown names share no subject in which the first event could be looked up.
         if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN_RECEIVERS:
             return Needed(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)

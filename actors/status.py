@@ -1,8 +1,8 @@
 """The status of an actor: one JSON object for people who ask why a receiver gets nothing.
 
-Only here do instants turn into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
-headers are not shown, and of the receiver's last answer no cookie, nor what it repeats of headers or URL:
-to look is not to be allowed to act.
+Only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
+headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL are hidden:
+somebody who may read the status must not learn how to act as the receiver's owner.
 """
 
 import math
@@ -34,7 +34,7 @@ Phase = Literal[
 class Head(Struct, frozen=True, kw_only=True):
     """The oldest event that is not settled, and the number that it has or will get.
 
-    `type` is empty where the event is not in memory.
+    `type` is empty if the event is not in memory.
     """
 
     position: int
@@ -61,9 +61,10 @@ def inspect(
 ) -> dict[str, object]:
     """The live state of one actor, ready for JSON.
 
-    `queued` counts the events in memory, `backlog` all that are accepted and not settled; `problems` says
-    what is wrong with the configuration that was put last, which need not be the one in force. `last_answer`
-    is an excerpt; unless `answer_shown`, nothing that the receiver wrote is shown, only the status of it.
+    - `queued`: number of events in memory.
+    - `backlog`: number of events that are accepted and not settled.
+    - `problems`: defects of the configuration that was put last, which need not be the one in force.
+    - `last_answer`: an excerpt; unless `answer_shown`, only its status is shown.
     """
     answered: dict[str, object] | None = None
     if last_answer is not None:
@@ -94,16 +95,16 @@ def inspect(
 
 
 def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
-    """The one word for how a receiver does; where several hold, the one that lasts longest without help."""
+    """The one word for the receiver's condition; of several, the one that lasts longest without help."""
     if held := held_back(state, policy, now):
         return held
     return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
 
 
 def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
-    """Name what keeps a receiver from its events, as the machine does; None where nothing does.
+    """Name what holds a receiver back, as the machine does; None if nothing does.
 
-    One that fails for long is offline, whether it is being tried or waits for that.
+    A receiver that has been failing for long is offline, even while it is being tried.
     """
     if policy is None:
         return "misconfigured"
@@ -130,7 +131,7 @@ def why(
     backlog: int,
     problems: Collection[str] = (),
 ) -> str:
-    """Say why the receiver gets nothing at this moment, with the way out where there is one."""
+    """Say why the receiver gets nothing at this moment, with the remedy if there is one."""
     held = _held_words(state, policy, view, now, problems)
     if not backlog:
         return f"nothing waits; {held}" if held else "nothing waits"
@@ -140,7 +141,7 @@ def why(
 def _held_words(
     state: State, policy: Policy | None, view: View, now: float, problems: Collection[str]
 ) -> str:
-    """Say what keeps the receiver from its events; empty where nothing does."""
+    """Say what holds the receiver back; empty if nothing does."""
     receiver, held = state.receiver, held_back(state, policy, now)
     go_on = f"to continue, run angarium receiver resume {receiver}"
     match held:
@@ -169,7 +170,7 @@ def _held_words(
 
 
 def _owed_words(state: State, policy: Policy | None, view: View, now: float) -> str:
-    """Say what an event waits for while nothing holds its receiver back, by the machine's next step."""
+    """Say what the next event waits for if nothing holds its receiver back, by the machine's next step."""
     if count := len(view.in_flight):
         return "an attempt is under way" if count == 1 else f"{count} attempts are under way"
     match next_step(state, policy, view, now):
@@ -204,7 +205,7 @@ def _failures(state: State) -> str:
 
 
 def _moment(at: float, now: float) -> str:
-    """An instant for people, and how far off it is: `12:03:10 UTC (in 42 s)`."""
+    """A point in time for people, and its distance: `12:03:10 UTC (in 42 s)`."""
     ahead = at > now
     moment = datetime.fromtimestamp(math.ceil(at) if ahead else int(at), UTC)
     day = "" if moment.date() == datetime.fromtimestamp(now, UTC).date() else f"{moment:%Y-%m-%d} "
@@ -224,7 +225,7 @@ def duration_text(seconds: float) -> str:
 
 
 def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head | None:
-    """The oldest event that is not settled, as far as memory knows it."""
+    """The oldest event that is not settled, if memory knows it."""
     if state.open:
         entry = state.open[0]
         event = in_flight.get(entry.position) or view.held.get(entry.position)
@@ -236,7 +237,7 @@ def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head
 
 
 def read_head(state: State, events: Iterable[Event]) -> Head | None:
-    """The first of these events, of which no one is open, that will get a number."""
+    """The first of these events, none of which is open, that will get a number."""
     for event in events:
         if event.position > state.frontier.position and not is_repeat(state.frontier, event):
             return Head(
@@ -260,13 +261,13 @@ def _head(head: Head, now: float) -> dict[str, object]:
 
 
 def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
-    """The time at which the receiver is tried again by itself; None: at once, or never."""
+    """The time at which the receiver is tried again by itself; None if that is at once, or never."""
     held = None if policy is None else hold(state, policy, now)
     return held.until if held and held.until < NEVER else None
 
 
 def _bucket(state: State, policy: Policy | None, view: View, now: float) -> dict[str, object] | None:
-    """`limit`, `per`, `burst` are as configured; `effective_limit`, in the same unit, is what is in force."""
+    """The bucket as JSON: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
     rate, limit = policy.rate if policy else None, state.limit
     if rate is None or limit is None:
         return None
@@ -295,7 +296,7 @@ def _attempt(fact: OutcomeFact) -> dict[str, object]:
 
 
 def _response(answer: Answered, policy: Policy | None) -> dict[str, object]:
-    """The answer as text; a header that came more than once is joined by commas (RFC 9110, 5.3)."""
+    """The answer as text; the values of a repeated header are joined by commas (RFC 9110, 5.3)."""
     hidden = credentials_of(policy) if policy else Credentials(())
     headers: dict[str, str] = {}
     for name, value in answer.headers:

@@ -7,14 +7,19 @@ from collections.abc import Iterable
 from itertools import count
 
 REMEMBERED_COST_MAX = 1 << 18
-"""Number of receivers in all remembered answers; a name costs 8 bytes there."""
+"""Number of receivers in all cached answers; each takes 8 bytes."""
 
 ANSWER_COST = 32
-"""The cost of a remembered answer, in addition to the receivers in it."""
+"""The cost of a cached answer, in addition to the receivers in it."""
 
 
 class _Node:
-    """A node of the trie: `here` has the receivers whose pattern ends here, `rest` those with `>` here."""
+    """A node of the trie.
+
+    - `next`: the nodes below it, by token.
+    - `here`: the receivers whose pattern ends here.
+    - `rest`: the receivers whose pattern has `>` here.
+    """
 
     __slots__ = ("here", "next", "rest")
 
@@ -29,7 +34,7 @@ class _Node:
 
 
 class _Tenant:
-    """`version` is a number that no other tenant has, and that changes with the tenant's subscriptions."""
+    """The subscriptions of a tenant; `version` changes with them, and no other tenant has the same one."""
 
     __slots__ = ("patterns", "root", "version")
 
@@ -81,7 +86,7 @@ class Subscriptions:
         return found
 
     def _remember(self, key: tuple[int, str], found: tuple[str, ...]) -> None:
-        """Answers from before a change are never asked for again; they go with all others."""
+        """Cache an answer. Those from before a change are never asked for again; they go with all others."""
         self._remembered += len(found) + ANSWER_COST
         if self._remembered > REMEMBERED_COST_MAX:
             self._answers.clear()
@@ -111,7 +116,7 @@ def _add(node: _Node, tokens: list[str], receiver: str) -> None:
 
 
 def _drop(node: _Node, tokens: list[str], receiver: str) -> None:
-    """Undo `_add`, and cut the branches that hold nothing any more."""
+    """Undo `_add`, and cut the branches that are empty then."""
     if not tokens:
         del node.here[receiver]
     elif tokens[0] == ">":

@@ -1,6 +1,6 @@
 """The machine of one receiver: pure functions over its facts, and every rule that numbers, orders or paces.
 
 Read `state` first (what is), then `facts` (what happened), `commands` (what can be asked), `decide` and
-`evolve`; `owed` tells what comes next. Nothing here awaits, reads a clock or draws a
-random number: time and ids come in with the call.
+`evolve`; `owed` chooses what comes next. Nothing here awaits, reads a clock or draws a random number: time
+and ids are arguments.
 """

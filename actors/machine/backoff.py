@@ -1,7 +1,8 @@
 """Backoff between attempts: exponential, with full jitter.
 
-Full jitter, since receivers that fell together must not come back together (Brooker, "Exponential Backoff And
-Jitter", AWS Architecture Blog, 2015). The jitter is given, not drawn, so that a journal replays to the byte.
+Full jitter, because receivers that failed together must not be retried together (Brooker, "Exponential
+Backoff And Jitter", AWS Architecture Blog, 2015). The jitter is an argument, not drawn here, so that a
+journal replays to the byte.
 """
 
 DELAY_MIN_S = 0.05
@@ -9,7 +10,7 @@ DELAY_MIN_S = 0.05
 
 
 def backoff_s(base_s: float, cap_s: float, failures: int, spread: float) -> float:
-    """The delay after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], never nothing.
+    """The delay after the k-th failure: uniform in [0, min(cap, base·2^(k−1))], and at least DELAY_MIN_S.
 
     `spread` in [0, 1) is the jitter.
     """

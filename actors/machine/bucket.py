@@ -1,28 +1,29 @@
 """The token bucket: real-valued, clamped, and inherited from owner to owner without ever granting too much.
 
 Promise: in any window of t seconds at most `burst + rate·t` attempts start, takeovers included. Within one
-ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners time is
-credited only beyond `CLOCK_SKEW_S`, since two machines' clocks may differ; and an owner that vanished may
-have taken tokens that it never recorded, so the next owner starts empty if it could have posted.
+ownership `now` never jumps (wall time at the claim plus monotonic time since). Between owners, time is
+credited only beyond `CLOCK_SKEW_S`, since the clocks of two machines may differ. An owner that vanished may
+have taken tokens without recording it, so the next owner starts with an empty bucket if that owner could have
+posted.
 """
 
 from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
-"""Largest difference of two owners' clocks: time between them counts only beyond that."""
+"""Largest tolerated difference between two owners' clocks: the time between them counts only beyond it."""
 SLOW_TOKEN_S = 10.0
-"""A token that takes longer to come is recorded before its attempt is made."""
+"""If a token takes longer than this to come, its attempt is recorded before it is made."""
 GRANT_MAX_S = 5.0
-"""An attempt that is recorded before it is made starts within this time, or needs another token."""
-# A token that is short by less than this is a token: sums of fractions do not come out even.
+"""Time within which an attempt that was recorded first must start; after it, it needs another token."""
+# A token that is short by less than this counts as a whole one: sums of fractions are not exact.
 _EPSILON = 1e-9
-# Instants of our days are floats a quarter of a microsecond apart: a token said to come at one of them might
-# be short by what was rounded, and an actor that waits for it would wake in vain.
+# Seconds since the epoch are floats that lie a quarter of a microsecond apart today: a token promised for one
+# of them might be short by the rounding, and an actor that waits for it would wake in vain.
 _TICK_S = 1e-6
 
 
 class Limit(Struct, frozen=True, gc=False):
-    """The rate in force: attempts a second, and how many may start at once."""
+    """The rate limit in force: attempts per second, and how many may start at once."""
 
     per_second: float
     burst: int
@@ -34,7 +35,7 @@ class Limit(Struct, frozen=True, gc=False):
 
 
 class Bucket(Struct, frozen=True, gc=False):
-    """`tokens` at the instant `at`, recorded under the ownership `epoch`."""
+    """The `tokens` that there were at the time `at`, as recorded under the ownership `epoch`."""
 
     tokens: float
     at: float
@@ -42,7 +43,7 @@ class Bucket(Struct, frozen=True, gc=False):
 
 
 class Unclean(Struct, frozen=True, gc=False):
-    """The last claim that followed no release: its epoch, the deliveries' last position then, its time."""
+    """The last claim that followed no release: its epoch, its time, and the deliveries' last position."""
 
     epoch: int
     position: int
@@ -52,8 +53,9 @@ class Unclean(Struct, frozen=True, gc=False):
 def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 0) -> Bucket:
     """The bucket at `now`.
 
-    `granted` tokens are set aside for attempts that have not started yet. They count where the attempts
-    start, so until then they take up room: with them a full bucket would allow one start too many.
+    `granted` tokens are set aside for attempts that have not started yet. Such a token counts when its
+    attempt starts, and takes up room until then: if the bucket filled up beside it, one attempt too many
+    could start.
     """
     gained = max(0.0, now - bucket.at) * limit.per_second
     room = max(0.0, float(limit.burst - granted))
@@ -61,7 +63,7 @@ def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 
 
 
 def give_back(bucket: Bucket) -> Bucket:
-    """The bucket with a token that was set aside and not used."""
+    """The bucket after a token that was set aside and not used is returned to it."""
     return Bucket(bucket.tokens + 1, bucket.at, bucket.epoch)
 
 
@@ -73,7 +75,7 @@ def take(bucket: Bucket) -> Bucket | None:
 
 
 def next_token_at(bucket: Bucket, limit: Limit) -> float:
-    """An instant after `bucket.at` at which the bucket holds a whole token, rounding included."""
+    """A time after `bucket.at` at which the bucket holds a whole token, rounding included."""
     return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
 
 
@@ -82,7 +84,7 @@ def under(
 ) -> Bucket | None:
     """The bucket under another limit: a lower burst cuts it at once, a higher one grants nothing at once.
 
-    Where there was none, it is full only if the receiver is `unused`: nothing was ever sent to it.
+    If there was no bucket, the new one is full only if the receiver is `unused`: nothing was ever sent to it.
     """
     if limit is None:
         return None
@@ -96,9 +98,9 @@ def inherit(
 ) -> Bucket:
     """The bucket that the owner of `epoch` starts with, given what an earlier owner recorded.
 
-    `unsettled` says that the actor had, or may have had, an event stored and not settled at the last unclean
-    claim: only then can its old owner have posted what it never recorded. An attempt that was recorded first
-    may have started up to `GRANT_MAX_S` after its record, so that much more is not credited.
+    `unsettled`: the actor had, or may have had, a stored event that was not settled at the last unclean
+    claim. Only then can its old owner have posted something that it never recorded. An attempt that was
+    recorded first may have started up to `GRANT_MAX_S` after its record, so this time is not credited either.
     """
     if bucket.epoch == epoch:
         return bucket

@@ -1,7 +1,7 @@
 """Commands: everything that can be asked of a receiver.
 
-A command carries what `decide` cannot know by itself, such as places in the stream. The time and the bucket
-in memory are arguments of `decide`.
+A command carries what `decide` cannot know by itself, such as positions in the stream. The time and the
+bucket in memory are arguments of `decide`.
 """
 
 from msgspec import Struct
@@ -13,9 +13,9 @@ from actors.machine.outcome import Answered, Failed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
-    """The outcome of an attempt. `event` is None for a ping.
+    """Record the outcome of an attempt. `event` is None for a ping.
 
-    `answer` is what of the answer's body may be on record where the attempt failed.
+    `answer`: the part of the answer's body that may be recorded if the attempt failed.
     """
 
     event: Event | None
@@ -24,14 +24,17 @@ class RecordOutcome(Struct, frozen=True, gc=False):
 
 
 class Adopt(Struct, frozen=True):
-    """Adopt another configuration. `above`: no owner can have posted anything beyond this position."""
+    """Adopt another configuration. No owner can have posted anything beyond the position `above`."""
 
     above: int
     epoch: int
 
 
 class OpenReceiver(Struct, frozen=True):
-    """Open a receiver that gets the events beyond `position`; `removal` was its last, if any."""
+    """Open a receiver, which gets the events beyond `position`.
+
+    `removal`: the revision of its last removal, 0 if it was never removed.
+    """
 
     position: int
     window: int
@@ -39,20 +42,20 @@ class OpenReceiver(Struct, frozen=True):
 
 
 class GiveUpEvents(Struct, frozen=True):
-    """Give up these events: an open one, or the next ones that have no number."""
+    """Give up these events: one that is open, or the next ones without a number."""
 
     events: tuple[Numbered, ...]
     reason: str
 
 
 class DropRepeat(Struct, frozen=True, gc=False):
-    """Drop the event at the head, which is a repeat."""
+    """Drop the oldest event without a number, which is a duplicate."""
 
     event: Event
 
 
 class AcceptEvent(Struct, frozen=True, gc=False):
-    """Give the event its number before its first attempt: others may be settled before it."""
+    """Give the event its number before its first attempt, since later events may be settled before it."""
 
     event: Event
 
@@ -68,7 +71,11 @@ class StartPing(Struct, frozen=True):
 
 
 class ParkReceiver(Struct, frozen=True):
-    """Drop its waiting events from memory. Up to `position` all are released, of other receivers too."""
+    """Drop the waiting events from memory.
+
+    - `waiting_since`: when the oldest of them was stored, if known.
+    - `position`: the messages of all receivers up to here are released.
+    """
 
     waiting_since: float | None
     position: int = 0
@@ -79,13 +86,17 @@ class UnparkReceiver(Struct, frozen=True):
 
 
 class ResumeReceiver(Struct, frozen=True):
-    """End whatever holds the receiver back, as an operator asked."""
+    """End everything that holds the receiver back, because an operator asked."""
 
 
 class RemoveReceiver(Struct, frozen=True):
-    """Discard what is open and `waiting` events beyond the frontier: the configuration is gone.
+    """Discard the open events and those beyond the frontier, since the configuration is gone.
 
-    `source` is the highest of theirs, and `keys` are those that enter the dedup window, packed.
+    - `position`: the last position that is discarded.
+    - `waiting`: how many events beyond the frontier are discarded.
+    - `removal`: the revision of the removal.
+    - `source`: the highest source of the discarded events.
+    - `keys`: their keys that enter the dedup window, packed.
     """
 
     position: int
@@ -96,10 +107,10 @@ class RemoveReceiver(Struct, frozen=True):
 
 
 class MissEvents(Struct, frozen=True):
-    """Record that events known to have been at `first` to `last` are gone.
+    """Record that events which were certainly stored at `first` to `last` are gone.
 
-    An owner that vanished may have `posted` so many beyond the frontier, and `source` is known to have been
-    the highest of the events that are gone.
+    - `posted`: how many events beyond the frontier an owner that vanished may have posted.
+    - `source`: the highest known source of the missing events.
     """
 
     first: int
@@ -109,29 +120,29 @@ class MissEvents(Struct, frozen=True):
 
 
 class RefuseEvent(Struct, frozen=True):
-    """Make the event a dead letter without a number: it belongs to no receiver that exists."""
+    """Make the event a dead letter without a number, since its receiver does not exist."""
 
     event: Event
     reason: str
 
 
 class TurnAway(Struct, frozen=True):
-    """Turn away events for unknown names. `discarded`: there is no room for dead letters."""
+    """Turn away events for unknown names; they are `discarded` if there is no room for dead letters."""
 
     events: tuple[Burial, ...]
     discarded: bool = False
 
 
 class PassOver(Struct, frozen=True):
-    """Move on to `position`: up to there no event for an unknown name is left to be judged."""
+    """Move on to `position`: no event for an unknown name is left to be judged up to there."""
 
     position: int
 
 
 class ForgetBacklog(Struct, frozen=True):
-    """Discard what waits up to `position`: what is open, and `waiting` events beyond the frontier.
+    """Discard everything that waits up to `position`: open events, and `waiting` events beyond the frontier.
 
-    `source` and `keys` are those of `RemoveReceiver`.
+    `source` and `keys` are as in `RemoveReceiver`.
     """
 
     position: int

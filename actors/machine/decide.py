@@ -1,4 +1,4 @@
-"""The machine of one receiver: three pure functions, and all the rules there are.
+"""The machine of one receiver: three pure functions that hold all its rules.
 
     decide(state, policy, command, at, bucket) -> facts   what happens
     evolve(state, fact) -> state                          what is (`evolve.py`)
@@ -6,23 +6,26 @@
 
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
 
-Rules that the rest leans on:
+The rules that everything else relies on:
 
-1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is no repeat.
-   Every numbered event reaches the journal with the first fact about it or about a later one, so all who
-   fold the journal number alike, and no write precedes a POST.
-2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed; the
-   facts in `NEEDS_NO_CONFIRMATION` hold nothing up, every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `EventAccepted` in its turn, before any result of it or a
-   later one.
-3. What influences numbering (window, removal, opening) is state, changed by a fact that is confirmed before
-   anything is posted under it, from a place above whatever an earlier owner may have posted unrecorded.
-4. Every fact that settles carries the bucket. Where a token is slow to come, the attempt is recorded first.
-5. A dead letter is a fact first; once that is confirmed, its burial is owed until it is recorded too. Facts
-   have one order, so to give up what waits, and to read on for it, needs no fact before it confirmed.
-6. An actor that has to wait long parks: its events stay in the stream, and are read again when it is time.
-7. Without a configuration nothing is decided before its leader has spoken: the receiver is gone, or unknown.
-   One that was put again is removed first, however quickly it came.
+1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is not a
+   duplicate. Every numbered event reaches the journal with the first fact about it or about a later one. So
+   everybody who folds the journal assigns the same numbers, and no write precedes a POST.
+2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed. The
+   facts in `NEEDS_NO_CONFIRMATION` hold nothing up; every other one must be confirmed before anything starts.
+   Relaxed order has the same numbers: an event is `EventAccepted` in its turn, before any result of it or of
+   a later one.
+3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
+   confirmed before anything is posted under it, from a position above all that an earlier owner may have
+   posted without a record.
+4. Every fact that settles an event carries the bucket. If tokens are slow to come, the attempt is recorded
+   first.
+5. A dead letter is a fact first. Once that fact is confirmed, the dead letter has to be stored, until this is
+   recorded too. Facts have one order, so giving up waiting events, and reading on for that, needs no
+   confirmation of the facts before.
+6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
+7. Without a configuration nothing is decided before the leader of the bucket has said whether the receiver is
+   gone or unknown. A receiver that was removed and put again is removed first, however quickly it was put.
 """
 
 from typing import Any, assert_never
@@ -39,19 +42,19 @@ from actors.machine.state import State, open_entry
 from actors.policy import Policy
 
 FAILURES_IN_A_ROW_MAX = 5
-"""Failures in a row, of any events, after which a receiver in relaxed order is left alone as a whole."""
+"""Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway,
 )  # fmt: skip
 ERROR_LENGTH_MAX = 300
-"""Characters of an error that a fact keeps."""
+"""Length of the error text that a fact keeps, in characters."""
 
 
 def decide(
     state: State, policy: Policy | None, command: c.Command, at: float, bucket: Bucket | None
 ) -> list[f.Fact]:
-    """The facts that `command` brings about at the instant `at`, with the bucket as it is then."""
+    """The facts that `command` results in at the time `at`, with the bucket as it is then."""
     receiver = state.receiver
     match command:
         case c.RecordOutcome():
@@ -119,7 +122,7 @@ def _outcome(
 ) -> list[f.Fact]:
     event, outcome = command.event, command.outcome
     entry = open_entry(state, event.position) if event else None
-    # Of an event that was given up while it was on its way, the answer only tells how the receiver does.
+    # If the event was given up while it was being sent, its answer only shows how the receiver is doing.
     over = event is not None and entry is None and event.position <= state.frontier.position
     events = (numbered(state, event),) if event and not over else ()
     attempt = (entry.attempts if entry else 0) + 1
@@ -134,10 +137,10 @@ def _outcome(
     base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
-        # A time that is over already (0 seconds, a date in the past) asks for nothing: then it is backoff.
+        # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, **common)]
-    # Where this node lacks connections, the event has not failed, but trying often would make it worse.
+    # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     in_a_row = state.consecutive_failures + 1 - FAILURES_IN_A_ROW_MAX
@@ -167,7 +170,7 @@ def _failing_s(state: State, now: float) -> float:
 
 
 def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bucket | None) -> list[f.Fact]:
-    """The facts that record all changes of the configuration."""
+    """The facts that record every change of the configuration."""
     receiver, facts = state.receiver, list[f.Fact]()
     target = stable_hash(policy.url)
     if state.target != target:
@@ -189,6 +192,6 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
 
 
 def numbered(state: State, event: Event) -> Numbered:
-    """The event with the number that it has, or, as the next in order, now gets."""
+    """The event with its number: the one that it has, or else the next one in order."""
     entry = open_entry(state, event.position)
     return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)

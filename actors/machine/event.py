@@ -8,10 +8,13 @@ from actors.ids import dedup_key
 class Event(Struct, frozen=True, gc=False, kw_only=True):
     """One message of the deliveries stream, addressed to one receiver.
 
-    `position` is its stream sequence, `stored_at` the stream's time (seconds since the epoch), `source` the
-    sequence of the event that the router copied it from (0 for a direct send), `again` what a replay or a
-    redrive was marked with. `traceparent` and `tracestate` are as published. `malformed` says why the message
-    cannot be passed on as it was published; such an event becomes a dead letter when its turn comes.
+    - `position`: its sequence in the stream.
+    - `stored_at`: when the stream stored it, in seconds since the epoch.
+    - `again`: the mark of a replay or a redrive; empty for the original.
+    - `source`: position of the event that the router copied it from; 0 for a direct send.
+    - `traceparent`, `tracestate`: the trace headers as published.
+    - `malformed`: why the message cannot be passed on as it was published; such an event becomes a dead
+      letter when its turn comes.
     """
 
     position: int
@@ -33,5 +36,5 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of memory that the event takes, near enough."""
+        """Bytes of memory that the event takes, approximately."""
         return len(self.body) + 512

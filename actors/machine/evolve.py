@@ -1,8 +1,8 @@
 """The fold of a receiver's facts into its state.
 
-`evolve` is total and never refuses: what a fact says has happened. A fact carries its results (numbers, the
-bucket, until when), so there is no policy here, no clock and no choice, and all who fold the same facts get
-the same state: the live actor and the recovery after a crash alike.
+`evolve` accepts every fact: what a fact says has happened. A fact carries its results (numbers, the bucket,
+the end of a pause), so no policy, no clock and no choice is needed here. The live actor and the recovery
+after a crash get the same state from the same facts.
 """
 
 from typing import assert_never
@@ -109,7 +109,7 @@ def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     for each in fact.events:
         frontier = number(frontier, each)
         opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
-    # The state is kept for every receiver: of what was answered, the journal alone has the text.
+    # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
     state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last)
     match fact:
@@ -120,7 +120,7 @@ def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=1)
             if fact.at < state.backoff_until:
-                # What was on its way already when the receiver was left alone says nothing new.
+                # An attempt that was under way when the backoff began says nothing new.
                 return _count(state, failed_attempts=1)
             begins = state.failing_since is None and not fact.ours
             return _count(replace(
@@ -154,7 +154,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
 
 
 def _after_forgetting(state: State, fact: f.Forgot) -> State:
-    """The state in which nothing waits and nothing has failed; a pause that the receiver asked for stays."""
+    """The state after a `forget`: nothing waits or has failed; a pause that the receiver asked for stays."""
     frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
@@ -163,9 +163,10 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
 
 
 def _after_repair(state: State, fact: f.Repaired) -> State:
-    """Sets the frontier back, as no other fact does: other events come after the position now.
+    """Set the frontier back, which no other fact does: other events follow the position now.
 
-    What was open there was never given for certain: it is no repeat if it comes again.
+    Events that were open beyond it were never certainly delivered, so they are no duplicates if they come
+    again.
     """
     position, frontier = fact.position, state.frontier
     dropped = [each for each in state.open if each.position > position]
@@ -185,7 +186,7 @@ def _after_repair(state: State, fact: f.Repaired) -> State:
 
 
 def _after_refusal(state: State, fact: f.EventRefused) -> State:
-    """The state after an event without an actor: no number, behind the frontier, and owed a burial."""
+    """The state after a refused event, which gets no number, is passed over and becomes a dead letter."""
     burials = (*state.burials, f.Burial(position=fact.position, reason=fact.reason))
     frontier = move(state.frontier, fact.position, state.frontier.sequence + 1, fact.source)
     removed_at = state.removed_at if state.opened else fact.at
@@ -193,7 +194,7 @@ def _after_refusal(state: State, fact: f.EventRefused) -> State:
 
 
 def _let_go(state: State) -> State:
-    """The state in which nothing holds the receiver back; open events may be tried at once."""
+    """The state with nothing that holds the receiver back; open events may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
         consecutive_failures=0, disabled="", open=tuple(replace(each, next_at=0.0) for each in state.open),

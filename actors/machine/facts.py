@@ -1,10 +1,10 @@
 """Facts: what an actor records, in the past tense. They are the truth; everything else is folded from them.
 
 Rules. A tag is written by hand and never reused. A new member has a default, so that old journals stay
-readable. A fact carries results (the number, the bucket, the instant to resume at), never a request for them,
-so that folding needs no policy and no clock. Instants are seconds since the epoch; `bucket` is as it was when
-the fact was decided. Outcome facts name their events in a list, one for now, since batches will come, and a
-`kind`: `event` or `ping`.
+readable. A fact carries results (the number, the bucket, the time to resume at), never a request for them, so
+that folding needs no policy and no clock. Times are seconds since the epoch; `bucket` is as it was when the
+fact was decided. Outcome facts have a `kind`, `event` or `ping`, and name their events in a list: it holds
+one event today, and several once there are batches.
 """
 
 from msgspec import Struct
@@ -32,12 +32,13 @@ class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
-    """The receiver did not accept it; the next attempt is due at `next_at`.
+    """The receiver did not accept the event; the next attempt is due at `next_at`.
 
-    `rejected`: by the event's own fault. `gone`: the receiver wants no more at all, so nothing counts against
-    the event, which waits. `ours`: this node had no connection to spare, so nothing counts against the event,
-    nor is the receiver failing. `until`: after so many failures in a row, ours included, the receiver as a
-    whole is left alone. `answer`: the beginning of the answer's body, without credentials.
+    - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included.
+    - `rejected`: the event itself is at fault.
+    - `gone`: the receiver wants no more events at all; nothing counts against this one, which waits.
+    - `ours`: this node had no connection to spare; nothing counts against the event or the receiver.
+    - `answer`: the beginning of the answer's body, without credentials.
     """
 
     error: str = ""
@@ -50,15 +51,16 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):
-    """The receiver asked for a pause until `until`; this is no failure and does not count."""
+    """The receiver asked for a pause until `until`; this does not count as a failure."""
 
     until: float = 0.0
 
 
 class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A dead letter that is still to be published. `sequence` is None for an event that got no number.
+    """A dead letter that is still to be published.
 
-    `receiver` is whose it is, where it is another one than that of the fact.
+    - `sequence`: None for an event that got no number.
+    - `receiver`: its receiver, if that is not the receiver of the fact.
     """
 
     position: int
@@ -70,7 +72,7 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
-    """The event is given up, for a stated reason: settled, and owed a burial."""
+    """The event is given up for a stated `reason`: it is settled, and its dead letter has to be stored."""
 
     events: tuple[Numbered, ...]
     at: float
@@ -81,20 +83,20 @@ class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried"):
-    """The dead letters of the events at `position`, or at `positions`, are in their stream."""
+    """The dead letters of the events at `position`, or at `positions`, are stored."""
 
     position: int = 0
     positions: tuple[int, ...] = ()
 
 
 class EventAccepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
-    """The event has its number (relaxed order: later ones may be settled before it)."""
+    """The event got its number (relaxed order: later events may be settled before it)."""
 
     events: tuple[Numbered, ...]
 
 
 class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started"):
-    """An attempt took its token and will be made once this is confirmed (where tokens are slow to come)."""
+    """An attempt took its token, and is made once this is confirmed (used when tokens are slow to come)."""
 
     events: tuple[Numbered, ...]
     at: float
@@ -102,16 +104,17 @@ class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started
 
 
 class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
-    """The event at `position` was a repeat and was dropped: this changes a counter and nothing else."""
+    """The event at `position` was a duplicate and was dropped: this changes a counter and nothing else."""
 
     position: int
     id: str = ""
 
 
 class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked"):
-    """The waiting events are only in the stream. `waiting_since`: when the oldest was stored, if known.
+    """The waiting events are only in the stream now.
 
-    `position`: of a receiver that is not opened, no event up to there is its own.
+    - `waiting_since`: when the oldest of them was stored, if known.
+    - `position`: if the receiver was never opened, none of the events up to here belongs to it.
     """
 
     at: float
@@ -128,7 +131,7 @@ class Unparked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="unpark
 class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened"):
     """The receiver exists (again) and gets the events beyond `position`; its numbers go on.
 
-    `removal` is the revision of the last removal of its configuration: a higher one has yet to be obeyed.
+    `removal`: revision of the last removal of its configuration; a higher one is still to be carried out.
     """
 
     at: float
@@ -138,10 +141,10 @@ class Opened(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="opened")
 
 
 class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed"):
-    """The receiver was removed; what waited up to `position` is discarded. The numbering is kept.
+    """The receiver was removed; the events that waited up to `position` are discarded. The numbering is kept.
 
-    What is discarded counts as numbered: `source` is the highest of its sources, and `keys` are those of its
-    ids that enter the dedup window, packed, the newest last.
+    Discarded events count as numbered: `source` is their highest source, and `keys` are those of their ids
+    that enter the dedup window, packed, the newest last.
     """
 
     at: float
@@ -155,9 +158,9 @@ class Removed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removed
 
 
 class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot"):
-    """An operator discarded what waited up to `position`, and failures are forgotten. Numbers go on.
+    """An operator discarded the events that waited up to `position`; failures are forgotten, numbers go on.
 
-    `source` and `keys` are those of `Removed`.
+    `source` and `keys` are as in `Removed`.
     """
 
     at: float
@@ -170,9 +173,9 @@ class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot")
 
 
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):
-    """Events known to have been at `first` to `last` are gone from the stream; numbers go on after a gap.
+    """Events that were certainly stored at `first` to `last` are gone; numbers go on after a gap.
 
-    `source` is the highest that is known of theirs. Their ids are gone with them.
+    `source` is their highest known source. Their ids are lost with them.
     """
 
     at: float
@@ -184,10 +187,10 @@ class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing
 
 
 class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repaired"):
-    """An operator accepted that the deliveries lost their tail: they are read again from behind `position`.
+    """An operator accepted that the deliveries lost their tail; events beyond `position` are read again.
 
-    What was open or owed a burial beyond it is `dropped`, by position: its message is gone. Numbers go on
-    after a gap, above all that were ever given.
+    Events beyond it that were open or had to be buried are `dropped`, by position: their messages are gone.
+    Numbers go on after a gap, above all that were ever given.
     """
 
     at: float
@@ -200,7 +203,7 @@ class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repair
 class RemovalSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="removal_set"):
     """An operator accepted that the configurations are in another bucket, which counts its own revisions.
 
-    Of that bucket, removals up to the revision `removal` were obeyed.
+    Removals in that bucket up to the revision `removal` were carried out.
     """
 
     at: float
@@ -215,14 +218,14 @@ class WindowSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="windo
 
 
 class RateSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="rate_set"):
-    """Another rate is in force from now on; None: no limit."""
+    """Another rate limit is in force from now on; None: no limit."""
 
     limit: Limit | None
     bucket: Bucket | None = None
 
 
 class Retargeted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="retargeted"):
-    """The receiver has another URL (a hash of it: URLs may hold secrets). Nothing holds it back any more."""
+    """The receiver has another URL (`target` is its hash: URLs may hold secrets), and is tried at once."""
 
     target: str
 
@@ -247,17 +250,17 @@ class Disabled(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="disabl
 
 
 class Pinged(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pinged"):
-    """A ping took its token and will be made once this is confirmed."""
+    """A ping took its token, and is made once this is confirmed."""
 
     at: float
     bucket: Bucket | None = None
 
 
 class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """An event without a number is given up and owed a burial: `unknown_receiver`, `malformed`, `expired`.
+    """An event without a number becomes a dead letter (`unknown_receiver`, `malformed`, `expired`).
 
-    A later copy from the same `source` is a repeat. The id does not enter the window: the receiver, if there
-    is one later, was never given the event, and its producer may send it again.
+    A later copy from the same `source` is a duplicate. The id does not enter the window: if the receiver
+    exists later, it was never given the event, and the producer may send it again.
     """
 
     position: int
@@ -267,10 +270,10 @@ class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="re
 
 
 class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
-    """Events for unknown names are given up and owed a burial, in the order of their positions.
+    """Events for unknown names become dead letters, in the order of their positions.
 
-    No receiver holds a message below them, so the flush with this fact has a floor beyond them. `discarded`:
-    dead letters cannot be stored, so they get none.
+    No receiver holds a message below them, so the flush with this fact has a floor beyond them. They are
+    `discarded` if dead letters cannot be stored.
     """
 
     events: tuple[Burial, ...]
@@ -279,9 +282,11 @@ class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turn
 
 
 class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="fact", tag="claimed"):
-    """The shard has a new owner. `position`: the last of the deliveries, read after the claim of `_owner`.
+    """The shard has a new owner.
 
-    `unclean_*` describe the last claim that did not follow a release, this one included.
+    - `clean`: the claim followed a release.
+    - `position`: the last position of the deliveries, read after the claim of `_owner`.
+    - `unclean_*`: the last claim that did not follow a release, this one included.
     """
 
     epoch: int

@@ -1,11 +1,11 @@
-"""Invariants: rules that hold for every fact. They are checked before it is recorded.
+"""Invariants: rules that hold for every fact, checked before the fact is recorded.
 
-A fact that breaks one is a defect of ours. Written down it would be folded by every later owner, and numbers
-would repeat or be lost, so the shard stops instead; and a journal that holds such a fact is not run.
+A fact that breaks an invariant is a defect of Angarium. If it were recorded, every later owner would fold it,
+and numbers would repeat or be lost. So the shard stops instead, and a journal with such a fact is not run.
 
 Each rule compares the states before and after one fact, in a bounded number of steps. No rule knows the
-configuration: a receiver that became strict may have many open events. A bound that is exceeded already is no
-breach, so that a smaller bound in another version refuses no journal.
+configuration: a receiver that became strict may have many open events. A bound that was exceeded before is no
+breach, so that another version with a smaller bound refuses no journal.
 """
 
 from enum import Enum
@@ -18,7 +18,7 @@ from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 NUMBERING = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DeadLettered, f.Started)
 """The facts that name events with their numbers."""
 _SETTLING = (f.Delivered, f.DeadLettered)
-# Sums of fractions do not come out even.
+# Sums of fractions are not exact.
 _EPSILON = 1e-6
 
 
@@ -31,12 +31,12 @@ class Breach(Enum):
     SETTLED = "it treats a settled event as an open one"
     BEYOND = "an open event lies beyond the frontier"
     OPEN = f"more than {OPEN_MAX} events are open"
-    BURIALS = f"more than {BURIALS_MAX} dead letters are owed"
+    BURIALS = f"more than {BURIALS_MAX} dead letters wait to be stored"
     TOKENS = "the bucket holds less than no tokens, or more than its burst"
 
 
 class InvariantBroken(Unusable):
-    """A fact that breaks a rule. The text names receiver, fact and rule, and nothing of any event."""
+    """A fact that breaks a rule. The text names receiver, fact and rule, but shows no event."""
 
     def __init__(self, fact: f.Fact, breach: Breach) -> None:
         tag = fact.__struct_config__.tag
@@ -57,14 +57,14 @@ def evolve_checked(state: State, fact: f.Fact) -> State:
 
 
 def check(before: State, fact: f.Fact, after: State) -> Breach | None:
-    """The rule that `fact` breaks, if it breaks one, between the states `before` and `after` it."""
+    """The rule that `fact` breaks between the states `before` and `after` it; None if it breaks none."""
     if fact.receiver != before.receiver:
         return Breach.STRANGER
     old, new = before.frontier, after.frontier
     if new is not old:
         if new.sequence < old.sequence:
             return Breach.FRONTIER
-        # A repair reads again what came after the loss, and nothing else goes back.
+        # A repair reads the events after the loss again; nothing else moves the frontier back.
         fell = new.position < old.position or new.source < old.source
         if fell and not isinstance(fact, f.Repaired):
             return Breach.FRONTIER
@@ -82,7 +82,7 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
 
 
 def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
-    """True if too many dead letters are owed; an operator who skips an event may exceed the limit."""
+    """True if too many dead letters wait to be stored; an operator's skip may exceed the limit."""
     skipped = isinstance(fact, f.DeadLettered) and fact.reason == "skipped"
     return BURIALS_MAX < len(after.burials) > len(before.burials) and not skipped
 
@@ -92,7 +92,7 @@ def _check_numbers(
     fact: f.Delivered | f.AttemptFailed | f.Throttled | f.EventAccepted | f.DeadLettered | f.Started,
     after: State,
 ) -> Breach | None:
-    """Checks that each event is the next in order with the next number, or is open."""
+    """Check that each event is the next in order with the next number, or is open."""
     last = before.frontier.sequence
     position, sequence, known = before.frontier.position, last, 0
     for each in fact.events:
@@ -111,7 +111,7 @@ def _check_numbers(
 
 
 def _check_open(before: State, after: State) -> Breach | None:
-    """Checks that open events are not beyond the frontier, not settled, and not too many."""
+    """Check that open events are not beyond the frontier, not settled, and not too many."""
     opened, frontier = after.open, after.frontier
     if not opened:
         return None

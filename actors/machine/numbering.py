@@ -1,8 +1,8 @@
 """Numbering: the frontier of a receiver and its dedup window decide which event gets the next number.
 
-A receiver's events have one order, that of its subject in the stream, and a number goes to the next event
-that is no repeat. Nothing else decides, so all who fold the journal number the same event alike, and no
-write has to precede a POST.
+A receiver's events have one order, that of its subject in the stream, and each number goes to the next event
+that is not a duplicate. Nothing else decides, so everybody who folds the journal gives an event the same
+number, and no write has to precede a POST.
 """
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from actors.machine.event import Event
 
 
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """An event with its number, as outcome facts carry it. `type` is empty where it was not yet recorded."""
+    """An event with its number, as outcome facts carry it. `type` is empty in facts of older versions."""
 
     sequence: int
     position: int
@@ -25,7 +25,7 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def with_number(event: Event, sequence: int) -> Numbered:
-    """The event under that number."""
+    """The event with that number."""
     return Numbered(
         sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
         again=event.again, source=event.source, type=event.type,
@@ -33,11 +33,14 @@ def with_number(event: Event, sequence: int) -> Numbered:
 
 
 class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """The frontier: everything up to `position` is numbered; `sequence` was the last number, `source` the
-    highest source.
+    """The last numbered event of a receiver, and the window in which duplicates are recognised.
 
-    `window` holds the keys of the last `size` numbered events, packed, the newest last. A change of its size
-    applies to events beyond a position that no owner can have posted under the old size (`change`).
+    - `position`: everything up to here is numbered.
+    - `sequence`: the last number.
+    - `source`: the highest source.
+    - `window`: keys of the last `size` numbered events, packed, the newest last.
+    - `change`: another size, and the position beyond which it applies: no owner can have posted an event
+      beyond it under the old size.
     """
 
     position: int = 0
@@ -70,7 +73,7 @@ def _holds(window: bytes, key: bytes) -> bool:
 
 
 def number(frontier: Frontier, event: Numbered) -> Frontier:
-    """The frontier once `event` has its number. An event that is numbered already changes nothing."""
+    """The frontier after `event` got its number. An event that has one already changes nothing."""
     if event.position <= frontier.position:
         return frontier
     size, change = frontier.size, frontier.change
@@ -89,9 +92,9 @@ def number(frontier: Frontier, event: Numbered) -> Frontier:
 def move(
     frontier: Frontier, position: int, next_sequence: int, source: int = 0, keys: bytes = b""
 ) -> Frontier:
-    """The frontier once everything up to `position` is given up; the numbers go on with `next_sequence`.
+    """The frontier after everything up to `position` is given up; numbers go on with `next_sequence`.
 
-    `source` is the highest of what is given up, and `keys` enter the window, the newest last.
+    `source` is the highest source of the given-up events; `keys` enter the window, the newest last.
     """
     size, change = frontier.size, frontier.change
     if change and position > change[0] and keys:

@@ -1,7 +1,7 @@
-"""Outcomes: what came back of an attempt, and what it means for the delivery and its receiver.
+"""Outcomes: the result of an attempt, and what it means for the delivery and its receiver.
 
-An outcome is a value: a receiver that refuses, hangs or breaks off is expected. `judge` is the one place that
-turns an answer into a verdict; everything else follows from the verdict.
+An outcome is a value: a receiver that refuses, hangs or breaks off is expected. Only `judge` turns an answer
+into a verdict; everything else follows from the verdict.
 """
 
 import math
@@ -13,12 +13,12 @@ from enum import StrEnum
 from msgspec import Struct
 
 RETRY_AFTER_MAX_S = 86400.0
-"""The longest that a receiver can ask to be left alone."""
+"""The longest pause that a receiver can ask for."""
 EXCERPT_BODY_MAX = 4096
 EXCERPT_HEADERS_MAX = 8192
 """Limits of a kept answer: bytes of its body, characters of its headers."""
 REJECTED = frozenset({400, 409, 413, 415, 422, 431})
-"""Statuses by which a receiver says that it will never take this event."""
+"""Statuses by which a receiver says that it will never accept this event."""
 OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 INTERNAL = "internal"
@@ -28,7 +28,7 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?\Z", re.ASCII)
 
 
 class Answered(Struct, frozen=True, gc=False, kw_only=True):
-    """An answer; only its status counts. Header names in lower case, `body` as far as read."""
+    """An answer; only its status counts. Header names are in lower case; `body` is as much as was read."""
 
     status: int
     latency_ms: float
@@ -40,7 +40,7 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
     def excerpt(self) -> "Answered":
-        """The part that may be kept for every receiver in memory, headers as far as there is room."""
+        """The part that may be kept in memory for every receiver: the body cut, and the headers that fit."""
         if len(self.body) <= EXCERPT_BODY_MAX and _length(self.headers) <= EXCERPT_HEADERS_MAX:
             return self
         kept: list[tuple[str, str]] = []
@@ -58,7 +58,7 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Failed(Struct, frozen=True, gc=False, kw_only=True):
-    """No usable answer. `error` is one token (`timeout`, `connect`, `blocked`), `detail` one for people."""
+    """No usable answer: `error` is one token (`timeout`, `connect`, `blocked`), `detail` is for people."""
 
     error: str
     detail: str
@@ -91,7 +91,7 @@ class Verdict(StrEnum):
 
 
 def judge(outcome: Answered | Failed, now: float) -> Verdict:
-    """The table of answers in the wire format's documentation, as code. `now` is when the answer came."""
+    """The verdict on an answer that came at `now`: the table of answers in docs/wire.md, as code."""
     if isinstance(outcome, Failed):
         return Verdict.RETRY
     match outcome.status:
@@ -112,8 +112,8 @@ def judge(outcome: Answered | Failed, now: float) -> Verdict:
 def retry_after_s(answer: Answered, now: float) -> float | None:
     """Seconds of the pause that the receiver asked for (RFC 9110, 10.2.3); None without a valid time.
 
-    Seconds are rounded up; a fraction is not in the RFC, but some servers send one. A date is taken relative
-    to the answer's own `Date` where it has one, so that the receiver's clock need not agree with ours.
+    Fractions are rounded up: the RFC has none, but some servers send them. A date is taken relative to the
+    answer's own `Date`, if it has one, so that the receiver's clock need not agree with ours.
     """
     text = (answer.header("retry-after") or "").strip()
     if _SECONDS.match(text):
@@ -129,7 +129,7 @@ def _length(headers: tuple[tuple[str, str], ...]) -> int:
 
 
 def _date(text: str) -> float | None:
-    """An HTTP date in any of its forms (RFC 9110, 5.6.7). One that names no zone, as asctime's, is in UTC."""
+    """The time of an HTTP date in any of its forms (RFC 9110, 5.6.7); without a zone (asctime) it is UTC."""
     if not 20 <= len(text) <= 64:
         return None
     try:

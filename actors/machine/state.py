@@ -1,6 +1,6 @@
-"""The state of one receiver: its open events, never its settled ones, so that it stays small.
+"""The state of one receiver: it holds the open events, never the settled ones, so it stays small.
 
-It is nothing but the fold of the receiver's facts. A quiet actor is about a kilobyte plus its dedup window.
+It is exactly the fold of the receiver's facts. A quiet actor is about a kilobyte plus its dedup window.
 """
 
 from msgspec import Struct, field
@@ -10,18 +10,21 @@ from actors.machine.facts import Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
 
 OPEN_MAX = 256
-"""Events that may have a number and not be settled (relaxed order; strict order opens one at a time)."""
+"""Events that may have a number without being settled (relaxed order; strict order opens one at a time)."""
 BURIALS_MAX = 128
-"""Dead letters that a receiver may owe: what is given up waits for those before it to be buried."""
+"""Dead letters of one receiver that may wait to be stored; no further events are given up before."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
-"""Time that the state of a removed receiver is kept: the age of the deliveries (7 days), and a day."""
+"""Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
 
 
 class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event that has its number and is not settled.
 
-    `attempts` counts all that came back, `failures` those that count (not throttling), `rejections` those
-    that were the event's own fault. The next attempt is due at `next_at`.
+    - `attempts`: all attempts that have an outcome.
+    - `failures`: those that failed; throttling does not count.
+    - `rejections`: those that failed because of the event itself.
+    - `next_at`: when the next attempt is due.
+    - `status`: of the last answer.
     """
 
     sequence: int
@@ -52,10 +55,17 @@ class Counters(Struct, frozen=True, gc=False, kw_only=True):
 class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
-    The frontier and the open events (strict order opens one at a time) are the numbering; `bucket` is the
-    last one recorded, under the `limit` recorded last; `throttled_until`, `backoff_until`, `failing_since`
-    and `disabled` hold the receiver as a whole back; `waiting_since` is when the oldest event in the stream
-    alone was stored.
+    - `frontier`, `open`: the numbering; strict order opens one event at a time.
+    - `burials`: dead letters that are still to be stored.
+    - `opened`: the receiver exists.
+    - `removal`: revision of the last removal that was carried out, `removed_at` its time.
+    - `limit`, `bucket`: the rate limit and the tokens that were recorded last.
+    - `target`: hash of the URL.
+    - `throttled_until`, `backoff_until`, `paused`, `disabled`: what holds the receiver back as a whole.
+    - `throttles`: pauses that it has asked for in a row.
+    - `failing_since`, `consecutive_failures`: its failures since the last success.
+    - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
+    - `last`: the last outcome.
     """
 
     receiver: str
@@ -82,18 +92,17 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def settled_sequence(self) -> int:
-        """The number up to which every one is settled."""
+        """The highest number such that it and all lower ones are settled."""
         return self.open[0].sequence - 1 if self.open else self.frontier.sequence
 
     @property
     def unfinished(self) -> bool:
-        """True if there is work left that no message of the inbox will trigger."""
+        """True if there is work left that no incoming message will trigger."""
         return self.parked or bool(self.burials)
 
     @property
     def wakes_at(self) -> float | None:
-        """The time of the receiver's next work, as far as the state knows; None: only on an event or a
-        request.
+        """The time at which the receiver has work, as far as the state knows; None if it waits for an event.
 
         It only orders the actors that come back. An event may expire sooner, and a policy may change it.
         """
@@ -107,7 +116,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def needed_position(self) -> int | None:
-        """The lowest position whose message is still needed, or None when nothing is."""
+        """The lowest position whose message is still needed; None if none is."""
         needed = [each.position for each in self.open] + [each.position for each in self.burials]
         if self.parked:
             needed.append(self.frontier.position + 1)
@@ -117,7 +126,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 def is_left_over(state: State, floor: int, now: float) -> bool:
     """True if the receiver may be forgotten: it does not exist, and none of its events is left.
 
-    All messages up to `floor` are released. The numbering is kept as long as an event may lie in the stream.
+    All messages up to `floor` are released. The numbering is kept as long as the stream may have an event.
     """
     if state.opened or state.open or state.unfinished or state.frontier.position > floor:
         return False
@@ -125,7 +134,7 @@ def is_left_over(state: State, floor: int, now: float) -> bool:
 
 
 def open_entry(state: State, position: int) -> Open | None:
-    """The open event at `position`, if it is one."""
+    """The open event at `position`; None if there is none."""
     for entry in state.open:
         if entry.position == position:
             return entry
@@ -146,7 +155,7 @@ def as_numbered(entry: Open) -> Numbered:
 
 
 def fresh_entry(event: Numbered) -> Open:
-    """An open event that was not tried yet."""
+    """The entry of an open event that was not tried yet."""
     return Open(
         sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
         again=event.again, source=event.source, type=event.type,
@@ -154,6 +163,6 @@ def fresh_entry(event: Numbered) -> Open:
 
 
 def with_entry(opened: tuple[Open, ...], entry: Open) -> tuple[Open, ...]:
-    """The open events with `entry` as it is now, in the order of their numbers."""
+    """The open events with `entry` added or replaced, in the order of their numbers."""
     others = (each for each in opened if each.position != entry.position)
     return tuple(sorted((*others, entry), key=lambda each: each.sequence))

@@ -1,5 +1,5 @@
-"""The memory of one actor, in pure parts: they hold and count; they do not await, decide or record.
+"""The memory of one actor, in pure parts: they hold and count, but do not await, decide or record.
 
-Read `cursor` first (what is read from the stream, and what is left there), then `mailbox`, `unacked` (which
+Read `cursor` first (how far the stream is read, and what is left there), then `mailbox`, `unacked` (which
 messages may be acked) and `tokens`.
 """

@@ -1,16 +1,16 @@
 """The cursor of one receiver: how far its events are read from the stream, and what is left there.
 
-Pure: positions come in, and nothing is awaited, decided or recorded. The rules that it keeps:
+It is pure: positions come in, and nothing is awaited, decided or recorded. It keeps these rules:
 
-1. Whatever arrived and is not settled is in memory, or lies beyond `read_to` and up to `seen`: then it is
-   read from the stream when its turn comes, in order. So an event may go to memory only if nothing before it
-   is left in the stream (`is_read_up`), and one that may not raises `seen`.
-2. What is dropped from memory lies beyond `read_to` again, and rests on the fact `Parked` with the index
-   `parked_mark`.
-3. A read is complete when it reached where it was to reach, or by the leader's word. An event that was there
-   for certain (`known`) and is gone is told, since it may have been posted; until that is on record the read
+1. An event that arrived and is not settled is in memory, or lies beyond `read_to` and up to `seen`: then it
+   is read from the stream when its turn comes, in order. So an event may go to memory only if no earlier one
+   is left in the stream (`is_read_up`); otherwise it raises `seen`.
+2. An event that is dropped from memory lies beyond `read_to` again, and its release rests on the fact
+   `Parked` with the index `parked_mark`.
+3. A read is complete if it got as far as it should, or if the leader says so. An event that was certainly
+   stored (`known`) and is gone is reported, since it may have been posted; until that is recorded, the read
    ends in front of it.
-4. `left` is never more than lies in the stream: what is given up for being too much is given up for good.
+4. `left` never exceeds what is in the stream: an event that is given up for `overflow` is given up for good.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,16 +21,16 @@ from actors.machine.event import Event
 
 
 class LastLeft(Struct, frozen=True, gc=False):
-    """The last event that was left in the stream: it was certainly there. `source`: the highest so far."""
+    """The last event that was left in the stream, where it certainly was. `source` is the highest so far."""
 
     position: int
     source: int
 
 
 class Found(Struct, frozen=True):
-    """New events of a read in stream order, and the positions of missing ones.
+    """The new events of a read in stream order, and the positions between which events are `gone`.
 
-    What is gone is recorded only when all before it is settled; until then, the read ends in front of it.
+    A loss is recorded only when all events before it are settled; until then, the read ends in front of it.
     """
 
     events: list[Event]
@@ -38,13 +38,18 @@ class Found(Struct, frozen=True):
 
 
 class Cursor:
-    """The place up to which the stream is read for one receiver, and what is left behind it.
+    """The position up to which the stream is read for one receiver, and what is left beyond it.
 
-    All its events up to `read_to` are in memory or settled; the last that is known to have been there is at
-    `seen`. `left` of them at least lie in the stream alone, just so many if they are `counted`, but for what
-    came while they were; those up to `counted_to` were counted before they arrived. `sweeps` tells how often
-    all that was known of them was dropped, `taken` how many were read and not dropped again. A count or a
-    read is under way while it is `counting` or `reading`.
+    - `read_to`: all events up to here are in memory or settled.
+    - `seen`: the last position at which an event was certainly stored.
+    - `known`: the last event that was left in the stream.
+    - `left`: the least number of events that are only in the stream.
+    - `counted`: `left` is exact, except for events that came during the count.
+    - `counted_to`: events up to here were counted before they arrived.
+    - `sweeps`: how often everything known about the events in the stream was dropped.
+    - `taken`: how many of them were read and not dropped again.
+    - `parked_mark`: index of the fact under which the last events were dropped from memory.
+    - `counting`, `reading`: a count or a read is under way.
     """
 
     __slots__ = ("counted", "counted_to", "counting", "known", "left", "parked_mark", "read_to", "reading",
@@ -60,7 +65,7 @@ class Cursor:
         self.parked_mark = 0
 
     def begin(self, position: int, seen: int, *, counted: bool = True) -> None:
-        """Begin behind `position`: all up to there is settled, and nothing is in memory."""
+        """Begin after `position`: all events up to there are settled, and none is in memory."""
         self.read_to, self.seen, self.counted = position, max(position, seen), counted
 
     @property
@@ -88,22 +93,22 @@ class Cursor:
     # ---- what goes from memory to the stream
 
     def parked(self, position: int, dropped: int) -> None:
-        """Go back to `position`: `dropped` events beyond it were dropped from memory, all of them seen."""
+        """Go back to `position`: `dropped` events beyond it left memory, and all of them have been seen."""
         self.read_to = position
         self.left += dropped
         self.taken -= dropped
 
     def parked_unjudged(self, position: int, seen: int, dropped: int) -> None:
-        """Go back as `parked` does, where up to `seen` any number more may be this receiver's."""
+        """Go back as `parked` does; any number of further events up to `seen` may be this receiver's."""
         self.parked(position, dropped)
         self.seen, self.counted = max(self.seen, seen), False
 
     # ---- what comes from the stream to memory
 
     def read(self, events: Sequence[Event], *, complete: bool, reach: int, known: int) -> Found:
-        """Take what a read from `read_to` to `reach` found; an event was at `known` for certain.
+        """Take the result of a read from `read_to` to `reach`; an event was certainly stored at `known`.
 
-        Of what was seen after the read began, the answer need not tell.
+        The result need not contain events that were seen after the read began.
         """
         found, end = _sift(events, complete=complete, reach=reach, read_to=self.read_to, known=known)
         self.left = max(0, self.left - len(found.events))
@@ -112,7 +117,7 @@ class Cursor:
         return found
 
     def missed(self, position: int) -> None:
-        """Pass over the events up to `position`, which are on record as missing."""
+        """Pass over the events up to `position`, which are recorded as missing."""
         self._go_to(position)
 
     def _go_to(self, position: int) -> None:
@@ -121,12 +126,12 @@ class Cursor:
             self.unparked()
 
     def unparked(self) -> None:
-        """Forget what was left: no event is only in the stream any more."""
+        """Forget what was left, since no event is only in the stream any more."""
         self._sweep()
         self.counted = True
 
     def discarded(self, position: int) -> bool:
-        """Pass over all up to `position`, which is discarded; returns whether more was seen beyond it."""
+        """Pass over all events up to `position`, which are discarded; return whether later ones were seen."""
         self.read_to = max(self.read_to, position)
         self._sweep()
         if self.seen > position:
@@ -142,10 +147,10 @@ class Cursor:
     # ---- how many are left
 
     def count(self, counted: int, end: int, *, sweeps: int, taken: int) -> None:
-        """Learn that so many lay in the stream, up to its `end`; `sweeps` and `taken` are as they were then.
+        """Take the result of a count up to `end`; `sweeps` and `taken` are those of its beginning.
 
-        Rather too little is given up than too much: what was read meanwhile is no more there, and what
-        arrives up to the end may have been counted.
+        It is better to give up too little than too much: events that were read meanwhile are no longer left,
+        and events that arrive up to the end may have been counted.
         """
         if self.sweeps == sweeps:
             self.left = max(self.left, counted - (self.taken - taken))
@@ -155,9 +160,9 @@ class Cursor:
 def _sift(
     events: Iterable[Event], *, complete: bool, reach: int, read_to: int, known: int
 ) -> tuple[Found, int]:
-    """Finds what is new in a read that was to reach `reach` from `read_to`, and how far it came.
+    """Find the new events in a read from `read_to` that should reach `reach`, and how far it got.
 
-    `known` is the highest position, at most `reach`, where an event of this receiver was seen for certain.
+    `known` is the highest position, at most `reach`, where an event of this receiver was certainly stored.
     """
     fresh = [each for each in events if each.position > read_to]
     end = fresh[-1].position if fresh else read_to

@@ -7,15 +7,15 @@ MAILBOX_BYTES_MAX = 1 << 20
 
 
 class Mailbox:
-    """The events that wait for their turn, the oldest first: `events` is for reading alone.
+    """The events that wait for their turn, the oldest first; `events` is read-only for callers.
 
-    A caller that appends without asking `fits` keeps the bound.
+    A caller that appends without asking `fits` keeps within the bounds by itself.
     """
 
     __slots__ = ("_bytes", "events")
 
     def __init__(self) -> None:
-        # So few are shifted in 30 ns, and an empty deque would take 700 bytes of every idle actor.
+        # Shifting so few takes 30 ns, and an empty deque would take 700 bytes in every idle actor.
         self.events: list[Event] = []
         self._bytes = 0
 
@@ -43,7 +43,7 @@ class Mailbox:
         self._bytes += event.size
 
     def put_back(self, event: Event) -> None:
-        """Hold an event that is older than all others: its turn is not over."""
+        """Hold an event that is older than all others, since its turn is not over."""
         self.events.insert(0, event)
         self._bytes += event.size
 
@@ -54,11 +54,11 @@ class Mailbox:
         return event
 
     def drop_to(self, position: int) -> None:
-        """Let go of all events up to that position."""
+        """Drop all events up to that position."""
         while self.events and self.events[0].position <= position:
             self.pop()
 
     def clear(self) -> list[Event]:
-        """Let go of all events, and return them."""
+        """Drop all events, and return them."""
         events, self.events, self._bytes = self.events, [], 0
         return events

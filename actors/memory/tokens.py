@@ -1,6 +1,6 @@
-"""The tokens of one receiver in memory: its bucket, and those that are set aside.
+"""The tokens of one receiver in memory: its bucket, and the tokens that are set aside.
 
-An attempt that is recorded before it is made takes its token first: the token is set aside until the attempt
+An attempt that is recorded before it is made takes its token first, which is set aside until the attempt
 starts. If that takes too long, the token is given back, and the attempt needs another one.
 """
 
@@ -8,10 +8,10 @@ from actors.machine.bucket import GRANT_MAX_S, Bucket, Limit, give_back, refill,
 
 
 class Tokens:
-    """The bucket of one receiver under its limit; None is no limit.
+    """The bucket of one receiver under its limit, or None if it has no limit.
 
-    `granted` is the position whose attempt was recorded at `granted_at` and not made yet; `set_aside` counts
-    the tokens of such attempts, pings included.
+    - `granted`: position of the event whose attempt was recorded at `granted_at` and is not made yet.
+    - `set_aside`: number of tokens of such attempts, pings included.
     """
 
     __slots__ = ("bucket", "granted", "granted_at", "limit", "set_aside")
@@ -24,11 +24,11 @@ class Tokens:
         self.set_aside = 0
 
     def begin(self, limit: Limit | None, bucket: Bucket | None) -> None:
-        """Go on under that limit with that bucket."""
+        """Begin with that limit and that bucket."""
         self.limit, self.bucket = limit, bucket
 
     def filled(self, now: float, epoch: int) -> Bucket | None:
-        """The bucket, filled up to now; None where there is no limit."""
+        """The bucket, filled up to now; None if there is no limit."""
         if self.bucket is None or self.limit is None:
             return None
         self.bucket = refill(self.bucket, self.limit, now, epoch, self.set_aside)
@@ -37,17 +37,17 @@ class Tokens:
     def take(self, now: float, epoch: int) -> None:
         """Take a token for an attempt; the caller knows that there is one."""
         if (bucket := self.filled(now, epoch)) is not None:
-            # None would be no limit at all.
+            # None would mean no limit at all.
             self.bucket = take(bucket) or Bucket(0.0, bucket.at, bucket.epoch)
 
     def grant(self, position: int, now: float) -> None:
-        """Set the token that was just taken aside for the event there."""
+        """Set the token that was just taken aside for the event at `position`."""
         self.granted, self.granted_at = position, now
         self.set_aside += 1
 
     @property
     def lapsed_at(self) -> float:
-        """The instant after which the recorded attempt may not start any more."""
+        """The time after which the recorded attempt may not start any more."""
         return self.granted_at + GRANT_MAX_S
 
     def end_grant(self, now: float, epoch: int, *, used: bool) -> None:
@@ -57,7 +57,7 @@ class Tokens:
             self.start_or_give_back(now, epoch, used=used)
 
     def start_or_give_back(self, now: float, epoch: int, *, used: bool) -> None:
-        """Set one token less aside, which is used or given back."""
+        """Take one token out of those set aside: it is used, or given back."""
         bucket = self.filled(now, epoch)
         self.set_aside -= 1
         if bucket is not None and not used:

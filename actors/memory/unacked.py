@@ -1,9 +1,9 @@
-"""Which handed-out messages may be acked, and how far the floor has come.
+"""The messages that are handed out and not acked: which of them may be acked, and how far the floor has come.
 
 Every message that the consumer hands out is bound until a fact releases it: the fact that settles it, or the
 `Parked` under which it is dropped from memory. A release carries a mark, the index of the last fact that it
-rests on; once the journal has confirmed that index, the message may be acked. The floor is the end of the
-unbroken run of released messages: where a takeover begins to read again, so it never rests on an ack.
+depends on; once the journal has confirmed that index, the message may be acked. The floor is the end of the
+unbroken run of released messages. A takeover begins to read there, so the floor never depends on an ack.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 
 class Binding:
-    """One message that is handed out and not released; `mark` is None until it is."""
+    """One message that was handed out; `mark` is None until it is released."""
 
     __slots__ = ("mark", "position", "receiver", "reply", "since")
 
@@ -28,9 +28,10 @@ class Binding:
 
 
 class Bindings:
-    """All bindings of one shard. `received` is the highest position handed out.
+    """All bindings of one shard.
 
-    `spare_max`: so many that are of no use any more are kept behind one that is held.
+    - `received`: the highest position that was handed out.
+    - `spare_max`: how many useless bindings may be kept behind one that is held.
     """
 
     spare_max = 1024
@@ -39,13 +40,13 @@ class Bindings:
         self.received = floor
         self.bound = 0
         self._floor = floor
-        # After its position, which is compared in C. One position comes twice where it was bound again.
+        # Tuples that begin with the position, compared in C. A position that was bound again occurs twice.
         self._by_position: list[tuple[int, Binding]] = []
         self._by_age: deque[Binding] = deque()
         self._released: deque[Binding] = deque()
 
     def bind(self, position: int, receiver: str, reply: str, now: float) -> Binding:
-        """Hold a message that came. The caller sees to it that a position is bound once at a time."""
+        """Hold a message that came. The caller makes sure that a position is bound once at a time."""
         binding = Binding(position, receiver, reply, now)
         heappush(self._by_position, (position, binding))
         self._by_age.append(binding)
@@ -61,12 +62,12 @@ class Bindings:
         self.bound -= 1
 
     def drop(self, binding: Binding) -> None:
-        """Let go without an ack: the message is about to be bound again, for another receiver."""
+        """Release without an ack: the message is about to be bound again, for another receiver."""
         binding.mark = 0
         self.bound -= 1
 
     def lowest_but(self, receiver: str) -> float:
-        """The lowest position that is held for any other receiver; infinite where none is."""
+        """The lowest position that is held for any other receiver; infinite if none is."""
         held = (each.position for each in self._by_age if each.mark is None and each.receiver != receiver)
         return min(held, default=float("inf"))
 
@@ -81,20 +82,20 @@ class Bindings:
     def confirmed(self, index: int) -> list[str]:
         """The reply subjects of the messages that may be acked now.
 
-        The floor of the next flush may be as high as that already; nothing is kept until then, which may be
-        hours where all are parked.
+        The floor of the next flush may already be as high as these. They are not kept until that flush, which
+        may be hours away if all receivers are parked.
         """
         self.floor(index)
         replies = []
         released = self._released
         while released and (mark := released[0].mark) is not None and mark <= index:
-            if reply := released.popleft().reply:  # What was found in the stream has none.
+            if reply := released.popleft().reply:  # An event that was found in the stream has none.
                 replies.append(reply)
         self._forget(index)
         return replies
 
     def _forget(self, index: int) -> None:
-        """Drop acked bindings: one message can be held for hours, and everything else comes after it."""
+        """Drop acked bindings: one message can be held for hours, with everything else behind it."""
         enough = self.spare_max + 2 * (self.bound + len(self._released))
         if len(self._by_position) > enough:
             self._by_position = [
@@ -105,7 +106,7 @@ class Bindings:
             self._by_age = deque(each for each in self._by_age if each.mark is None)
 
     def overdue(self, before: float) -> Iterator[str]:
-        """Receivers that hold a message which came before the instant `before`."""
+        """Yield the receivers that hold a message which came before the time `before`."""
         ages = self._by_age
         while ages and ages[0].mark is not None:
             ages.popleft()
@@ -128,11 +129,11 @@ class Unacked:
 
     @property
     def first(self) -> int:
-        """The lowest position; 0 where there is none."""
+        """The lowest position; 0 if there is none."""
         return min(self.bound, default=0)
 
     def bind(self, position: int, reply: str, now: float) -> bool:
-        """Hold a message that came. False if it is bound already: then the newer reply subject is used."""
+        """Hold a message that came. If it is bound already, take the newer reply subject and return False."""
         before = self.bound.get(position)
         if before is not None:
             before.reply = reply or before.reply
@@ -141,19 +142,19 @@ class Unacked:
         return True
 
     def release(self, position: int, mark: int) -> None:
-        """Let the message, if it is bound, be acked once the fact with index `mark` is confirmed."""
+        """Let the message, if it is bound, be acked after the fact with index `mark` is confirmed."""
         binding = self.bound.pop(position, None)
         if binding is not None:
             self._bindings.release(binding, mark)
 
     def release_all(self, mark: int) -> None:
-        """Let all of them be acked once that fact is confirmed."""
+        """Let all of them be acked after that fact is confirmed."""
         bound, self.bound = self.bound, {}
         for binding in bound.values():
             self._bindings.release(binding, mark)
 
     def drop(self, position: int) -> str:
-        """Release it without an ack; returns how it could be acked, empty if it is not bound."""
+        """Release a message without an ack; returns its reply subject, empty if it is not bound."""
         binding = self.bound.pop(position, None)
         if binding is None:
             return ""

@@ -1,8 +1,8 @@
-"""The actor of one receiver: it holds what is in memory, asks the machine for its next step, and performs it.
+"""The actor of one receiver: it holds its memory, asks the machine for the next step, and performs it.
 
-No decision is taken here and none is split by an await: `_advance` runs synchronously from step to step until
-an attempt is to be made or nothing is owed. An attempt's own task goes on with the attempt that follows, so a
-busy receiver costs one task, and a resting one costs none.
+No decision is made here, and none is split by an await: `_advance` runs synchronously from step to step until
+an attempt has to be made or nothing is left to do. The task of an attempt goes on with the attempt that
+follows, so a busy receiver costs one task, and a resting one costs none.
 """
 
 import asyncio
@@ -37,10 +37,13 @@ log = logging.getLogger(__name__)
 class Actor:
     """One receiver at work: its live state, its pending events, its burials, and an alarm.
 
-    While `hold_count` nothing begins. `adopted` is the configuration that facts name, `removal` the last
-    removal of one that is known of; while `asking`, the leader is asked, and `absent_to` is how far events
-    had come when it knew of none. Up to `cutoff` all is given up; `trimmed_at` is when the last were that
-    were too many.
+    - `hold_count`: while it is not 0, nothing begins.
+    - `adopted`: the configuration that the facts name.
+    - `removal`: revision of the last known removal of the configuration.
+    - `asking`: the leader is being asked whether the receiver exists.
+    - `absent_to`: when the leader last said that it does not, events had arrived up to this position.
+    - `cutoff`: the order to give up everything up to a position.
+    - `trimmed_at`: when events were last given up for `overflow`.
     """
 
     __slots__ = ("_alarm", "_landing", "absent_to", "adopted", "asking", "burials", "cutoff", "hold_count",
@@ -75,18 +78,18 @@ class Actor:
 
     @property
     def policy(self) -> Policy | None:
-        """The configuration in force; None where none is known."""
+        """The configuration in force; None if none is known."""
         return self.live.policy
 
     @property
     def bound_count(self) -> int:
-        """Counts the messages that are held for it."""
+        """Number of messages that are held for the receiver."""
         return len(self.pending.unacked.bound)
 
     # ---- coming into memory
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """Go on from where the state says, which is known now."""
+        """Go on from the receiver's state, which is known now."""
         host, live = self.host, self.live
         live.begin(state, policy)
         self.loaded = True
@@ -116,7 +119,7 @@ class Actor:
             pending.mailbox.append(event)
 
     def find(self, position: int, source: int, reply: str) -> None:
-        """Take up an event in the stream: it came when the receiver was unknown, or is known already."""
+        """Take an event in the stream: it came when the receiver was unknown, or is known already."""
         pending, now = self.pending, self.host.clock.now()
         if not pending.unacked.bind(position, reply, now):
             return
@@ -134,7 +137,7 @@ class Actor:
     # ---- steps
 
     def wake(self) -> None:
-        """Do the next steps, after something happened."""
+        """Do the next steps, because something happened."""
         while (post := self._advance()) is not None and self.live.policy is not None:
             self.host.spawn(self._attempt(post, self.live.policy))
             if self._busy:
@@ -142,12 +145,12 @@ class Actor:
 
     @property
     def _busy(self) -> bool:
-        """True while a strict receiver has its one attempt in flight, whose end looks for what is owed."""
+        """True while a strict receiver has its one attempt in flight, which will do the next steps."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
 
     def view(self) -> View:
-        """A view of this memory for the machine."""
+        """This memory as the machine sees it."""
         host, live, pending = self.host, self.live, self.pending
         tokens, waiting = live.tokens, pending.mailbox.events
         return View(
@@ -174,7 +177,7 @@ class Actor:
         )
 
     def _advance(self) -> s.Post | None:
-        """Perform step after step until an attempt is to be made, which is returned, or nothing is owed."""
+        """Perform steps until nothing is left to do, or an attempt has to be made, which is returned."""
         host, live, tokens = self.host, self.live, self.live.tokens
         if not self.loaded or host.stopped or self.hold_count:
             return None
@@ -190,7 +193,7 @@ class Actor:
                     return step
                 case s.Rest() | s.WaitUntil():
                     if tokens.granted and not view.unconfirmed:
-                        tokens.end_grant(now, host.epoch, used=False)  # Held up after all.
+                        tokens.end_grant(now, host.epoch, used=False)  # The attempt does not start after all.
                     if isinstance(step, s.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
@@ -225,7 +228,7 @@ class Actor:
         self.host.in_flight += 1
 
     def _perform(self, step: s.Recorded, now: float) -> None:
-        """Record the step, and let memory follow."""
+        """Record the step, and update the memory accordingly."""
         live, pending, epoch = self.live, self.pending, self.host.epoch
         match step:
             case c.GiveUpEvents():
@@ -235,7 +238,7 @@ class Actor:
                 pending.take_out(event)
                 pending.settle(event.position)
             case c.StartAttempt(event):
-                live.tokens.end_grant(now, epoch, used=False)  # Another event's, which waits again.
+                live.tokens.end_grant(now, epoch, used=False)  # It was for another event, which waits again.
                 live.tokens.take(now, epoch)
                 live.tokens.grant(event.position, now)
                 pending.take_out(event)
@@ -260,11 +263,11 @@ class Actor:
                 assert_never(step)
 
     def park(self) -> None:
-        """Drop the waiting events from memory, on record; they lie in the stream."""
+        """Drop the waiting events from memory, and record that; they stay in the stream."""
         self.pending.park()
 
     def give_up(self, command: c.GiveUpEvents, now: float) -> None:
-        """Make dead letters of these events, whether they are in memory or not."""
+        """Make these events dead letters, whether they are in memory or not."""
         tokens = self.live.tokens
         if any(each.position == tokens.granted for each in command.events):
             tokens.end_grant(now, self.host.epoch, used=False)
@@ -275,7 +278,7 @@ class Actor:
             self.pending.give_up(each.position)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Make dead letters of all that is not settled up to `position`."""
+        """Make all events up to `position` that are not settled dead letters."""
         if self.cutoff is None or self.cutoff.to < position:
             self.cutoff = Cutoff(position, reason)
         self.wake()
@@ -283,7 +286,7 @@ class Actor:
     # ---- attempts
 
     async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
-        """Make an attempt with the configuration of its decision, and the attempts that follow at once."""
+        """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         host = self.host
         while post is not None and policy is not None:
             attempt = Attempt(
@@ -299,10 +302,10 @@ class Actor:
             self._ended(post.event, outcome, policy)
             post, policy = self._advance(), self.live.policy
             if post is not None and not self._busy:
-                self.wake()  # The outcome may have made room for more than its successor.
+                self.wake()  # The outcome may have made room for more attempts than the next one.
 
     def broken(self, attempt: Attempt, error: Exception) -> Failed:
-        """The outcome of an attempt that our own defect ended."""
+        """The outcome of an attempt that a defect of Angarium ended."""
         log.exception("attempt.broken", extra={"receiver": self.receiver, "sequence": attempt.sequence})
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
@@ -335,7 +338,7 @@ class Actor:
             pending.held[position] = event
 
     async def landing(self) -> None:
-        """Return when an attempt is over. Cancelled if the shard stops before."""
+        """Return when an attempt is over. It is cancelled if the shard stops before."""
         if self._landing is None:
             self._landing = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._landing)
@@ -348,7 +351,7 @@ class Actor:
             self.host.spawn(self._read(step))
 
     async def _read(self, step: s.Read | s.Fetch) -> None:
-        """Read up to what was seen until now: later events need not be in the answer."""
+        """Read the events that have been seen up to now; later ones need not be in the answer."""
         host, pending, cursor = self.host, self.pending, self.pending.cursor
         reach, known = cursor.seen, cursor.known
         found: Event | Batch | None
@@ -371,7 +374,7 @@ class Actor:
         self.wake()
 
     async def _count(self, after: int) -> None:
-        """Learn how many events are only in the stream, counted by one replica, and how far they reach."""
+        """Find out how many events are only in the stream, up to which position; one replica counts them."""
         backlog, cursor = self.host.backlog, self.pending.cursor
         sweeps, taken = cursor.sweeps, cursor.taken
         try:
@@ -395,19 +398,19 @@ class Actor:
     # ---- configuration
 
     def configure(self, policy: Policy | None) -> None:
-        """Take another configuration, or None where it seems to be gone."""
+        """Take another configuration, or None if it seems to be gone."""
         self.live.policy, self.live.invalid = policy, False
         self.removal = self._last_removal()
         if self.loaded:
             self.wake()
 
     def _last_removal(self) -> int:
-        """The last removal of the configuration that the node knows of."""
+        """Revision of the last removal of the configuration that the node knows."""
         removal = self.host.policies.removal(self.receiver)
         return 0 if removal is None else removal.revision
 
     async def _ask(self) -> None:
-        """Ask the leader whether there is this receiver; where none is known, only its answer decides."""
+        """Ask the leader whether the receiver exists: only the leader decides if none is known."""
         host, live, reach = self.host, self.live, self.pending.cursor.read_to
         try:
             answer = await host.policies.confirm(self.receiver)
@@ -443,7 +446,7 @@ class Actor:
             self._alarm.set(now + ASK_AGAIN_S, now)
 
     async def resume(self) -> None:
-        """End disablement, backoff and throttling; returns once that is on record."""
+        """End disablement, backoff and throttling; return once that is recorded."""
         self.live.record(c.ResumeReceiver(), self.host.clock.now())
         index = self.host.recorder.index
         self.wake()
@@ -465,7 +468,7 @@ class Actor:
         )
 
     def close(self) -> None:
-        """Stop waiting, and end all waiting for it; the host forgets this actor."""
+        """Stop waiting, and end every wait for this actor; the host forgets it."""
         self.ready.cancel()
         self._alarm.cancel()
         if self._landing is not None:

@@ -1,11 +1,11 @@
-"""The alarm clock of one actor: it rings once, at the instant that was set last."""
+"""The alarm clock of one actor: it rings once, at the time that was set last."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `ring` when it is time."""
+    """Calls `ring` at the time that was set."""
 
     __slots__ = ("_at", "_handle", "_ring")
 
@@ -20,7 +20,7 @@ class Alarm:
         return self._handle is not None
 
     def set(self, at: float, now: float) -> None:
-        """Ring at the instant `at`, and at no other."""
+        """Ring at the time `at`, and at no other."""
         if self._handle is not None:
             if self._at == at:
                 return

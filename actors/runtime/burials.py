@@ -1,4 +1,4 @@
-"""The burials of one receiver: dead letters that are on record, and are published until they are stored."""
+"""The burials of one receiver: recorded dead letters, which are published until they are stored."""
 
 from actors.last_answers import LastAnswers
 from actors.machine import commands as c
@@ -7,7 +7,7 @@ from actors.runtime.live_state import LiveState
 
 
 class Burials:
-    """Buries some at a time, with the answers to their last attempts; `under_way` meanwhile."""
+    """Buries some dead letters at a time, with the answers to their last attempts; `under_way` meanwhile."""
 
     __slots__ = ("answers", "under_way")
 
@@ -16,7 +16,7 @@ class Burials:
         self.under_way = False
 
     async def bury(self, live: LiveState, burials: tuple[Burial, ...]) -> None:
-        """Publish these dead letters, and record it."""
+        """Publish these dead letters, and record that they are stored."""
         positions = [each.position for each in burials]
         answers = self.answers.of(positions)
         await live.host.dead_letters.bury(live.receiver, burials, answers)

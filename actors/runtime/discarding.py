@@ -1,14 +1,14 @@
-"""Discarding the events that wait: an operator asks (`forget`), or the receiver's configuration is gone.
+"""Discards the waiting events: an operator asks for it (`forget`), or the receiver's configuration is gone.
 
 Discarded events count as numbered: their numbers are the gap, their ids enter the dedup window, and the
-highest source is that of the last copy. So a copy that comes late and an id that comes twice are repeats, as
-they would be had the events been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
+highest source is that of the last copy. So a copy that comes late and an id that comes twice are duplicates,
+as if the events had been delivered (`docs/decisions/discarded-counts-as-numbered.md`).
 
-Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be on no record,
+Meanwhile the receiver stands still: attempts in flight are awaited, since their numbers may be unrecorded,
 and nothing else is done before the fact is decided.
 
-`forget` and `remove` are for the actor. The other public functions are rules: the simulator takes each out
-by itself.
+The actor calls `forget` and `remove`. Each of the other public functions is one rule, so that a mutant of the
+simulator can disable it alone.
 """
 
 import asyncio
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from actors.runtime.actor import Actor
 
 READ_EVENTS_MAX = 1024
-"""Events that are read at least, where so many wait: of more, the first are only counted."""
+"""Number of waiting events that are read; if there are more, the oldest are only counted."""
 READ_PAGE_EVENTS = 256
 
 
 class Passed(Struct, frozen=True):
-    """The events that are discarded, those beyond the frontier.
+    """The discarded events beyond the frontier.
 
-    `count` numbers are left for them; `source` is the highest of all so far; `keys` enter the dedup window,
-    as many as fill it: were there fewer, ids from before them would stay in it for longer than it reaches.
+    - `count`: how many numbers are left out for them.
+    - `source`: the highest source so far.
+    - `keys`: their keys that enter the dedup window, as many as fill it. With fewer, older ids would stay in
+      the window for longer than it reaches.
     """
 
     count: int
@@ -42,7 +44,7 @@ class Passed(Struct, frozen=True):
 
 
 async def forget(actor: "Actor") -> int:
-    """Discard what waits and clear failures, on record; returns how many events that were.
+    """Discard the waiting events, clear failures, and record it; returns the number of events.
 
     Raises Unavailable.
     """
@@ -69,12 +71,12 @@ async def remove(actor: "Actor") -> None:
 
 @asynccontextmanager
 async def standing_still(actor: "Actor") -> AsyncIterator[None]:
-    """Keep the actor still: nothing is in flight or begun, so nothing is posted but what is on record."""
+    """Keep the actor still: nothing is in flight or begun, so everything that was posted is recorded."""
     actor.hold_count += 1
     try:
         while actor.pending.in_flight:
             await actor.landing()
-        # What was recorded and not made starts no more, or is recorded again.
+        # An attempt that was recorded and not made does not start any more, or is recorded again.
         actor.live.tokens.end_grant(actor.host.clock.now(), actor.host.epoch, used=False)
         yield
     finally:
@@ -83,9 +85,9 @@ async def standing_still(actor: "Actor") -> AsyncIterator[None]:
 
 
 async def removed_to(actor: "Actor", removed_at: float) -> int:
-    """Find the last event of the removed receiver. Later ones may be for one that was put again.
+    """The last event of the removed receiver. Later ones may be for a receiver that was put again.
 
-    What an owner that vanished may have posted was the removed one's in any case.
+    Events that an owner that vanished may have posted belong to the removed receiver in any case.
     """
     taken_to = actor.pending.taken_to
     first = await actor.host.backlog.first_since(actor.receiver, removed_at)
@@ -95,25 +97,25 @@ async def removed_to(actor: "Actor", removed_at: float) -> int:
 
 
 async def _passed(actor: "Actor", to: int) -> Passed:
-    """Read what lies between the frontier and position `to`, again if the frontier moved meanwhile."""
+    """Read the events between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
         found = await read_passed(actor, frontier, to)
         if actor.host.stopped:
             raise asyncio.CancelledError
         if actor.state.frontier is frontier:
-            # What is gone from the stream cannot be read, but may have been posted.
+            # Events that are gone from the stream cannot be read, but may have been posted.
             return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
 
 
 async def read_passed(actor: "Actor", frontier: Frontier, to: int) -> Passed:
-    """Number all that was stored, as if it were given; of very many, the last of them."""
+    """Number all stored events as if they were delivered; of very many, only the last."""
     backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(to))
     counted = await count_between(actor, at.position, to)
     if counted > many:
         start = await _near_the_end(actor, at.position, to, many)
-        # Of what lies in between nothing is known, and the window is all theirs.
+        # Nothing is known about the events in between, and the last ones fill the whole window.
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(to))
     before, end, keys = at.sequence, at.position, list[bytes]()
     while end < to and not actor.host.stopped:
@@ -124,20 +126,20 @@ async def read_passed(actor: "Actor", frontier: Frontier, to: int) -> Passed:
                 keys.append(event.key)
         end = to if batch.complete else batch.events[-1].position if batch.events else end
     fresh = at.sequence - before
-    # The window may have grown on the way: then it holds fewer of them than it has room for.
+    # The window may have grown on the way: then it holds fewer of their keys than it has room for.
     filling = b"".join(keys[-frontier.size_at(to) :])
     return Passed(counted if counted > many else fresh, at.source, filling)
 
 
 async def count_between(actor: "Actor", after: int, to: int) -> int:
-    """Count the messages above `after` and up to `to`, as far as some replica knows."""
+    """Count the messages above `after` and up to `to`, as far as the answering replica knows."""
     backlog, receiver = actor.host.backlog, actor.receiver
     beyond = await backlog.count(receiver, to)
     return await backlog.count(receiver, after) - beyond
 
 
 async def _near_the_end(actor: "Actor", after: int, to: int, wanted: int) -> int:
-    """A position above which lie `wanted` messages up to `to`, or up to twice as many."""
+    """A position above which there are `wanted` to twice as many messages up to `to`."""
     low, high = after, to
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,11 +1,11 @@
-"""Flow control: a shard requests as many messages as it can work on, and those after slow receivers.
+"""Flow control: a shard requests as many messages as it can work on, and looks beyond slow receivers.
 
 A message that finds its mailbox full costs twice: it was handed out for nothing, and is read from the stream
-when its turn comes. Where the node itself is slow, that would happen to nearly every message. So a shard that
-holds `UNSETTLED_PAUSE_AT` messages asks for no more until half of them are done. But they may be for slow
-receivers, and others must not wait for these: after `ASK_PAUSE_S` the shard asks for another batch. A node
-whose event loop is late even for that has no time to spare; there the pause is `SATURATED_ASK_PAUSE_S`, in
-which the mailboxes of slow receivers fill up, and these are parked.
+when its turn comes. If the node itself is slow, that would happen to nearly every message. So a shard that
+holds `UNSETTLED_PAUSE_AT` messages asks for no more until half of them are done. But these may be for slow
+receivers, and others must not wait for them: after `ASK_PAUSE_S` the shard asks for another batch. A node
+whose event loop is late even for that has no time to spare; then the pause is `SATURATED_ASK_PAUSE_S`, during
+which the mailboxes of slow receivers fill up and these receivers are parked.
 
 Measured with `angarium bench deliver`: docs/decisions/ask-for-what-can-be-done.md.
 """
@@ -14,15 +14,15 @@ import asyncio
 from collections.abc import Callable
 
 UNSETTLED_PAUSE_AT = 64
-"""Messages that a shard may hold before it asks for no more."""
+"""Number of messages that a shard holds when it stops asking for more."""
 ASK_PAUSE_S = 0.01
-"""Pause before it asks for another batch though as many are held still."""
+"""Pause before it asks for another batch although it still holds as many."""
 SATURATED_ASK_PAUSE_S = 1.0
-"""Pause where the node has no time to spare."""
+"""The same pause if the node has no time to spare."""
 
 
 class FlowControl:
-    """Flow control of one shard. `hold` stops or restarts requests; `saturated` is about the node."""
+    """Flow control of one shard: `hold` stops or restarts requests; `saturated` asks whether the node is."""
 
     __slots__ = ("_handle", "_hold", "_saturated", "_until")
 
@@ -33,7 +33,7 @@ class FlowControl:
         self._until = 0.0
 
     def came(self, waiting: int) -> None:
-        """Count a message that came; so many wait now."""
+        """A message came; `waiting` is how many wait now."""
         if waiting >= UNSETTLED_PAUSE_AT and self._handle is None:
             loop = asyncio.get_running_loop()
             self._until = loop.time() + SATURATED_ASK_PAUSE_S
@@ -41,7 +41,7 @@ class FlowControl:
             self._wait(loop)
 
     def done(self, waiting: int) -> None:
-        """Ask for more where enough was done; so many wait still."""
+        """Ask for more if enough was done; `waiting` is how many still wait."""
         if self._handle is not None and waiting * 2 <= UNSETTLED_PAUSE_AT:
             self.stop()
             self._hold(False)

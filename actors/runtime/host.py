@@ -1,8 +1,8 @@
 """The host of one shard: it keeps the actors in memory, and ties them to the shard's journal and inbox.
 
-It lives as long as one ownership. Messages come in by `arrive`, the journal asks it for the `floor` when it
-cuts a flush and tells it what is `confirmed`; acks go out by the callable that it was given. Nothing here
-awaits anything but the ports.
+It lives as long as one ownership. Messages come in through `arrive`. The journal asks it for the `floor` when
+it cuts a flush, and calls `confirmed` when facts are confirmed. Acks go out through the callable that the
+host was given. Nothing here awaits anything but the ports.
 """
 
 import asyncio
@@ -36,22 +36,24 @@ UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
 PASSIVATE_AFTER_S = 60.0
 LOADS_AT_ONCE = 32
-"""Parked receivers of one shard whose snapshots are read at a time, where others leave it so many turns."""
+"""Parked receivers of one shard whose snapshots are read at a time, if others leave it so many turns."""
 CHECKED_IN_TURN_MAX = 1000
-"""Receivers that are looked at in passing before others have a turn."""
+"""Receivers that are checked, without work for them, before other tasks have a turn."""
 WOKEN_IN_TURN_MAX = 16
-"""Receivers that are parked, begun or woken before others have a turn, which takes a millisecond."""
+"""Receivers that are parked, begun or woken before other tasks have a turn; so many take a millisecond."""
 log = logging.getLogger(__name__)
 
 
 class Host:
     """The actors of one shard, under one claim.
 
-    `claim_position` is the last position of the deliveries when the shard was claimed, `floor` where its
-    reading begins; no earlier owner needed anything below `needed`. `within_lease` is asked before every
-    first byte; `ack` takes reply subjects, `tell` what the log is to say of receivers. `changed` has the
-    confirmed states that no snapshot holds, `writing` those that are being written, `parked` the receivers
-    that have to come back after a takeover, and `away` those of them that are not in memory yet.
+    - `claim_position`: the last position of the deliveries when the shard was claimed.
+    - `floor`: where its reading begins.
+    - `needed`: no earlier owner needed anything below this position.
+    - `within_lease`: asked before every first byte.
+    - `ack`: takes reply subjects; `tell`: takes news about receivers for the log.
+    - `changed`: confirmed states that no snapshot holds; `writing`: those that are being written.
+    - `parked`: receivers that have to come back after a takeover; `away`: those not in memory yet.
     """
 
     def __init__(
@@ -99,9 +101,9 @@ class Host:
     # ---- beginning and end
 
     def begin(self, states: dict[str, State], parked: dict[str, float | None]) -> None:
-        """Take over the actors that the journal's tail named, and others that have to come back unasked.
+        """Take over the actors that the journal's tail names, and those that have to come back by themselves.
 
-        `parked` says when each wakes, if that is known. All of them come into memory bit by bit, so that
+        `parked` says when each wakes, if that is known. All of them come into memory gradually, so that
         others are not kept waiting; a receiver that gets an event or is asked for comes at once.
         """
         self.changed.update(states)
@@ -110,12 +112,12 @@ class Host:
         self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
         self.away.update(parked)
         if UNKNOWN_RECEIVERS in self.changed or UNKNOWN_RECEIVERS in parked:
-            self.activate_unknown()  # It says what others are opened above.
+            self.activate_unknown()  # It determines the position above which new receivers are opened.
         self.spawn(self._bring_back(list(states)))
         self.spawn(self._sweep())
 
     def stop(self) -> None:
-        """Stop: start, record and ack nothing more."""
+        """Start, record and ack nothing more."""
         self.stopped = True
         self.flow_control.stop()
         for each in self._all():
@@ -126,10 +128,10 @@ class Host:
             waiter.cancel()
 
     def go_on(self, epoch: int, within_lease: Callable[[], bool]) -> None:
-        """Go on under another claim of this node, without a gap: what is in memory stays true, the clock too.
+        """Go on under another claim of this node, without a gap: memory and clock stay valid.
 
-        So does what the first claim says of the owners before it: no other owner came since, and what
-        this memory has posted it knows by itself.
+        What the first claim says about earlier owners stays valid, too: no other owner came since then, and
+        this memory knows by itself what it has posted.
         """
         self.epoch = epoch
         self._within_lease = within_lease
@@ -152,7 +154,7 @@ class Host:
         self.flow_control.done(self.bindings.bound)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task that ends with the shard. One that breaks is a defect of ours, and is said so."""
+        """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -171,7 +173,7 @@ class Host:
         return self.unknown if receiver == UNKNOWN_RECEIVERS else self.actors.get(receiver)
 
     def _made(self, receiver: str) -> Actor | UnknownReceivers:
-        """The actor, or the record of unknown names; it does not have its state yet."""
+        """A new actor, or a new record of unknown names, without its state."""
         if receiver == UNKNOWN_RECEIVERS:
             self.unknown = UnknownReceivers(self)
             return self.unknown
@@ -193,9 +195,9 @@ class Host:
             self.spawn(self._bring_back_parked(waiting))
 
     async def _bring_back_parked(self, waiting: list[tuple[float, str]]) -> None:
-        """Read the snapshots of those that wait, the earliest wake-up first.
+        """Read the snapshots of the parked receivers, the earliest wake-up first.
 
-        What is read here is used only as long as the actor was never in memory: its state is still that one.
+        A snapshot is used only if the actor was never in memory until then: it is still the actor's state.
         """
         while waiting and not self.stopped:
             due, receiver = heappop(waiting)
@@ -205,7 +207,7 @@ class Host:
                     self._begin(self._present(receiver) or self._made(receiver), state)
 
     def activate(self, receiver: str) -> Actor:
-        """The actor in memory; if it was not, its snapshot is being read."""
+        """The actor; if it was not in memory, its snapshot is being read."""
         actor = self.actors.get(receiver) or self._bring(receiver)
         assert isinstance(actor, Actor)
         return actor
@@ -236,15 +238,15 @@ class Host:
         actor.begin(state, self.policies.policy(receiver))
 
     async def _load(self, actor: Actor | UnknownReceivers) -> None:
-        """Read the state of an actor that is asked for, and begin it."""
+        """Read the state of an actor that is needed, and begin it."""
         state = await self._read(actor.receiver, 0.0)
         if state is not None and not actor.loaded:
             self._begin(actor, state)
 
     async def _read(self, receiver: str, due: float) -> State | None:
-        """The state by the actor's snapshot; None where the shard has ended meanwhile.
+        """The state from the actor's snapshot; None if the shard has ended meanwhile.
 
-        One that has none begins where the strangers' record says, which is read by then.
+        An actor without a snapshot begins where the record of unknown names says, which is read by then.
         """
         while not self.stopped:
             try:
@@ -261,18 +263,18 @@ class Host:
         return None
 
     async def resident(self, receiver: str) -> Actor:
-        """The actor, in memory with its state known. Cancelled if the shard stops before."""
+        """The actor, once it is in memory with its state. It is cancelled if the shard stops before."""
         while True:
             actor = self.activate(receiver)
             actor.touched_at = self.clock.now()
             await asyncio.shield(actor.ready)
-            if self.actors.get(receiver) is actor:  # It may leave memory before who waits for it is woken.
+            if self.actors.get(receiver) is actor:  # It may have left memory before this task was woken.
                 return actor
 
     def arrive(self, receiver: str, event: Event, reply: str) -> None:
-        """Give a message that the consumer handed out to its actor, or to the strangers' record."""
+        """Give a message that the consumer handed out to its actor, or to the record of unknown names."""
         actor, unknown = self.actors.get(receiver), self.unknown
-        # What came before it for the same name goes first.
+        # Earlier messages for the same name go first.
         if unknown is not None and receiver in unknown.names:
             unknown.take(receiver, event, reply)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
@@ -284,12 +286,12 @@ class Host:
             self._park_largest()
 
     def knows(self, receiver: str) -> bool:
-        """True if there is an actor that has a state, a configuration, or a removal of one."""
+        """True if the receiver has a state, a configuration, or a removal of one."""
         if self.policies.heard_of(receiver) or receiver in self.changed or receiver in self.writing:
             return True
         if receiver in self.parked or (self.unknown is not None and receiver in self.unknown.remembered):
             return True
-        actor = self.actors.get(receiver)  # It may only be here because a request named it.
+        actor = self.actors.get(receiver)  # It may be here only because a request named it.
         return actor is not None and not actor.is_blank
 
     def configured(self, receiver: str, policy: Policy | None) -> None:
@@ -302,10 +304,10 @@ class Host:
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.activate(receiver)
         elif unknown is not None and unknown.has_unread:
-            self.activate(receiver)  # What it has there need not wait until it is found.
+            self.activate(receiver)  # Its events there need not wait until they are found.
 
     def wake_all(self) -> None:
-        """Wake all actors: what held the shard up is over."""
+        """Wake all actors, because nothing holds the shard up any more."""
         self.spawn(self._wake_all())
 
     async def _wake_all(self) -> None:
@@ -318,13 +320,13 @@ class Host:
 
     @property
     def released_to(self) -> int:
-        """The position up to which nothing is a new receiver's: it is released, and judged."""
+        """The position up to which all events are released and judged, so none belongs to a new receiver."""
         floor, unknown = self._confirmed_floor, self.unknown
         return unknown.opens_above(floor) if unknown else floor
 
     @property
     def unjudged_to(self) -> int:
-        """The last position at which an event for an unknown name may be only in the stream; 0 if nowhere."""
+        """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
         unknown = self.unknown
         return unknown.cursor.seen if unknown and unknown.state.parked else 0
 
@@ -347,7 +349,7 @@ class Host:
         return waits or 0 < first_bound <= self.unclean.position
 
     async def confirmed_to(self, index: int) -> None:
-        """Return once the journal holds the fact with that index. Cancelled if the shard stops before."""
+        """Return once the journal holds the fact with that index; cancelled if the shard stops before."""
         if self.recorder.confirmed_index < index:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((index, waiter))
@@ -362,7 +364,7 @@ class Host:
         return floor
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
-        """Take these facts as confirmed by the journal: ack their messages, and wake those that waited."""
+        """The journal has confirmed these facts: ack their messages, and wake the actors that waited."""
         index = self.recorder.confirmed_index
         before = index - len(entries)
         touched: dict[str, Actor | UnknownReceivers] = {}
@@ -381,7 +383,7 @@ class Host:
             self._confirmed_floor = self._cut[1]
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
-            # What was turned away is buried once that is confirmed.
+            # Events that were turned away are buried once that is confirmed.
             if actor.live.barrier > before or receiver in full or actor is self.unknown:
                 actor.wake()
         self.acknowledge()
@@ -400,7 +402,7 @@ class Host:
             self.parked.pop(receiver, None)
 
     def acknowledge(self) -> None:
-        """Ack whatever the confirmed journal releases."""
+        """Ack the messages that the confirmed facts release."""
         if replies := self.bindings.confirmed(self.recorder.confirmed_index):
             self.ack(replies)
 
@@ -412,25 +414,25 @@ class Host:
         return self.writing
 
     def forgettable(self, states: dict[str, State]) -> list[str]:
-        """The receivers among these confirmed states that need not be remembered."""
+        """The receivers among these whose states need not be remembered."""
         floor, now = self._confirmed_floor, self.clock.now()
         return [receiver for receiver, state in states.items() if is_left_over(state, floor, now)]
 
     def written(self) -> None:
-        """Forget the states that were taken: the snapshots hold them."""
+        """Forget the states that were taken, since the snapshots hold them."""
         if self.unknown is not None:
             self.unknown.remembered.update(self.writing)
         self.writing = {}
 
     def give_back(self) -> None:
-        """Take the states back: the snapshots may not hold them."""
+        """Take the states back, since the snapshots may not hold them."""
         self.changed, self.writing = self.writing | self.changed, {}
 
     def needed(self) -> Needed:
         """The lowest stream position that this shard still needs.
 
-        It never falls: what was dispensable once is so for good. As long as one of those that have to come
-        back is not there, nothing more is known to be dispensable.
+        It never falls: a message that is not needed once is never needed again. It does not rise either as
+        long as one of the receivers that have to come back is not in memory.
         """
         self._note_retention()
         if not self.away:
@@ -444,7 +446,7 @@ class Host:
             self.retention.note(state)
 
     def evict(self, below: int) -> None:
-        """Make dead letters of what waits below that position: the stream has no room for it."""
+        """Make the events that wait below that position dead letters: the stream has no room for them."""
         self._note_retention()
         for receiver in self.retention.below(below):
             actor = self._bring(receiver)
@@ -453,7 +455,7 @@ class Host:
                 actor.give_up_to(below - 1, "evicted")
 
     async def _sweep(self) -> None:
-        """Twice a second park what is held too long, ack what is released, and drop resting actors."""
+        """Twice a second park what has been held too long, ack what is released, and drop resting actors."""
         loop = asyncio.get_running_loop()
         while not self.stopped:
             await asyncio.sleep(next_beat(loop.time(), SWEEP_EVERY_S, lane=self.epoch) - loop.time())
@@ -481,7 +483,7 @@ class Host:
                 await asyncio.sleep(0)
 
     def _park_largest(self) -> None:
-        """Park the receiver that holds most messages: the inbox is half full."""
+        """Park the receiver that holds the most messages, since the inbox is half full."""
         largest = max(self._all(), key=lambda each: each.bound_count if each.loaded else 0)
         if largest.loaded and largest.bound_count:
             largest.park()

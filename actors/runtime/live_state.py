@@ -1,4 +1,4 @@
-"""The live state of one receiver: each fact is decided here, taken as done, and given to the journal."""
+"""The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
 from actors.machine import commands as c
 from actors.machine.bucket import Bucket
@@ -12,15 +12,17 @@ from actors.policy import Policy
 from actors.runtime.shard_ports import ShardPorts
 
 UNCONFIRMED_MAX = 256
-"""Settlements that may be on no confirmed record yet."""
+"""Number of settled events whose facts may be unconfirmed."""
 
 
 class LiveState:
-    """The state of one receiver as it is, and all that its next fact is decided by.
+    """The state of one receiver as it is now, with everything that is needed to decide its next fact.
 
-    `confirmed` is what the confirmed journal says. Nothing may start before the fact with index `barrier` is
-    confirmed; `unconfirmed` counts the deliveries that are not. `policy` is the configuration in force, and
-    `invalid` says that there is one, and never was a valid one.
+    - `confirmed`: its state according to the confirmed journal.
+    - `barrier`: nothing may start before the fact with this index is confirmed.
+    - `unconfirmed`: number of deliveries that are not confirmed.
+    - `policy`: the configuration in force.
+    - `invalid`: the receiver has a configuration, but never had a valid one.
     """
 
     __slots__ = ("barrier", "confirmed", "host", "invalid", "policy", "receiver", "state", "tokens",
@@ -37,18 +39,18 @@ class LiveState:
         self.unconfirmed = 0
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """Take the state, which is known now."""
+        """Begin with this state."""
         self.state = self.confirmed = state
         self.policy = policy
 
     def record(self, command: c.Command, now: float) -> None:
-        """Decide, and take what was decided as done; the journal will confirm it."""
+        """Decide, fold the facts at once, and give them to the journal, which confirms them later."""
         host = self.host
         bucket = self.tokens.filled(now, host.epoch)
         for fact in decide(self.state, self.policy, command, now, bucket):
             try:
                 self.state = evolve_checked(self.state, fact)
-            except InvariantBroken as broken:  # Nothing of it may be recorded, nor what would follow begin.
+            except InvariantBroken as broken:  # The fact must not be recorded, and nothing may follow it.
                 host.refuse(str(broken))
                 raise
             host.totals.decided(fact)
@@ -60,7 +62,7 @@ class LiveState:
                 self.unconfirmed += 1
 
     def confirm(self, fact: Fact, state: State) -> None:
-        """Take `fact` as confirmed: the journal holds it."""
+        """Take `fact` as confirmed, since the journal holds it."""
         kind = type(fact)
         if kind in NEWSWORTHY_FACTS or (kind is Delivered and self.confirmed.failing_since is not None):
             told = news(self.confirmed, fact, state, self.policy, invalid=self.invalid)
@@ -71,5 +73,5 @@ class LiveState:
             self.unconfirmed -= 1
 
     def bucket_at(self, now: float) -> Bucket | None:
-        """The bucket, filled up to now; None where there is no limit."""
+        """The bucket, filled up to now; None if there is no limit."""
         return self.tokens.filled(now, self.host.epoch)

@@ -1,8 +1,8 @@
-"""The events of one receiver that came and are not settled: in memory, or left to the stream alone.
+"""The events of one receiver that arrived and are not settled: in memory, or only in the stream.
 
-Messages come in, are queued or left to the stream, and go out again: they are bounded in number and bytes,
-and each is released under the mark of the fact that its release rests on. To park is on record; whatever else
-happens here follows what was recorded.
+Messages come in, are queued or left in the stream, and go out again. They are bounded in number and bytes,
+and each is released with the mark of the fact on which its release rests. Parking is recorded here;
+everything else that happens here follows what was recorded.
 """
 
 from actors.machine import commands as c
@@ -18,9 +18,11 @@ from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
 class Pending:
     """The events of one receiver that are not settled.
 
-    `mailbox` has those in memory that have no number yet, `held` the open ones in memory, and `in_flight`
-    those whose attempt is being made, by position. `cursor` tells what is left in the stream, `unacked` which
-    messages are bound.
+    - `mailbox`: events in memory that have no number yet.
+    - `held`: open events in memory, by position.
+    - `in_flight`: events that are being sent, by position.
+    - `cursor`: how far the stream is read, and what is left in it.
+    - `unacked`: messages that are bound.
     """
 
     __slots__ = ("cursor", "held", "in_flight", "live", "mailbox", "unacked")
@@ -34,7 +36,7 @@ class Pending:
         self.unacked = Unacked(live.receiver, live.host.bindings)
 
     def begin(self, state: State) -> None:
-        """Take up what came before the state was known, and leave the rest to the stream."""
+        """Take the events that came before the state was known, and leave the others in the stream."""
         frontier, cursor, bound = state.frontier.position, self.cursor, self.unacked.bound
         seen = self.live.host.bindings.received if state.parked else 0
         cursor.begin(frontier, seen, counted=not state.parked)
@@ -61,7 +63,7 @@ class Pending:
 
     @property
     def released_to(self) -> int:
-        """The position up to which no event is a new receiver's."""
+        """The position up to which no event belongs to a new receiver."""
         return self.live.host.released_to
 
     @property
@@ -72,28 +74,28 @@ class Pending:
 
     @property
     def posted_to(self) -> int:
-        """The last position that an owner that vanished may have posted without a record; 0 if none."""
+        """The last position that an owner that vanished may have posted unrecorded; 0 if there is none."""
         host, unclean = self.live.host, self.live.host.unclean
         may_have = host.may_have_posted(self.live.state, self.unacked.first)
         return unclean.position if unclean and may_have else 0
 
     @property
     def unrecorded(self) -> int:
-        """Counts the numbers beyond the frontier that an owner that vanished may have given."""
+        """The count of numbers beyond the frontier that an owner that vanished may have given."""
         beyond = self.posted_to - self.live.state.frontier.position
         return max(0, min(beyond, UNCONFIRMED_MAX + OPEN_MAX))
 
     # ---- what comes
 
     def take(self, event: Event) -> None:
-        """Queue the event, or recognise it, or leave it to the stream."""
+        """Queue the event, or leave it in the stream; it may already be known, or be a duplicate."""
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
             self._take_numbered(event)
         elif not state.opened and self.behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
-            # It waits in memory, and stays bound; or it was a repeat, and all before it is numbered on
+            # It waits in memory, and stays bound; or it was a duplicate, and all before it is numbered on
             # record: see docs/decisions/repeats-before-what-is-open.md.
             if not self.has(position):
                 self.settle(position)
@@ -116,12 +118,12 @@ class Pending:
 
     @property
     def behind_unknown(self) -> bool:
-        """True if the stream may have events that came when the receiver was unknown."""
+        """True if the stream may contain events that came when the receiver was unknown."""
         state = self.live.state
         return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
 
     def find(self, position: int, source: int) -> None:
-        """Take up an event that lies in the stream, and was given to no actor, or to this one before."""
+        """Take an event in the stream that no actor was given, or that this one was given before."""
         state = self.live.state
         if self.has(position):
             return
@@ -136,7 +138,7 @@ class Pending:
         return position in self.in_flight or position in self.held or self.mailbox.holds(position)
 
     def _leave(self, position: int, source: int) -> None:
-        """Leave the event to the stream, from where it is read when its turn comes."""
+        """Leave the event in the stream, from which it is read when its turn comes."""
         self.cursor.left_behind(position, source)
         if self.live.state.parked:
             self.unacked.release(position, self.cursor.parked_mark)
@@ -146,11 +148,11 @@ class Pending:
     # ---- what goes
 
     def settle(self, position: int) -> None:
-        """Release the message: the facts up to now say what became of the event."""
+        """Release the message, since the facts recorded so far settle the event."""
         self.unacked.release(position, self.live.host.recorder.index)
 
     def take_out(self, event: Event) -> None:
-        """Take the event out of memory: it waits no more."""
+        """Take the event out of memory, since it no longer waits."""
         if self.held.pop(event.position, None) is None:
             self.mailbox.pop()
 
@@ -161,7 +163,7 @@ class Pending:
         self.settle(position)
 
     def discard(self, command: c.RemoveReceiver | c.ForgetBacklog) -> None:
-        """Record the command, and drop all that lies up to its position."""
+        """Record the command, and drop all events up to its position."""
         live, position = self.live, command.position
         now = live.host.clock.now()
         live.record(command, now)
@@ -176,7 +178,7 @@ class Pending:
     # ---- what lies in the stream alone
 
     def park(self) -> None:
-        """Drop the waiting events from memory, on record; they lie in the stream."""
+        """Drop the waiting events from memory, and record that; they stay in the stream."""
         live, cursor, mailbox = self.live, self.cursor, self.mailbox
         host, parked = live.host, live.state.parked
         unjudged_to = host.unjudged_to if self.behind_unknown else 0
@@ -199,7 +201,7 @@ class Pending:
             cursor.parked(max(frontier, kept_to), len(dropped))
 
     def read(self, batch: Batch, reach: int, known: LastLeft) -> None:
-        """Queue what was found, up to an event that was there and is gone: that is recorded first."""
+        """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
         found = self.cursor.read(batch.events, complete=batch.complete, reach=reach, known=known.position)
         for event in found.events:
             self.mailbox.append(event)
@@ -210,7 +212,7 @@ class Pending:
             self.cursor.missed(last)
 
     def fetched(self, position: int, event: Event | None) -> None:
-        """Hold the open event that was read again; None: it is gone, and that is recorded."""
+        """Hold the open event that was read again; if it is gone (None), record that."""
         live = self.live
         if self.has(position) or open_entry(live.state, position) is None:
             return

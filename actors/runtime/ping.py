@@ -1,4 +1,4 @@
-"""A ping: a POST of type `angarium.ping`, without a number, that spends a token and works while paused."""
+"""A ping: a POST of type `angarium.ping` that has no number, takes a token, and works while paused."""
 
 from actors.errors import ControlRefused
 from actors.machine import commands as c
@@ -11,10 +11,10 @@ from actors.runtime.actor import Actor
 
 
 async def ping(actor: Actor) -> Answered | Failed:
-    """Ping a receiver; raises Refusal where nothing may go to it.
+    """Ping a receiver; raises Refusal if nothing may be sent to it.
 
-    The ping is recorded before it is made, since it leaves no unsettled event behind from which a later owner
-    could tell that a token was spent.
+    The ping is recorded before it is made: it leaves no unsettled event from which a later owner could tell
+    that a token was taken.
     """
     host, policy = actor.host, actor.policy
     now = host.clock.now()

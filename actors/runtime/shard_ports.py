@@ -1,4 +1,4 @@
-"""The surroundings of an actor: the ports of its shard, and what the shard's claim says."""
+"""The environment of an actor: the ports of its shard, and what is known from the shard's claim."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from actors.ports import Backlog, Clock, DeadLetterWriter, Policies, Recorder, S
 
 
 class ShardPorts(Protocol):
-    """The surroundings of an actor: the ports of its shard, and the shard's claim."""
+    """The environment of an actor: the ports of its shard, and the shard's claim."""
 
     clock: Clock
     recorder: Recorder
@@ -33,12 +33,12 @@ class ShardPorts(Protocol):
 
     @property
     def released_to(self) -> int:
-        """The position up to which nothing is a new receiver's: it is released, and judged."""
+        """The position up to which all events are released and judged, so none belongs to a new receiver."""
         ...
 
     @property
     def unjudged_to(self) -> int:
-        """The last position at which an event for an unknown name may be only in the stream; 0 if nowhere."""
+        """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
         ...
 
     def may_start(self) -> bool:

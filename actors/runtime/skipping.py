@@ -1,7 +1,7 @@
-"""Skipping: the oldest event of a receiver becomes a dead letter because an operator asks.
+"""Skips the oldest event of a receiver: it becomes a dead letter because an operator asks for it.
 
-An attempt of it that is under way is awaited, and where it succeeds there is nothing to skip. Otherwise the
-event is given up as any other, whether its receiver is paused, parked or disabled.
+If the event is just being sent, that attempt is awaited; if it succeeds, there is nothing to skip. Otherwise
+the event is given up like any other, even if its receiver is paused, parked or disabled.
 """
 
 from actors.errors import ControlRefused
@@ -14,7 +14,7 @@ from actors.runtime.actor import Actor
 
 
 async def skip(actor: Actor) -> Numbered:
-    """Give the oldest event up, and return once it is on record. Raises Refusal where none waits."""
+    """Give the oldest event up, and return once that is recorded. Raises Refusal if none waits."""
     pinned = 0
     while (under_way := _under_way(actor)) is not None:
         pinned = pinned or under_way
@@ -41,9 +41,10 @@ def _under_way(actor: Actor) -> int | None:
 
 
 def _known(actor: Actor) -> Numbered | None:
-    """The oldest event, if it is known: with its number, or with the next one.
+    """The oldest event, if it is known, with its number or with the next one.
 
-    What was settled since it was read, and a repeat, may be in memory for a moment, and has no next number.
+    An event that was settled since it was read, or a duplicate, may be in memory for a moment; it is passed
+    over, since it gets no number.
     """
     if actor.state.open:
         return as_numbered(actor.state.open[0])
@@ -52,7 +53,7 @@ def _known(actor: Actor) -> Numbered | None:
 
 
 async def _read(actor: Actor) -> Numbered | None:
-    """The oldest event of those that lie in the stream alone. Raises Refusal where one is just being sent."""
+    """The oldest of the events that are only in the stream. Raises Refusal if one is just being sent."""
     cursor = actor.pending.cursor
     after = cursor.read_to
     while actor.state.parked and after < cursor.seen:

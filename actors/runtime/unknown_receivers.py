@@ -1,24 +1,24 @@
-"""Strangers: one bounded record for each shard of the events for unknown names, instead of an actor for each.
+"""One bounded record per shard of the events for unknown receivers, instead of an actor for each receiver.
 
-A producer may name thousands of receivers a second that never were. An actor for each would
-cost reads, facts and a snapshot that is kept for days. So their events, the *strangers'*, are turned away
-together, behind what is for known receivers:
+A producer may name thousands of receivers a second that never existed. An actor for each of them would cost
+reads, facts and a snapshot that is kept for days. So the events for unknown names are turned away together,
+after those for known receivers:
 
-1. The leader of the configurations is asked once for all that have come until then, and the snapshots are
-   listed once. A receiver that is configured, or ever had an actor, is told where its events lie, and reads
-   them from the stream, in order, before any later one.
-2. The others are turned away, the lowest positions first, and only those below which nothing is held for an
-   actor. So everything up to the highest of them is released by that fact and those before it: one position
-   is record enough. A name that is put afterwards is opened above it (`Host.released_to`), and what comes
-   again after a crash or a reset is recognised by it.
-3. At most `BURIALS_MAX` wait for their burial, which follows the confirmed fact. The others wait in the
-   stream, without their bodies.
-4. No other waits for them: after 2 s, or if more than `WAITING_MAX` of them wait, the record *parks*, as an
-   actor does. They lie in the stream then, and what cannot be held is found again by reading the whole shard
-   from the record's position. Until all of it is judged, a receiver that has no state begins at that position
-   and reads its own events from there (`Pending.behind_unknown`).
-5. If nothing can be buried for a minute (the dead letters are full), those that lie far below what was
-   received are discarded, on record. If there is no room in the stream, those below its horizon are evicted.
+1. The leader of the configurations is asked once for all events that have come until then, and the snapshots
+   are listed once. A receiver that is configured, or ever had an actor, learns where its events are, and
+   reads them from the stream, in order, before any later one.
+2. The other events are turned away, the lowest positions first, and only if nothing below them is held for an
+   actor. So this fact and those before it release everything up to the highest of them, and one position is
+   all that has to be recorded. A name that is put afterwards is opened above it (`Host.released_to`), and an
+   event that comes again after a crash or a reset is recognised by it.
+3. At most `BURIALS_MAX` events wait for their burial, which follows the confirmed fact. The others wait in
+   the stream, without their bodies.
+4. No known receiver waits for them: after 2 s, or if more than `WAITING_MAX` of them wait, the record
+   *parks*, like an actor. Then they are only in the stream, and events that the record cannot hold are found
+   again by reading the whole shard from the record's position. Until all of them are judged, a receiver
+   without a state begins at that position and reads its own events from there (`Pending.behind_unknown`).
+5. If nothing can be buried for a minute (the dead letters are full), events far below the highest received
+   position are discarded, and that is recorded. If the stream is full, those below its horizon are evicted.
 """
 
 import asyncio
@@ -47,48 +47,47 @@ from actors.runtime.live_state import LiveState
 from actors.runtime.shard_ports import ShardPorts
 
 JUDGED_AT_ONCE = 64
-"""Events that are turned away at once, or buried."""
+"""Events that are turned away, or buried, at a time."""
 WAITING_MAX = 1024
-"""Events that are known by position and name; of more, it is only known how far they lie."""
+"""Events whose position and name are held; of further ones only the last position is known."""
 READ_AT_ONCE = 128
 READS_A_TURN = 8
 COMING_MAX = 256
-"""Known receivers that come into memory, to be told of what was found, before no more is read."""
+"""Known receivers that may be coming into memory because of found events; at this number, reading stops."""
 NAMES_LENGTH_MAX = 32 << 10
-"""Characters of all names that wait for a burial: one can be as long as a subject."""
+"""Characters of all names that wait for a burial: one name can be as long as a subject."""
 TURN_PAUSE_S = 1.0
-"""Between two turns, so that a flood costs few flushes; half to one and a half times as much after the first.
-
-The first turn after a silence waits for nothing.
+"""Pause between two turns, so that a flood costs few flushes; after the first turn it is 0.5 to 1.5 times as
+long. The first turn after a silence comes without delay.
 """
 TURN_LANES = 64
-"""Instants within that pause, so that 64 shards have their turns at different times.
+"""Points in time within that pause, so that 64 shards have their turns at different times.
 
-A flood reaches all shards at once, and they share the question to the leader. Their facts and burials in a
-row would delay the known receivers.
+A flood reaches all shards at once, and they share the question to the leader. If all their facts and burials
+followed at once, they would delay the known receivers.
 """
 BUSY_TURN_PAUSE_S = 0.05
-"""The same, where more than a page waits."""
+"""The same pause if more than a page of events waits."""
 LEFT_BEHIND_S = 60.0
-"""Nothing was buried for so long, though something is to be: then the lowest are discarded."""
+"""If nothing could be buried for this long, the lowest events are discarded."""
 PASS_OVER_MIN = 10_000
-"""The record's position is moved on where so many positions at least hold nothing that is to be judged."""
+"""The record's position moves on if at least this many positions hold nothing that has to be judged."""
 
 log = logging.getLogger(__name__)
 
 
 class UnknownReceiverPorts(ShardPorts, Protocol):
-    """The surroundings of the record, beyond those of an actor."""
+    """The environment of the record, in addition to that of an actor."""
 
     snapshots: Snapshots
     unacked_max: int
 
     def knows(self, receiver: str) -> bool:
-        """True where there is an actor that has a state, a configuration, or a removal of one."""
+        """True if the receiver has a state, a configuration, or a removal of one."""
         ...
 
     def activate(self, receiver: str) -> Actor:
-        """The actor in memory; if it was not, its snapshot is being read."""
+        """The actor; if it was not in memory, its snapshot is being read."""
         ...
 
 
@@ -101,10 +100,11 @@ class _HeldEvent(Struct, frozen=True, gc=False):
 
 
 class UnknownReceivers:
-    """The events of one shard that are for unknown names: its state is the record, `waiting` is by position.
+    """The events of one shard for unknown names.
 
-    All that are not judged lie in `waiting` or, unread, beyond the cursor. `remembered` are those who ever
-    had a snapshot.
+    - `state`: the record.
+    - `waiting`: events that are not judged, by position; all others of them lie, unread, beyond the cursor.
+    - `remembered`: the receivers that ever had a snapshot.
     """
 
     __slots__ = ("_beat_at", "_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff",
@@ -136,12 +136,12 @@ class UnknownReceivers:
 
     @property
     def bound_count(self) -> int:
-        """Counts the messages that are held for unknown names."""
+        """Number of messages that are held for unknown names."""
         return len(self.unacked.bound)
 
     @property
     def refused_to(self) -> int:
-        """The position up to which all were turned away. Nothing up to there is held for any receiver."""
+        """The position up to which all were turned away. Nothing is held for any receiver up to there."""
         return self.state.frontier.position
 
     def opens_above(self, floor: int) -> int:
@@ -150,13 +150,13 @@ class UnknownReceivers:
 
     @property
     def has_unread(self) -> bool:
-        """True where some lie in the stream of which nothing else is known."""
+        """True if the stream has some of these events, and nothing else is known about them."""
         return self.cursor.read_to < self.cursor.seen
 
     # ---- what an actor would do
 
     def begin(self, state: State, policy: Policy | None) -> None:
-        """Take the record, which is used once it is also known who has a snapshot."""
+        """Take the record, which is used once the receivers with a snapshot are known, too."""
         self.live.begin(state, None)
         self.host.spawn(self._begin())
 
@@ -173,7 +173,7 @@ class UnknownReceivers:
         for position in [each for each in self.waiting if each <= self.refused_to]:
             self._drop(position)  # It was turned away before the record was read.
             self.unacked.release(position, self.host.recorder.index)
-        self.give_to_known(*filter(self.host.knows, self.names))  # Else their next ones overtook these.
+        self.give_to_known(*filter(self.host.knows, self.names))  # Their next events must not overtake.
         if self.state.parked or len(self.waiting) > WAITING_MAX:
             self.cursor.begin(self.refused_to, self.host.bindings.received)
             for position in list(self.waiting):
@@ -186,10 +186,10 @@ class UnknownReceivers:
         self.wake()
 
     def configure(self, policy: Policy | None) -> None:
-        """Does nothing: no receiver can have the record's name."""
+        """Do nothing, since no receiver can have the record's name."""
 
     def park(self) -> None:
-        """Hold no message back any longer, on record; they lie in the stream."""
+        """Hold no message any longer, and record that; the events stay in the stream."""
         if not self.state.parked:
             self.live.record(c.ParkReceiver(None, self.host.released_to), self.host.clock.now())
             self.cursor.parked_mark = self.host.recorder.index
@@ -197,16 +197,16 @@ class UnknownReceivers:
         self.unacked.release_all(self.cursor.parked_mark)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Make dead letters of all that is not judged up to `position`, whether the name is known or not."""
+        """Make all events that are not judged up to `position` dead letters, even if the name is known."""
         self.cutoff = Cutoff(position, reason)
         self.wake()
 
     def close(self) -> None:
-        """Let nothing wait for it any more; its tasks end with the shard."""
+        """End every wait for the record; its tasks end with the shard."""
         self.ready.cancel()
 
     def wake(self) -> None:
-        """Do what is owed: something happened."""
+        """Do what there is to do, because something happened."""
         if self.loaded and not self.host.stopped:
             self._bury_next()
             if (self.waiting or self.state.parked) and not self._turning:
@@ -216,7 +216,7 @@ class UnknownReceivers:
     # ---- messages
 
     def take(self, receiver: str, event: Event, reply: str) -> None:
-        """Take a message for a name that is unknown by now, or that has one before it here."""
+        """Take a message for a name that is still unknown, or that has an earlier message here."""
         host, position = self.host, event.position
         now = self.touched_at = host.clock.now()
         if not self.unacked.bind(position, reply, now):
@@ -248,7 +248,7 @@ class UnknownReceivers:
         return held
 
     def give_to_known(self, *receivers: str) -> None:
-        """Tell receivers that are known by now where their events lie, so that none of them waits here."""
+        """Tell receivers that are known now where their events are, so that none of these waits here."""
         for position in sorted(self.waiting):
             held = self.waiting[position]
             if held.receiver not in receivers:
@@ -260,7 +260,7 @@ class UnknownReceivers:
     # ---- turns
 
     async def _turns(self) -> None:
-        """Take turn after turn, as long as any event waits."""
+        """Take turns as long as any event waits."""
         while self.waiting or self.state.parked:
             busy = len(self.waiting) > JUDGED_AT_ONCE or self.has_unread
             due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
@@ -272,7 +272,7 @@ class UnknownReceivers:
         self._turning = False
 
     async def _turn(self) -> None:
-        """Turn away what has come until now, or give it to receivers that are known after all."""
+        """Turn away the events that have come so far, or give them to receivers that are known after all."""
         self._turned_at = now = self.host.clock.now()
         self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.host.epoch, lanes=TURN_LANES)
         self._let_go_of_told()
@@ -292,7 +292,7 @@ class UnknownReceivers:
         self._pass_over()
 
     async def _read_on(self) -> None:
-        """Find those that lie in the stream, as many as there is room for."""
+        """Read such events from the stream, as many as there is room for."""
         for _ in range(READS_A_TURN):
             if not self.has_unread or len(self.waiting) > WAITING_MAX - READ_AT_ONCE:
                 return
@@ -307,7 +307,7 @@ class UnknownReceivers:
                 cursor.arrived(max(cursor.read_to, reach))
 
     def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
-        """Take events that lie beyond what was read: no event of these names waits behind them."""
+        """Take events beyond those read before: no event of these names waits behind them."""
         for receiver, event in found:
             if receiver in self.names or not self.host.knows(receiver):
                 self._wait_for(receiver, event)
@@ -316,24 +316,24 @@ class UnknownReceivers:
             self.cursor.arrived(event.position)
 
     def _tell(self, receiver: str, event: Event) -> None:
-        """Tell a known receiver of an event that was found, which is its own already, as a rule."""
+        """Tell a known receiver about an event that was found; as a rule it knows that event already."""
         actor = self.host.activate(receiver)
         actor.find(event.position, event.source, "")
         if not actor.loaded:
             self._coming.append(actor)
 
     def _let_go_of_told(self) -> None:
-        """Let receivers that were told, and have nothing to do, leave memory."""
+        """Let receivers that were told about events, and have nothing to do, leave memory."""
         for actor in self._coming:
             if actor.resting:
                 actor.touched_at = float("-inf")
         self._coming = [each for each in self._coming if not each.loaded]
 
     def _turn_away(self, covered: list[int]) -> None:
-        """Turn away the lowest of them, if nothing below is held and there is room for their burials."""
+        """Turn away the lowest events, if nothing below is held and there is room for their burials."""
         now = self.host.clock.now()
         if not self.state.burials:
-            self._buried_at = now  # Nothing was owed until now.
+            self._buried_at = now  # Nothing had to be buried until now.
         stuck = now - self._buried_at > LEFT_BEHIND_S
         far = self.host.bindings.received - self.host.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
@@ -371,9 +371,10 @@ class UnknownReceivers:
             yield position, held
 
     def _pass_over(self) -> None:
-        """Move on where nothing is to be judged; with nothing left to judge, all is as if nothing had waited.
+        """Move on if nothing has to be judged; if nothing at all is left, end as if nothing had waited.
 
-        What was found for others on the way is on record by then: nothing below is held for them.
+        Events that were found for known receivers on the way are recorded by then: nothing below is held for
+        them.
         """
         if not self.state.parked:
             return
@@ -388,7 +389,7 @@ class UnknownReceivers:
     # ---- burials
 
     def _bury_next(self) -> None:
-        """Bury the next of what the confirmed journal says was turned away."""
+        """Bury the next events that, according to the confirmed journal, were turned away."""
         if self.burials.under_way or self.host.stopped or not self.state.burials:
             return
         confirmed = {each.position for each in self.live.confirmed.burials}

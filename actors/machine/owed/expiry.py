@@ -1,9 +1,9 @@
-"""Expiry: events that get no more attempts, the oldest first, as many at a time as are in memory.
+"""Expiry: gives up events that get no more attempts, the oldest first, as many at a time as are in memory.
 
-An open event is hopeless once its own attempts are used up. Whatever waits goes by its place: it is too old,
-or beyond what the receiver may have waiting, or up to a given position (`evicted`). No pause,
-throttling or disablement keeps an event from that. What lies in the stream alone is read for it, gets its
-numbers like all others, and goes to the journal in one fact for as many as were in memory.
+An open event is hopeless once its own attempts are used up. A waiting event is given up because of its place:
+it is too old, or there are more than the receiver may have waiting, or it lies below a given position
+(`evicted`). No pause, throttling or disablement protects an event from that. Events that are only in the
+stream are read first and get their numbers like all others; one fact gives up as many as were in memory.
 """
 
 from itertools import islice
@@ -16,14 +16,14 @@ from actors.machine.state import BURIALS_MAX, Open, State
 from actors.policy import Policy
 
 OVERFLOW_AT_ONCE = 64
-"""Events beyond `backlog_max` that are given up without delay."""
+"""Number of events beyond `backlog_max` from which on they are given up without delay."""
 OVERFLOW_EVERY_S = 1.0
-"""Time that fewer of them wait for others, so that not each event makes a separate fact."""
+"""Delay when there are fewer of them, so that not every event makes a separate fact."""
 DUE_ALREADY = 0.0
 
 
 def hopeless(entry: Open | None, policy: Policy) -> str:
-    """The reason why an open event is given up for its own failures; empty if it is not."""
+    """The reason to give up an open event because of its own failures; empty if there is none."""
     if entry is None:
         return ""
     if entry.rejections >= policy.retry.rejected_attempts:
@@ -32,7 +32,7 @@ def hopeless(entry: Open | None, policy: Policy) -> str:
 
 
 def excess(state: State, policy: Policy, view: View) -> int:
-    """Count the waiting events beyond `backlog_max`, as far as is known."""
+    """Count the waiting events beyond `backlog_max`, as far as they are known."""
     waiting = view.cursor.left + len(view.waiting) + len(state.open) + len(view.in_flight)
     beyond = waiting - policy.backlog_max
     if beyond <= 0:
@@ -45,7 +45,7 @@ def given_up_at(
 ) -> tuple[float, str]:
     """The time at which an event is given up, and why: the open one, or the next without a number.
 
-    `event` is None where it is not in memory; then it is the one that is read next.
+    `event` is None if the event is not in memory; then it is the one that is read next.
     """
     if reason := hopeless(entry, policy):
         return DUE_ALREADY, reason
@@ -64,7 +64,7 @@ def given_up_at(
 
 
 def next_to_go(state: State, policy: Policy, view: View, now: float, reason: str) -> tuple[Numbered, ...]:
-    """The oldest events in memory without a number to give up for `reason`, as the first of them is."""
+    """The oldest events in memory without a number that are given up for the same `reason` as the first."""
     room = BURIALS_MAX - len(state.burials)
     if reason == "overflow":
         room = min(room, excess(state, policy, view))

@@ -1,4 +1,4 @@
-"""The next step of a receiver: the one thing that it owes now."""
+"""The next step of a receiver: the one thing that has to be done for it now."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered
 from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
-"""Time that a receiver may be held back before its waiting events leave memory."""
+"""A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEEDS_NO_CONFIRMATION = c.GiveUpEvents | s.Read
 _REMOVED, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,
@@ -34,9 +34,9 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if policy is None:
         return step_without_policy(state, view, now)
     if not state.opened:
-        # What an owner released and no state names any more was an unknown receiver's.
+        # Events that an owner released, and that no state names, belonged to an unknown receiver.
         position = max(state.frontier.position, 0 if state.parked else view.reach.released_to)
-        # A removal that was not obeyed yet, however new the receiver seems, is obeyed next.
+        # A removal that was not carried out yet comes next, however new the receiver seems.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal > state.removal:
         return _REMOVED if view.in_flight or view.asking else s.Ask()
@@ -61,16 +61,16 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
 
 
 def _width(state: State, policy: Policy) -> int:
-    """The number of attempts that may be in flight; a relaxed receiver comes back through a single one."""
+    """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
     if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
         return 1
     return policy.concurrency
 
 
 def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
-    """Events that may be next in relaxed order: open ones, and None for the next one without a number.
+    """Yield the events that may be next in relaxed order; None stands for the next one without a number.
 
-    The open event that is due first stands for all, with the oldest, which expires first.
+    Of the open events two are enough: the one that is due first, and the oldest, which expires first.
     """
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
@@ -83,7 +83,7 @@ def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | Non
 
 
 def _first(steps: Iterator[s.Step]) -> s.Step:
-    """The first step that is owed now, else the first that will be."""
+    """The first step that can be done now, else the one that can be done soonest."""
     waiting: s.Step = _RESTING
     for step in steps:
         match step:
@@ -106,7 +106,7 @@ def _is_over(state: State, head: Event) -> bool:
 
 
 def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
-    """The step that is owed to an open event, or to the next one that has no number."""
+    """The step for an open event, or for the next one that has no number."""
     event = view.held.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen):
         return _RESTING
@@ -117,8 +117,8 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
     if policy.paused or state.disabled:
         ready_at = NEVER
     if now < ready_at:
-        # A receiver that is held back drops what it has read, too; one that only lacks a token needs it soon.
-        # In relaxed order an event that waits holds no other back.
+        # A receiver that is held back also drops what it has read; one that only lacks a token needs it soon.
+        # In relaxed order a waiting event holds no other back.
         alone = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
         drops = not alone and (view.holding or event is not None)
         held = hold(state, policy, now)

@@ -11,12 +11,12 @@ NEVER = float("inf")
 
 
 class Rule(Enum):
-    """The rules in the order of their priority: the first one that applies decides; the value says when it
-    applies.
+    """The rules in order of priority: the first that applies decides. The value says when a rule applies.
 
-    From `GIVING_UP` on a rule concerns one event: in strict order of the one whose turn it is, in relaxed
-    order of the first that can be dealt with now, of these: the open event that is due first, the oldest open
-    one, the next one that has no number. `UNCONFIRMED` is asked about the event that was chosen without it.
+    From `GIVING_UP` on, a rule concerns one event. In strict order that is the event whose turn it is. In
+    relaxed order it is the first of these that something can be done about: the open event that is due first,
+    the oldest open event, the next event without a number. `UNCONFIRMED` does not influence this choice; it
+    is asked about the chosen event.
     """
 
     BURIAL = "dead letters are owed, none is being stored, and all that was recorded is confirmed"
@@ -48,14 +48,14 @@ class Rule(Enum):
 
 
 class Hold(Struct, frozen=True, gc=False):
-    """The rule that holds a receiver back as a whole, and until when: `NEVER`, without help."""
+    """The rule that holds a receiver back as a whole, and until when: `NEVER` means until somebody helps."""
 
     rule: Rule
     until: float
 
 
 def hold(state: State, policy: Policy, now: float) -> Hold | None:
-    """Name what keeps the receiver from its events; of several, the one that lasts longest without help."""
+    """The rule that holds the receiver back; of several, the one that lasts longest without help."""
     if state.disabled:
         return Hold(Rule.DISABLED, NEVER)
     if policy.paused or state.paused:

@@ -1,4 +1,4 @@
-"""Steps: the one thing that a receiver owes next. A step that only records is a command."""
+"""Steps: what can be the next thing to do for a receiver. A step that only records is a command."""
 
 from msgspec import Struct
 
@@ -17,9 +17,10 @@ from actors.machine.owed.rules import Rule
 
 
 class Post(Struct, frozen=True, gc=False):
-    """Make attempt `attempt` of `event`, under number `sequence`.
+    """Make attempt `attempt` of `event`, with the number `sequence`.
 
-    A `free` one has its token already. An event that is to be `accepted` gets its number on record first.
+    - `free`: the attempt has its token already.
+    - `accepted`: the number of the event is recorded first.
     """
 
     event: Event
@@ -42,7 +43,7 @@ class Read(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """Count the events above position `after`: they may be more than `backlog_max`."""
+    """Count the events above position `after`: there may be more than `backlog_max`."""
 
     after: int
 
@@ -54,29 +55,29 @@ class Fetch(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """Ask the leader of the configurations whether there is such a receiver: here, none is known."""
+    """Ask the leader of the configurations whether the receiver exists: this node does not know it."""
 
 
 class Park(Struct, frozen=True):
-    """Drop the waiting events from memory, since by `rule` it is long until their turn."""
+    """Drop the waiting events from memory, since `rule` keeps them waiting for long."""
 
     rule: Rule
 
 
 class WaitUntil(Struct, frozen=True, gc=False):
-    """Do nothing before `at`, by `rule`."""
+    """Do nothing before `at`, because of `rule`."""
 
     at: float
     rule: Rule
 
 
 class Rest(Struct, frozen=True, gc=False):
-    """Do nothing until something happens, by `rule`."""
+    """Do nothing until something happens, because of `rule`."""
 
     rule: Rule
 
 
 Recorded = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
-"""Steps that are performed by recording them."""
+"""Steps that are carried out by recording them."""
 
 Step = Post | Bury | Read | Count | Fetch | Ask | Park | WaitUntil | Rest | Recorded

@@ -17,10 +17,11 @@ class Cutoff(Struct, frozen=True, gc=False):
 
 
 class Reach(Protocol):
-    """Upper bounds of the events that any owner of the shard may have posted.
+    """Bounds of the events that any owner of the shard may have posted.
 
-    No event up to `released_to` is a new receiver's, and none beyond `taken_to` can have been posted. `epoch`
-    is that of the present owner.
+    - `epoch`: of the present owner.
+    - `released_to`: no event up to here belongs to a new receiver.
+    - `taken_to`: no event beyond this position can have been posted.
     """
 
     @property
@@ -42,11 +43,13 @@ class Nowhere(Struct, frozen=True):
 
 
 class ReadingProgress(Protocol):
-    """The cursor, for reading alone: how far the stream is read for this receiver, and what is left in it.
+    """The read-only cursor: how far the stream is read for this receiver, and how many events are left in it.
 
-    All events up to `read_to` are in memory or settled; the last that is known to have been there is at
-    `seen`. `left` events at least lie in the stream alone, just so many if `counted`; while `counting`,
-    they are counted.
+    - `read_to`: all events up to here are in memory or settled.
+    - `seen`: the last position at which an event was certainly stored.
+    - `left`: the least number of events that are only in the stream.
+    - `counted`: `left` is exact.
+    - `counting`: the events are being counted.
     """
 
     @property
@@ -78,17 +81,26 @@ class NothingRead(Struct, frozen=True):
 class View(Struct, frozen=True, gc=False, kw_only=True):
     """The part of an actor's memory that is not in facts.
 
-    `waiting` are the events in memory that have no number yet, oldest first, and `head` is the first of
-    them; `held` are the open events in memory, by position, `in_flight` the positions of those whose
-    attempt is being made. `cursor`: how far the stream is read. `cutoff`: as it was drawn; `trimmed_at`:
-    when events were given up for `overflow`. `holding`: messages of the consumer are bound to it.
-    `unconfirmed`: a fact that must be confirmed before anything starts is not. `may_start`: the shard is
-    in order. `granted`: the position whose attempt was recorded and not yet made. `adopted`: the
-    configuration in memory is the one that facts name. `asking`: whether there is such a receiver is
-    being asked; `invalid`: there is, and never was a valid configuration; `absent_to`: there was none
-    when the event at that position had come; `removal`: the last one of its configuration; `set_aside`:
-    tokens of attempts that are recorded and not made yet, pings included; `reach` is asked only where it
-    counts.
+    - `head`: the oldest event in memory that has no number yet.
+    - `waiting`: all events in memory that have no number yet, oldest first.
+    - `held`: the open events in memory, by position.
+    - `in_flight`: positions of the events that are being sent.
+    - `cursor`: how far the stream is read.
+    - `cutoff`: the order to give up everything up to a position, if there is one.
+    - `trimmed_at`: when events were last given up for `overflow`.
+    - `holding`: the receiver holds messages that the consumer handed out.
+    - `unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
+    - `burying`: dead letters are being stored.
+    - `may_start`: nothing in the shard forbids an attempt.
+    - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
+    - `adopted`: the configuration in memory is the one that the facts name.
+    - `asking`: the leader is being asked whether the receiver exists.
+    - `invalid`: it has a configuration, but never had a valid one.
+    - `absent_to`: when the event at this position had arrived, the receiver did not exist.
+    - `removal`: revision of the last removal of its configuration.
+    - `bucket`: its tokens now; None if it has no rate limit.
+    - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
+    - `reach`: bounds of what any owner may have posted, computed only when they are asked for.
     """
 
     head: Event | None = None

@@ -1,7 +1,7 @@
-"""Steps for a receiver without a configuration that can be used.
+"""Steps for a receiver without a usable configuration.
 
-Its events wait while there is one that never was valid, and are refused where there is none at all. They wait
-as long as those of the most patient receiver may, and are given up before they leave the stream.
+Its events wait if it has a configuration that was never valid, and are refused if it has none. They wait as
+long as any configuration allows, and are given up before the stream drops them.
 """
 
 from actors.machine import commands as c
@@ -16,9 +16,9 @@ _REST = s.Rest(Rule.UNCONFIGURED)
 
 
 def step_without_policy(state: State, view: View, now: float) -> s.Step:
-    """The step where no configuration is known: the leader of the configurations decides about the events.
+    """The step if no configuration is known: the leader of the configurations decides about the events.
 
-    It is asked after an event has come: the receiver may have been put since it was asked before.
+    It is asked again after each event that arrives: the receiver may have been put in the meantime.
     """
     if view.cutoff and not view.in_flight and _waits_up_to(view.cutoff.to, state, view):
         return _give_up_oldest(state, view, view.cutoff.reason)
@@ -49,7 +49,7 @@ def _waits_up_to(position: int, state: State, view: View) -> bool:
 
 
 def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
-    """The step while the configuration cannot be used: wait, until the oldest event is too old for any."""
+    """The step while the configuration cannot be used: wait until the oldest event is too old for any."""
     entry, head = state.open[0] if state.open else None, view.head
     if entry is None and head is None:
         if not state.parked:
@@ -70,7 +70,7 @@ def _step_while_invalid(state: State, view: View, now: float) -> s.Step:
 
 
 def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
-    """Give up the oldest event; one of a receiver that was never opened gets no number, and is refused."""
+    """Give up the oldest event; if the receiver was never opened, it is refused without a number."""
     head = view.head
     if len(state.burials) >= BURIALS_MAX:
         return _REST

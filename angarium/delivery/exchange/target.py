@@ -68,7 +68,7 @@ def parse_target(url: str) -> Target:
         # Not what urllib says: that repeats user, password and what stands for the port.
         raise InvalidTarget("url: not well formed; write it as https://host[:port]/path") from None
     if parts.scheme not in DEFAULT_PORTS:
-        raise InvalidTarget("url: must begin with https:// (or http:// where the operator allows it)")
+        raise InvalidTarget("url: must begin with https:// (or http:// if the operator allows it)")
     if "@" in parts.netloc:
         raise InvalidTarget("url: must not contain a user or password; put credentials into headers")
     if port == 0:
