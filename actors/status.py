@@ -2,7 +2,7 @@
 
 Only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL, secrets and
 headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL are hidden:
-somebody who may read the status must not learn how to act as the receiver's owner.
+a person who may read the status must not learn how to act as the receiver's owner.
 """
 
 import math

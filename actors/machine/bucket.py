@@ -54,7 +54,7 @@ def refill(bucket: Bucket, limit: Limit, now: float, epoch: int, granted: int = 
     """The bucket at `now`.
 
     `granted` tokens are set aside for attempts that have not started yet. Such a token counts when its
-    attempt starts, and takes up room until then: if the bucket filled up beside it, one attempt too many
+    attempt starts, and takes up room until then: if the bucket filled up in addition, one attempt too many
     could start.
     """
     gained = max(0.0, now - bucket.at) * limit.per_second
