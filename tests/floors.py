@@ -45,6 +45,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "failures",
         "accept control publish tail",
         "receivers dead_letters records tokens fleet",
+        "receiver_health",
         "health replay",
         "repair setup",
     ),

@@ -130,7 +130,7 @@ def list_receivers(
     import time
 
     from angarium.cli import receiver_table
-    from angarium.operations.receivers.listing import overview
+    from angarium.operations.receiver_health.listing import overview
 
     found = perform(options.settings_of(given), lambda to: overview(to, tenant, phases))
     now = time.time()

@@ -1,4 +1,4 @@
-"""The table of `angarium receiver list`: all columns, or those that 80 columns have room for."""
+"""The tables of `angarium receiver list` and `angarium top`: all columns, or those that 80 columns hold."""
 
 from collections.abc import Collection
 from typing import Any
@@ -6,13 +6,21 @@ from typing import Any
 import msgspec
 
 from angarium import quantities
-from angarium.operations.receivers.listing import ListedReceiver
+from angarium.operations.receiver_health.listing import ListedReceiver
 
 HEADINGS = (
-    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest",
+    "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest", "in",
+    "out", "drained", "limit",
 )  # fmt: skip
 NARROW_COLUMNS = ("receiver", "phase", "waiting", "oldest", "rate", "url")
 CUT_COLUMNS = ("url", "receiver")
+TOP_COLUMNS = ("receiver", "phase", "waiting", "oldest", "in", "out", "drained", "limit")
+TOP_CUT = ("receiver",)
+
+_LIMITS = {
+    "rate": "its rate", "latency": "its latency", "node": "our nodes", "failure": "failures",
+    "throttle": "it throttles", "pause": "a pause",
+}  # fmt: skip
 
 
 def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[Any]:
@@ -20,5 +28,22 @@ def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[An
     age = None
     if row.oldest_at is not None:
         age = quantities.age_text(now - quantities.instant(row.oldest_at, now))
-    members = msgspec.structs.asdict(row) | {"oldest": age}
+    members = msgspec.structs.asdict(row) | {
+        "oldest": age,
+        "in": _per_second(row.in_per_s),
+        "out": _per_second(row.out_per_s),
+        "drained": _drained(row),
+        "limit": row.limited_by and _LIMITS[row.limited_by],
+    }
     return [members[heading] for heading in headings]
+
+
+def _per_second(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
+
+
+def _drained(row: ListedReceiver) -> str | None:
+    """The time until nothing waits; `never` where more comes than goes."""
+    if row.drain_s is not None:
+        return f"in {quantities.age_text(row.drain_s)}" if row.waiting else None
+    return "never" if row.waiting and row.limited_by else None

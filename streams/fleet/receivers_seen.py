@@ -139,3 +139,10 @@ async def counted(js: JetStream, names: Names, standing: ReceiverSnapshot, worke
     page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)
     stored = [each.stored_at for each in state.open] + [each.stored_at for each in page.messages]
     return Waiting(len(stored) + page.pending, min(stored, default=None))
+
+
+async def arrived(js: JetStream, names: Names, standing: ReceiverSnapshot, since: int) -> int:
+    """Count the events of a receiver that lie in the stream at or above a position. Raises `Unavailable`."""
+    subject = names.delivery(standing.shard, standing.receiver)
+    page = await js.read(names.deliveries, subject, since, batch=1, max_bytes=1)
+    return len(page.messages) + page.pending

@@ -18,8 +18,8 @@ from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
 from angarium.operations.failures import Kind, NotDone
 from angarium.operations.publish import Published, Publisher, Template
+from angarium.operations.receiver_health.listing import Overview, overview
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.listing import Overview, overview
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.remove import RemoveResult, remove_receiver

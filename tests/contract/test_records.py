@@ -352,7 +352,7 @@ def _execute(path: Path, statement: str) -> None:
 
 def test_without_its_driver_a_command_says_how_to_get_it() -> None:
     program = (
-        "import sys; sys.modules['aiosqlite'] = None; sys.argv = ['angarium', 'top']; "
+        "import sys; sys.modules['aiosqlite'] = None; sys.argv = ['angarium', 'top', '--within', '1h']; "
         "from angarium.cli.main import main; main()"
     )
     done = subprocess.run(

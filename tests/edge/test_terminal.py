@@ -28,7 +28,7 @@ RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities
 from angarium.cli.receiver_table import CUT_COLUMNS, NARROW_COLUMNS, cells
-from angarium.operations.receivers.listing import Seen, listed
+from angarium.operations.receiver_health.listing import Seen, listed
 from angarium.terminal import output
 row = replace(listed(Seen(
     "acme.a-receiver-with-a-long-name",

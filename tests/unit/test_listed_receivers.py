@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from angarium.operations.receivers.listing import Seen, listed
+from angarium.operations.receiver_health.listing import Seen, listed
 
 
 @pytest.mark.parametrize(

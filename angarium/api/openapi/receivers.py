@@ -6,17 +6,22 @@ from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
 from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
+from angarium.operations.receiver_health.health import ReceiverHealth
 from angarium.operations.receivers.proposal import PutResult
 
 
 class ReceiverItem(Struct, frozen=True, kw_only=True):
-    """A receiver in a list; `problems` say why its configuration is not in force."""
+    """A receiver in a list; `problems` say why its configuration is not in force.
+
+    `health` is null unless it is asked for.
+    """
 
     receiver: str
     name: str
     revision: int
     configuration: dict[str, Any]
     problems: list[str]
+    health: ReceiverHealth | None
 
 
 class ReceiverPage(Struct, frozen=True, kw_only=True):
@@ -39,6 +44,10 @@ class Removed(Struct, frozen=True, kw_only=True):
     recorded: bool
 
 
+HEALTH_EXAMPLE = {
+    "phase": "active", "waiting": 420, "oldest_at": "2026-11-22T20:00:00.000Z", "failing_since": None,
+    "disabled": None, "in_per_s": 3.2, "out_per_s": 5.0, "drain_s": 233.3, "limited_by": "rate",
+}  # fmt: skip
 _URL = "https://example.com/hook"
 _STORED = {
     "url": _URL,
@@ -77,7 +86,7 @@ LIST_RECEIVERS: dict[str, Any] = {
         200: result(ReceiverPage, "A page of them", {
             "receivers": [{
                 "receiver": "acme.billing", "name": "billing", "revision": 7, "configuration": _STORED,
-                "problems": [],
+                "problems": [], "health": HEALTH_EXAMPLE,
             }],
             "next_cursor": "billing",
         }),

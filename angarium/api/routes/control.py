@@ -1,9 +1,12 @@
 """Control: the live state of a receiver, and orders to its owner, answered once they are on record."""
 
-from litestar import get, post
-from litestar.params import FromPath
+from typing import Annotated
 
-from angarium.api.api_state import InjectedAccess, InjectedApi
+import msgspec
+from litestar import get, post
+from litestar.params import FromPath, QueryParameter
+
+from angarium.api.api_state import InjectedApi
 from angarium.api.gate import needs
 from angarium.api.openapi.control import (
     FORGET_EVENTS,
@@ -22,16 +25,26 @@ from angarium.operations.control.ping import ping
 from angarium.operations.control.resume import resume
 from angarium.operations.control.skip import Skipped, skip
 from angarium.operations.control.state import StateDocument, state
+from angarium.operations.receiver_health.health import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 
 
 @get(f"{PATH}/state", opt=needs("read"), **GET_RECEIVER_STATE)
 async def get_receiver_state(
-    tenant: FromPath[str], name: FromPath[str], access: InjectedAccess
+    tenant: FromPath[str],
+    name: FromPath[str],
+    api: InjectedApi,
+    health: Annotated[bool, QueryParameter(description="Tell its pace, and what limits it, too.")] = False,
 ) -> StateDocument:
     """Show the live state of a receiver."""
-    return answered(await state(access, f"{tenant}.{name}"))
+    receiver = f"{tenant}.{name}"
+    found = answered(await state(api.access, receiver))
+    if health:
+        with api.control_limits.admit(tenant):
+            by_name = answered(await get_health(api.access, [receiver]))
+        found = found | {"health": msgspec.to_builtins(by_name.get(receiver))}
+    return found
 
 
 @post(f"{PATH}/pause", status_code=200, opt=needs("manage"), **PAUSE_RECEIVER)

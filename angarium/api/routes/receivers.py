@@ -26,6 +26,7 @@ from angarium.api.openapi.receivers import (
 from angarium.api.problems import Refusal, answered
 from angarium.api.request_headers import headers_by_name
 from angarium.connecting import Access
+from angarium.operations.receiver_health.health import ReceiverHealth, get_health
 from angarium.operations.receivers.get import get_configuration, list_configurations
 from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
@@ -44,16 +45,21 @@ Asked = Request[Any, Any, Any]
 @get("/v1/tenants/{tenant:str}/receivers", opt=needs("read"), **LIST_RECEIVERS)
 async def list_receivers(
     tenant: FromPath[str],
-    access: InjectedAccess,
+    api: InjectedApi,
     limit: Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)] = 50,
     cursor: Annotated[str, QueryParameter(max_length=64)] = "",
+    health: Annotated[bool, QueryParameter(description="Tell how each of them does, too.")] = False,
 ) -> ReceiverPage:
     """List the receivers of a tenant, in alphabetical order."""
-    page = answered(await list_configurations(access, tenant, cursor, limit))
+    page = answered(await list_configurations(api.access, tenant, cursor, limit))
+    found: dict[str, ReceiverHealth] = {}
+    if health:
+        with api.control_limits.admit(tenant):
+            found = answered(await get_health(api.access, list(page.receivers)))
     items = [
         ReceiverItem(
             receiver=receiver, name=receiver.partition(".")[2], revision=each.revision,
-            configuration=each.members, problems=each.problems,
+            configuration=each.members, problems=each.problems, health=found.get(receiver),
         )
         for receiver, each in page.receivers.items()
     ]  # fmt: skip

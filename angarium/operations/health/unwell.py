@@ -19,7 +19,7 @@ from actors.machine.state import State
 from actors.policy import parse
 from actors.status import Phase
 from angarium.operations.health.finding import Finding, ill, warning, well
-from angarium.operations.receivers.listing import phase_of, policy_of
+from angarium.operations.receiver_health.listing import phase_of, policy_of
 from angarium.quantities import age_text
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,

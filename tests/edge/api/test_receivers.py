@@ -207,7 +207,7 @@ async def test_receivers_are_listed_page_by_page(api: Api) -> None:
             assert refused.json()["errors"][0]["parameter"] == "limit"
     assert pages == [["r0", "r1"], ["r2", "r4"], ["r5", "r6"]]
     assert whole.json()["receivers"][0] == {
-        "receiver": "acme.r0", "name": "r0", "revision": 1, "problems": [],
+        "receiver": "acme.r0", "name": "r0", "revision": 1, "problems": [], "health": None,
         "configuration": {"url": "https://example.com/", "secrets": ["…"]},
     }  # fmt: skip
     assert SECRET not in whole.text
@@ -223,3 +223,14 @@ async def test_another_tenants_token_finds_no_receiver(api: Api) -> None:
         problem(await stranger.get(LIST), 404, "not-found")
         assert (await stranger.get("/v1/tenants/other/receivers")).json()["receivers"] == []
     assert await in_bucket(api) == {"url": "https://example.com/"}
+
+
+async def test_the_list_and_the_state_tell_how_receivers_do(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await manager(api) as client:
+        [item] = (await client.get(LIST, params={"health": "true"})).json()["receivers"]
+        problem(await client.get(LIST, params={"health": "perhaps"}), 422, "invalid")
+    assert item["health"] == {
+        "phase": "idle", "waiting": 0, "oldest_at": None, "failing_since": None, "disabled": None,
+        "in_per_s": 0.0, "out_per_s": 0.0, "drain_s": 0.0, "limited_by": None,
+    }  # fmt: skip

@@ -1,6 +1,7 @@
-"""Lists receivers: each with a short configuration, its phase, and its waiting events.
+"""Lists receivers: each with a short configuration, its phase, its waiting events, and its pace.
 
-Phases and figures are those of the last snapshots, which nodes write every five seconds; no node is asked.
+Phases and figures are those of the last snapshots, which nodes write every five seconds; the pace is that of
+the last seconds of the journal. No node is asked.
 """
 
 import asyncio
@@ -19,19 +20,24 @@ from angarium import logs, quantities
 from angarium.connecting import Access
 from angarium.delivery.exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import operation
+from angarium.operations.receiver_health.pace import BacklogPace, Counts, Limit, Recently, pace
 from angarium.operations.receivers.stored import members_of
 from streams.fleet.receivers_seen import (
     ReceiverSnapshot,
     Waiting,
     Worked,
+    arrived,
     counted,
+    last_snapshot,
     receiver_snapshots,
     shard_count,
     waiting,
     worked,
 )
+from streams.following.recent import RecentFlushes
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
+from streams.journal.leadership import ALL_SUBJECTS
 from streams.nats.jetstream import JetStream
 from streams.receivers import Configuration, Receivers
 
@@ -49,6 +55,7 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
     """A receiver in a list; None stands for what is not known.
 
     `signed`: it has secrets; `problem`: what of its configuration is not in force. Instants are RFC 3339.
+    The last four members are those of `BacklogPace`.
     """
 
     receiver: str
@@ -63,6 +70,10 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
     oldest_at: str | None
     failing_since: str | None
     disabled: str | None
+    in_per_s: float | None
+    out_per_s: float | None
+    drain_s: float | None
+    limited_by: Limit | None
 
 
 class Seen(Struct):
@@ -73,6 +84,9 @@ class Seen(Struct):
     standing: ReceiverSnapshot | None = None
     phase: Phase | None = None
     waiting: Waiting | None = None
+    policy: Policy | None = None
+    arrived: int | None = None
+    pace: BacklogPace | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -83,21 +97,44 @@ class Overview(Struct, frozen=True):
 
 
 @operation
-async def overview(to: Access, tenant: str | None, phases: Collection[str] = ()) -> Overview:
-    """All receivers, or a tenant's, or those in one of these phases, in alphabetical order."""
+async def overview(
+    to: Access,
+    tenant: str | None,
+    phases: Collection[str] = (),
+    *,
+    only: Collection[str] | None = None,
+    recently: Recently | None = None,
+) -> Overview:
+    """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
+
+    With a `recently` that is kept, each look reads only what is new in the journal.
+    """
     if tenant is not None:
         check_tenant(tenant)
     js, names = to.js, to.names
-    found = await Receivers(js, names).all(tenant or "*")
+    receivers = Receivers(js, names)
+    found = await receivers.all(tenant or "*") if only is None else await receivers.some(list(only))
     try:
         shards = await worked(js, names, await shard_count(js, names))
-        known = {each.receiver: each async for each in receiver_snapshots(js, names, tenant or "*")}
+        known = await _snapshots(js, names, tenant, only)
         rows = await _rows(found, known, shards, phases)
-        await _count(js, names, rows, shards)
+        recently = recently or Recently(RecentFlushes(js, names))
+        await recently.look()
+        await _count(js, names, rows, shards, recently.since)
+        _measure(rows, recently, time.time())
     except AngariumError as error:
         unknown = [listed(Seen(name, each.raw)) for name, each in found.items()]
         return Overview(unknown, [f"phases and counts cannot be read: {error}"])
     return Overview([listed(row) for row in rows], _old(shards))
+
+
+async def _snapshots(
+    js: JetStream, names: Names, tenant: str | None, only: Collection[str] | None
+) -> dict[str, ReceiverSnapshot]:
+    if only is None:
+        return {each.receiver: each async for each in receiver_snapshots(js, names, tenant or "*")}
+    found = await asyncio.gather(*(last_snapshot(js, names, each) for each in only))
+    return {each.receiver: each for each in found if each is not None}
 
 
 async def _rows(
@@ -115,7 +152,8 @@ async def _rows(
         standing = known.get(name) or _without_snapshot(name, len(shards))
         if standing.state is not None and standing.shard < len(shards):
             row.standing = standing
-            row.phase = phase_of(standing.state, policy_of(row.raw), now)
+            row.policy = policy_of(row.raw)
+            row.phase = phase_of(standing.state, row.policy, now)
             row.waiting = waiting(standing, shards[standing.shard])
         if not phases or row.phase in phases:
             rows.append(row)
@@ -128,16 +166,30 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
     return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
 
 
-async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked]) -> None:
-    """Count the waiting events in the stream, for receivers whose snapshot does not say it."""
+async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked], since: float) -> None:
+    """Count the waiting events in the stream, and those that came, of receivers whose snapshot does not say
+    it."""
     left = iter([row for row in rows if row.waiting is None and row.standing is not None])
+    first = await js.first_since(names.deliveries, ALL_SUBJECTS, since)
 
     async def count() -> None:
         for row in left:
             assert row.standing is not None
             row.waiting = await counted(js, names, row.standing, shards[row.standing.shard])
+            row.arrived = 0 if first is None else await arrived(js, names, row.standing, first.sequence)
 
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
+
+
+def _measure(rows: list[Seen], recently: Recently, now: float) -> None:
+    for row in rows:
+        if row.waiting is not None and row.phase is not None:
+            oldest_at = row.waiting.oldest_at
+            row.pace = pace(
+                recently.counts.get(row.name, Counts()), recently.span_s, arrived=row.arrived,
+                waiting=row.waiting.count, oldest_s=0.0 if oldest_at is None else now - oldest_at,
+                phase=row.phase, policy=row.policy,
+            )  # fmt: skip
 
 
 def policy_of(raw: bytes) -> Policy | None:
@@ -190,6 +242,10 @@ def listed(row: Seen) -> ListedReceiver:
         oldest_at=_instant(waits.oldest_at) if waits else None,
         failing_since=_instant(state.failing_since) if state else None,
         disabled=(state.disabled or None) if state else None,
+        in_per_s=row.pace.in_per_s if row.pace else None,
+        out_per_s=row.pace.out_per_s if row.pace else None,
+        drain_s=row.pace.drain_s if row.pace else None,
+        limited_by=row.pace.limited_by if row.pace else None,
     )
 
 

@@ -1,0 +1,1 @@
+"""Says how receivers do: phase, backlog, pace, and what limits it. `listing` is read first, then `pace`."""

@@ -1,0 +1,40 @@
+"""Tells how some receivers do, by name: phase, backlog, pace, and what limits it."""
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec import Struct
+
+from actors.status import Phase
+from angarium.connecting import Access
+from angarium.operations.failures import NotDone
+from angarium.operations.receiver_health.listing import overview
+from angarium.operations.receiver_health.pace import Limit
+
+
+class ReceiverHealth(Struct, frozen=True, kw_only=True):
+    """The health of a receiver, a few seconds ago; None stands for what is not known.
+
+    `drain_s`: seconds until nothing waits, if all goes on as it is; null where that is never. `limited_by`:
+    what keeps its backlog from going, null where nothing is held up.
+    """
+
+    phase: Phase | None
+    waiting: int | None
+    oldest_at: str | None
+    failing_since: str | None
+    disabled: str | None
+    in_per_s: float | None
+    out_per_s: float | None
+    drain_s: float | None
+    limited_by: Limit | None
+
+
+async def get_health(to: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
+    """The health of those of these receivers that there are."""
+    if not receivers:
+        return {}
+    found = await overview(to, None, only=receivers)
+    if isinstance(found, NotDone):
+        return found
+    return {row.receiver: msgspec.convert(msgspec.structs.asdict(row), ReceiverHealth) for row in found.rows}

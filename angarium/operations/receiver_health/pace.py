@@ -1,0 +1,162 @@
+"""Says at what pace a receiver's events come and go, when its backlog is gone, and what limits it.
+
+Everything is measured from what nodes have recorded, over the last seconds: no node is asked, and none does
+anything for it.
+"""
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+from actors.machine import facts as f
+from actors.policy import Policy
+from actors.status import Phase
+from streams.following.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
+
+Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause"]
+"""What keeps a backlog from going: the configured rate; the time that the receiver takes to answer; our
+nodes; failures; a pause that the receiver asked for (429), or an operator."""
+
+BUSY_FROM = 0.7
+"""Share of its time in which a receiver has a request to answer, from which on its latency is the limit."""
+RATE_USED_FROM = 0.8
+WORKING_BELOW_S = 2.0
+"""Age of the oldest event below which nothing is held up: it is simply on its way."""
+
+
+class Counts(Struct):
+    """Totals of one receiver over some time: attempts, and the time that they took in all."""
+
+    settled: int = 0
+    attempts: int = 0
+    failed: int = 0
+    busy_ms: float = 0.0
+
+    def add(self, other: "Counts") -> None:
+        """Add what was recorded elsewhere."""
+        self.settled += other.settled
+        self.attempts += other.attempts
+        self.failed += other.failed
+        self.busy_ms += other.busy_ms
+
+
+class BacklogPace(Struct, frozen=True, kw_only=True):
+    """The pace of a receiver. None where it is not known, or where there is no end: `drain_s`.
+
+    `limited_by` is None where nothing is held up.
+    """
+
+    in_per_s: float
+    out_per_s: float
+    drain_s: float | None
+    limited_by: Limit | None
+
+
+class Recently:
+    """The last seconds of every receiver, or of those of one shard."""
+
+    def __init__(self, flushes: RecentFlushes) -> None:
+        self._flushes = flushes
+        self._seen = deque[tuple[float, dict[str, Counts]]]()
+        self.counts: dict[str, Counts] = {}
+        self.span_s = RECENT_SPAN_S
+        self.since = 0.0
+
+    async def look(self) -> None:
+        """Read what was recorded since the last look, and forget what is too old."""
+        for flush in await self._flushes.look():
+            self._seen.append((flush.stored_at, counted(flush)))
+        self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
+        self.span_s = max(1.0, self._flushes.now - self.since)
+        while self._seen and self._seen[0][0] < self.since:
+            self._seen.popleft()
+        self.counts = {}
+        for _, of in self._seen:
+            for receiver, counts in of.items():
+                self.counts.setdefault(receiver, Counts()).add(counts)
+
+
+def counted(flush: RecentFlush) -> dict[str, Counts]:
+    """Totals of each receiver in a flush."""
+    found: dict[str, Counts] = {}
+    for fact in flush.facts:
+        if isinstance(fact, f.Claimed):
+            continue
+        counts = found.setdefault(fact.receiver, Counts())
+        match fact:
+            case f.Delivered(events=events):
+                counts.settled += len(events)
+            case f.DeadLettered(events=events):
+                counts.settled += len(events)
+            case f.Forgot(discarded=discarded) | f.Removed(discarded=discarded):
+                counts.settled += discarded
+            case f.AttemptFailed():
+                counts.failed += 1
+        if isinstance(fact, f.Delivered | f.AttemptFailed | f.Throttled):
+            counts.attempts += 1
+            counts.busy_ms += fact.latency_ms
+    return found
+
+
+def pace(
+    counts: Counts,
+    span_s: float,
+    *,
+    arrived: int | None,
+    waiting: int,
+    oldest_s: float,
+    phase: Phase,
+    policy: Policy | None,
+) -> BacklogPace:
+    """The pace of a receiver. `arrived`: its events of the span, None where nothing of it is left waiting."""
+    out_per_s = counts.settled / span_s
+    in_per_s = out_per_s if arrived is None else arrived / span_s
+    limited_by = limit(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
+    going_s = out_per_s
+    if limited_by == "rate" and policy is not None and policy.rate is not None:
+        going_s = policy.rate.per_second  # A slow rate is known better than it is measured.
+    return BacklogPace(
+        in_per_s=round(in_per_s, 3),
+        out_per_s=round(out_per_s, 3),
+        drain_s=drain_s(waiting, in_per_s, going_s),
+        limited_by=limited_by,
+    )
+
+
+def drain_s(waiting: int, in_per_s: float, out_per_s: float) -> float | None:
+    """Seconds until nothing waits, if all goes on as it is; None: never."""
+    if not waiting:
+        return 0.0
+    if out_per_s <= in_per_s:
+        return None
+    return round(waiting / (out_per_s - in_per_s), 1)
+
+
+def limit(
+    counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
+) -> Limit | None:
+    """Name what a backlog waits for; None where it is simply on its way."""
+    if not waiting:
+        return None
+    match phase:
+        case "paused":
+            return "pause"
+        case "throttled":
+            return "throttle"
+        case "disabled" | "offline" | "backing_off" | "misconfigured":
+            return "failure"
+        case "idle" | "active":
+            pass
+    if oldest_s < WORKING_BELOW_S:
+        return None
+    if counts.failed * 2 > counts.attempts:
+        return "failure"
+    rate = policy.rate if policy is not None else None
+    # One attempt of a slow rate may lie just outside the span.
+    if rate is not None and counts.attempts + 1 >= RATE_USED_FROM * rate.per_second * span_s:
+        return "rate"
+    at_once = policy.concurrency if policy is not None and policy.order == "relaxed" else 1
+    if counts.busy_ms >= BUSY_FROM * 1000 * span_s * at_once:
+        return "latency"
+    return "node"

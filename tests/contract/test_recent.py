@@ -1,0 +1,43 @@
+"""The last seconds of the journal: read once, and never more than can be read in a moment."""
+
+import pytest
+
+from streams.following import recent
+from streams.following.recent import RecentFlushes
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.ledgers import Pen, delivered
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+async def test_each_look_reads_on(js: JetStream, names: Names, pen: Pen) -> None:
+    flushes = RecentFlushes(js, names)
+    assert await flushes.look() == []
+    await pen.flush(delivered(1))
+    await pen.flush(delivered(2))
+    found = await flushes.look()
+    assert [each.facts for each in found] == [(delivered(1),), (delivered(2),)]
+    assert all(flushes.since <= each.stored_at <= flushes.now + 1 for each in found)
+    assert await flushes.look() == []
+    await pen.flush(delivered(3))
+    assert [each.facts for each in await flushes.look()] == [(delivered(3),)]
+    assert len(await RecentFlushes(js, names).look()) == 3
+
+
+async def test_of_too_much_the_end_is_read(
+    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "MESSAGES_MAX", 2)
+    for number in range(1, 6):
+        await pen.flush(delivered(number))
+    flushes = RecentFlushes(js, names)
+    found = await flushes.look()
+    assert [each.facts for each in found] == [(delivered(4),), (delivered(5),)]
+    assert flushes.since == found[0].stored_at  # What is measured is the time that was read.
+    for number in range(6, 10):
+        await pen.flush(delivered(number))
+    assert [each.facts for each in await flushes.look()] == [(delivered(8),), (delivered(9),)]

@@ -1,0 +1,103 @@
+"""At what pace events come and go, and what limits a backlog."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from actors.machine import facts as f
+from actors.machine.numbering import Numbered
+from actors.policy import Policy, Rate
+from actors.status import Phase
+from angarium.operations.receiver_health.listing import Seen, listed
+from angarium.operations.receiver_health.pace import Counts, Limit, counted, drain_s, pace
+from angarium.operations.receiver_health.top import picture
+from streams.following.recent import RecentFlush
+
+SPAN_S = 10.0
+RECEIVER = "acme.billing"
+
+
+def attempt(kind: type[f.Delivered] | type[f.AttemptFailed], latency_ms: float) -> f.Fact:
+    event = Numbered(position=1, sequence=1, id="a", stored_at=0.0)
+    return kind(receiver=RECEIVER, events=(event,), at=1.0, attempt=1, latency_ms=latency_ms)
+
+
+def test_a_flush_is_counted_by_receiver() -> None:
+    facts = (
+        attempt(f.Delivered, 10.0),
+        attempt(f.AttemptFailed, 20.0),
+        f.Forgot(receiver="acme.shop", at=1.0, position=9, next_sequence=5, discarded=4),
+        f.Claimed(epoch=1, at=1.0, clean=True, position=0),
+    )
+    assert counted(RecentFlush(1.0, facts)) == {
+        RECEIVER: Counts(settled=1, attempts=2, failed=1, busy_ms=30.0),
+        "acme.shop": Counts(settled=4),
+    }
+
+
+def policy(rate: float | None = None, order: str = "strict") -> Policy:
+    limit = None if rate is None else Rate(limit=rate)
+    return msgspec.convert(
+        {"url": "https://example.com/", "rate": limit, "order": order, "concurrency": 4}, Policy
+    )
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "counts", "phase", "of"),
+    [
+        ("pause", Counts(), "paused", policy()),
+        ("throttle", Counts(), "throttled", policy()),
+        ("failure", Counts(), "offline", policy()),
+        ("failure", Counts(attempts=10, failed=6, busy_ms=9_000), "active", policy(rate=1)),
+        ("rate", Counts(settled=50, attempts=50, busy_ms=9_000), "active", policy(rate=5)),
+        ("rate", Counts(), "active", policy(rate=0.05)),
+        ("latency", Counts(settled=50, attempts=50, busy_ms=9_000), "active", policy(rate=500)),
+        ("latency", Counts(settled=90, attempts=90, busy_ms=30_000), "active", policy(order="relaxed")),
+        ("node", Counts(settled=90, attempts=90, busy_ms=9_000), "active", policy(order="relaxed")),
+        ("node", Counts(), "active", None),
+    ],
+)
+def test_what_limits_a_backlog(limited_by: Limit, counts: Counts, phase: Phase, of: Policy | None) -> None:
+    found = pace(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
+    assert found.limited_by == limited_by
+
+
+def test_what_is_on_its_way_is_limited_by_nothing() -> None:
+    found = pace(Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy())
+    assert found.limited_by is None
+    nothing = pace(Counts(), SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="paused", policy=policy())
+    assert (nothing.limited_by, nothing.drain_s) == (None, 0.0)
+
+
+def test_the_pace_is_that_of_the_span() -> None:
+    counts = Counts(settled=30, attempts=30, busy_ms=9_900)
+    found = pace(counts, SPAN_S, arrived=10, waiting=100, oldest_s=60.0, phase="active", policy=policy())
+    assert (found.in_per_s, found.out_per_s, found.drain_s) == (1.0, 3.0, 50.0)
+    even = pace(counts, SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="idle", policy=policy())
+    assert even.in_per_s == even.out_per_s == 3.0  # What came in has gone out.
+
+
+def test_a_slow_rate_is_not_measured_but_known() -> None:
+    """An attempt every 20 s is none in most spans."""
+    found = pace(
+        Counts(), SPAN_S, arrived=0, waiting=6, oldest_s=60.0, phase="active", policy=policy(rate=0.05)
+    )
+    assert (found.out_per_s, found.drain_s) == (0.0, 120.0)
+
+
+def test_a_backlog_that_grows_is_never_drained() -> None:
+    assert drain_s(10, in_per_s=2.0, out_per_s=2.0) is None
+    assert drain_s(10, in_per_s=2.0, out_per_s=4.0) == 5.0
+
+
+def test_those_that_wait_longest_come_first() -> None:
+    row = replace(listed(Seen("a.idle", b"{}")), out_per_s=1.0)
+    rows = [
+        row,
+        replace(row, receiver="a.busy", out_per_s=5.0),
+        replace(row, receiver="a.late", waiting=7, oldest_at="2026-01-31T12:00:00.000Z"),
+        replace(row, receiver="a.later", waiting=2, oldest_at="2026-01-31T11:00:00.000Z"),
+    ]
+    found = picture(rows, 3, [])
+    assert [each.receiver for each in found.receivers] == ["a.later", "a.late", "a.busy"]
+    assert (found.count, found.behind, found.waiting, found.out_per_s) == (4, 2, 9, 8.0)
