@@ -53,7 +53,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "problems token_rates",
         "connections request_headers request_limits",
         "api_state conditions",
-        "bodies gate openapi",
+        "bodies gate openapi questions",
         "routes",
         "publish_fast_path",
         "app",

@@ -1,6 +1,7 @@
 """The state of one process of the API: its connection to NATS, and what it follows there."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from actors.subscriptions import Subscriptions
 from angarium.api.request_limits import RequestLimits
 from angarium.api.token_rates import TokenRates
 from angarium.connecting import Access, open_jetstream
+from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
@@ -23,6 +25,10 @@ LEADER_TIMEOUT_S = 1.0
 """Time to ask the leader of the configurations, for an answer that is better with it."""
 CONTROL_REQUESTS_MAX = 64
 """Requests to the owners of receivers that are in flight at a time; a ping may take a minute."""
+QUESTIONS_MAX = 16
+"""Questions to the ledger at a time; each reads in a thread of its own."""
+
+log = logging.getLogger(__name__)
 
 
 class ApiState:
@@ -34,6 +40,8 @@ class ApiState:
         self.rates = TokenRates()
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
+        self.question_limits = RequestLimits(QUESTIONS_MAX)
+        self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 

@@ -13,7 +13,16 @@ from angarium.api import problems
 from angarium.api.api_state import ApiState
 from angarium.api.gate import Gate, guard
 from angarium.api.publish_fast_path import PublishFastPath
-from angarium.api.routes import batches, control, dead_letters, fleet, publishing, readiness, receivers
+from angarium.api.routes import (
+    batches,
+    control,
+    dead_letters,
+    fleet,
+    publishing,
+    readiness,
+    receivers,
+    records,
+)
 from angarium.connecting import Access
 
 GATED = (
@@ -23,6 +32,7 @@ GATED = (
     receivers.delete_receiver, receivers.rotate_receiver_secret,
     control.get_receiver_state, control.pause_receiver, control.resume_receiver, control.ping_receiver,
     control.skip_event, control.forget_events,
+    records.list_attempts, records.get_history, records.get_audit, records.get_event, records.get_top,
     dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
     dead_letters.redrive_dead_letters,
     fleet.list_nodes, fleet.list_shards, fleet.list_tokens, fleet.create_token, fleet.revoke_token,

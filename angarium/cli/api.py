@@ -16,7 +16,7 @@ from angarium.terminal.run import end_on_sigterm, run_long
 @click.option(
     "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 is any free one."
 )
-@options.takes("api", "cors_origins", "max_body", *options.CONNECTION)
+@options.takes("api", "cors_origins", "max_body", "ledger", *options.CONNECTION)
 def api(host: str | None, port: int | None, **given: Any) -> None:
     """Serve the HTTP API until Ctrl-C: publish and manage with curl. Run as many as you like.
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, post
-from litestar.params import FromPath
+from litestar.params import FromPath, PathParameter
 from litestar.types import Receive
 from msgspec import Struct
 
@@ -32,7 +32,8 @@ _KEY_TEXT = "1 to 255 printable ASCII characters"
 
 Asked = Request[Any, Any, Any]
 
-TO_SUBSCRIBERS = "/v1/tenants/{tenant:str}/events/{type:str}"
+TO_SUBSCRIBERS = "/v1/tenants/{tenant:str}/events/{event:str}"
+"""`event` is a type here, and an id where it is asked what happened: one path has one name for both."""
 TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events/{type:str}"
 UNTYPED_TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events"
 _PATTERNS = [
@@ -53,7 +54,9 @@ def destination_of(path: str) -> Destination | None:
     """The destination in the path of a request that publishes one event; None for all other requests."""
     for pattern in _PATTERNS:
         if found := pattern.match(path):
-            return Destination(**found.groupdict())
+            named = found.groupdict()
+            event_type = named.get("event") or named.get("type") or TYPE_DEFAULT
+            return Destination(named["tenant"], event_type, named.get("name", ""))
     return None
 
 
@@ -64,10 +67,13 @@ def destination_of(path: str) -> Destination | None:
     **PUBLISH_EVENT,
 )
 async def publish_event(
-    request: Asked, tenant: FromPath[str], type: FromPath[str], api: InjectedApi
+    request: Asked,
+    tenant: FromPath[str],
+    event: Annotated[str, PathParameter(description="The event's type, such as order.created.")],
+    api: InjectedApi,
 ) -> Response[bytes]:
     """Publish an event to every receiver of the tenant that subscribes to its type."""
-    return await _respond(request, api, Destination(tenant, type))
+    return await _respond(request, api, Destination(tenant, event))
 
 
 @post(

@@ -9,6 +9,7 @@ from angarium.ledger.ledger_answers import AttemptFilter, RecordedAttempt
 from angarium.ledger.schema import VERDICTS
 from angarium.operations.failures import operation
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
+from angarium.operations.records.pages import PageStart, next_start
 
 
 class AttemptList(Struct, frozen=True):
@@ -26,6 +27,32 @@ async def attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> Atte
     found = await of.questions.attempts(number, one_more(wanted))
     more = len(found) > wanted.limit
     return AttemptList([shown(each) for each in found[: wanted.limit]], more, await ledger_lag(of))
+
+
+class AttemptPage(Struct, frozen=True):
+    """Attempts, the newest first, and where the older ones begin; None where these are all."""
+
+    attempts: list[dict[str, Any]]
+    next: PageStart | None
+    ledger: LedgerLag
+
+
+@operation
+async def attempts_page(
+    of: OpenLedger, receiver: str, wanted: AttemptFilter, start: PageStart | None
+) -> AttemptPage:
+    """List the newest attempts of those wanted, from a place on. Fails as invalid and not_found."""
+    number = await number_of(of, receiver)
+    limit, skipped = wanted.limit, 0
+    if start is not None:
+        wanted = replace(wanted, until=min(wanted.until, start.at + 1), limit=limit + start.told)
+    found = await of.questions.attempts(number, one_more(wanted))
+    if start is not None:
+        skipped = start.skipped([each.at for each in found])
+    page = found[skipped : skipped + limit]
+    more = len(found) > skipped + limit
+    following = next_start([each.at for each in page], start) if more else None
+    return AttemptPage([shown(each) for each in page], following, await ledger_lag(of))
 
 
 def one_more(wanted: AttemptFilter) -> AttemptFilter:

@@ -11,6 +11,9 @@ from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.operations.failures import operation
 from angarium.operations.records.ledger_access import LedgerLag as Reach
 from angarium.operations.records.ledger_access import OpenLedger, ledger_lag, number_of, text
+from angarium.operations.records.pages import PageStart, next_start
+
+_Entry = tuple[int, str, str, dict[str, Any]]
 
 
 class HistoryEntry(Struct, frozen=True):
@@ -41,9 +44,42 @@ _WORDS = {
 _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: it had failed for too long"}
 
 
+class HistoryPage(Struct, frozen=True):
+    """Some of the history, the oldest first, and where it goes on; None where that is all."""
+
+    receiver: str
+    entries: list[HistoryEntry]
+    now: str
+    next: PageStart | None
+    ledger: Reach
+
+
 @operation
 async def history(of: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
     """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
+    entries, now = await _told(of, receiver, since, until)
+    return ReceiverHistory(receiver, list(map(_shown, entries)), now, await ledger_lag(of))
+
+
+@operation
+async def history_page(
+    of: OpenLedger, receiver: str, since: int, until: int, start: PageStart | None, limit: int
+) -> HistoryPage:
+    """Tell so much of it, from a place on. Fails as invalid and not_found."""
+    entries, now = await _told(of, receiver, max(since, start.at) if start else since, until)
+    left = entries[start.skipped([at for at, *_ in entries]) :] if start else entries
+    page = left[:limit]
+    following = next_start([at for at, *_ in page], start) if len(left) > limit else None
+    return HistoryPage(receiver, list(map(_shown, page)), now, following, await ledger_lag(of))
+
+
+def _shown(entry: _Entry) -> HistoryEntry:
+    at, kind, what, detail = entry
+    return HistoryEntry(str(text(at)), kind, what, detail)
+
+
+async def _told(of: OpenLedger, receiver: str, since: int, until: int) -> tuple[list[_Entry], str]:
+    """All that happened between two instants, and how the receiver does now."""
     number = await number_of(of, receiver)
     configurations = await of.questions.configurations(number)
     changes = await of.questions.changes(number)
@@ -62,11 +98,7 @@ async def history(of: OpenLedger, receiver: str, since: int, until: int) -> Rece
         found.append(
             (at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node})
         )
-    entries = [
-        HistoryEntry(str(text(at)), kind, what, detail)
-        for at, kind, what, detail in sorted(found, key=lambda each: each[0])
-        if since <= at < until
-    ]
+    entries = [each for each in sorted(found, key=lambda each: each[0]) if since <= each[0] < until]
     doing = "accepts events"
     if now.disabled:
         doing = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
@@ -77,10 +109,10 @@ async def history(of: OpenLedger, receiver: str, since: int, until: int) -> Rece
         doing = (
             f"failing since {text(now.failing_since)}, {_counted(now.failures, 'attempt')}, the last: {error}"
         )
-    return ReceiverHistory(receiver, entries, doing, await ledger_lag(of))
+    return entries, doing
 
 
-def _entry(change: RecordedChange, configurations: list[Configured]) -> tuple[int, str, str, dict[str, Any]]:
+def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
     detail = change.detail
     match change.kind, detail:
         case "disabled", {"reason": reason}:

@@ -84,11 +84,12 @@ def problem(answer: httpx.Response, status: int, name: str) -> str:
 
 
 @pytest.fixture
-def settings(nats: EmbeddedServer) -> Settings:
-    """Those of an installation that no other test uses."""
+def settings(nats: EmbeddedServer, tmp_path: Path) -> Settings:
+    """Those of an installation that no other test uses; its ledger is not there yet."""
     return Settings(
-        nats=(nats.url,), prefix=f"a{next(_tests)}", shards=SHARDS, max_body=MAX_BODY, max_bytes=4 << 20
-    )
+        nats=(nats.url,), prefix=f"a{next(_tests)}", shards=SHARDS, max_body=MAX_BODY, max_bytes=4 << 20,
+        ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -1,0 +1,186 @@
+"""Answers from the ledger about attempts, events and receivers, and their description."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from angarium.api.openapi.parts import problems, result
+from angarium.operations.records.auditing import AuditDocument
+from angarium.operations.records.history import HistoryEntry
+from angarium.operations.records.ledger_access import LedgerLag
+
+
+class AttemptItem(Struct, frozen=True, kw_only=True):
+    """An attempt; a ping has no `sequence` and no `event_id`.
+
+    `answer` is the beginning of what a failed one got, `next_at` when it is tried again.
+    """
+
+    at: str
+    sequence: int | None
+    event_id: str | None
+    type: str | None
+    attempt: int
+    verdict: str
+    status: int | None
+    error: str | None
+    answer: str | None
+    latency_ms: float
+    next_at: str | None
+
+
+class AttemptsShown(Struct, frozen=True, kw_only=True):
+    """Attempts, the newest first."""
+
+    attempts: list[AttemptItem]
+    next_cursor: str | None
+    ledger: LedgerLag
+
+
+class DeliveryItem(Struct, frozen=True, kw_only=True):
+    """An event on its way to one receiver; `again` names the replay or redrive that sent it.
+
+    `state` is `open` while it is under way, and `unknown` where the ledger does not know how it ended; for a
+    dead letter there is a `reason`.
+    """
+
+    receiver: str
+    sequence: int
+    type: str | None
+    again: str | None
+    state: str
+    reason: str | None
+    stored_at: str | None
+    ended_at: str | None
+    attempts: list[AttemptItem]
+
+
+class JourneyShown(Struct, frozen=True, kw_only=True):
+    """The deliveries of an event, by receiver and sequence."""
+
+    event_id: str
+    deliveries: list[DeliveryItem]
+    next_cursor: str | None
+    ledger: LedgerLag
+
+
+class HistoryShown(Struct, frozen=True, kw_only=True):
+    """The history of a receiver, the oldest first; `now` is how it does by the last that is known."""
+
+    receiver: str
+    entries: list[HistoryEntry]
+    now: str
+    next_cursor: str | None
+    ledger: LedgerLag
+
+
+class FailingItem(Struct, frozen=True, kw_only=True):
+    """A receiver that fails, and its last attempt."""
+
+    receiver: str
+    failing_since: str | None
+    failures: int
+    disabled: str | None
+    last_attempt_at: str | None
+    status: int | None
+    error: str | None
+
+
+class LateItem(Struct, frozen=True, kw_only=True):
+    """A receiver, and the time from storage to delivery of its events: of the latest, and on average."""
+
+    receiver: str
+    latest_s: float
+    mean_s: float
+    delivered: int
+    attempts: int
+    failed: int
+
+
+class WorstShown(Struct, frozen=True, kw_only=True):
+    """The failing receivers, longest outage first, and those whose events came latest."""
+
+    failing: list[FailingItem]
+    late: list[LateItem]
+    within_s: float
+    ledger: LedgerLag
+
+
+_LEDGER = {"as_of": "2026-11-22T20:00:01.250Z", "behind_s": 0.0, "gaps": []}
+_FAILED = {
+    "at": "2026-11-22T20:00:00.120Z", "sequence": 17, "event_id": "order-17", "type": "order.created",
+    "attempt": 1, "verdict": "failed", "status": 503, "error": "HTTP 503", "answer": "try again later",
+    "latency_ms": 31.2, "next_at": "2026-11-22T20:00:02.480Z",
+}  # fmt: skip
+_DELIVERED = _FAILED | {
+    "at": "2026-11-22T20:00:02.512Z", "attempt": 2, "verdict": "delivered", "status": 200, "error": None,
+    "answer": None, "latency_ms": 12.8, "next_at": None,
+}  # fmt: skip
+_AT = "2026-11-22T20:00:00.000Z"
+
+
+def _described(summary: str, answer: Any, description: str, example: object) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "tags": ["records"],
+        "responses": {200: result(answer, description, example), **problems(422)},
+    }
+
+
+LIST_ATTEMPTS = _described(
+    "List the attempts to a receiver, the newest first", AttemptsShown, "A page of them",
+    {"attempts": [_DELIVERED, _FAILED], "next_cursor": "1795377600120-1", "ledger": _LEDGER},
+)  # fmt: skip
+GET_EVENT = _described(
+    "Tell the journey of an event over the tenant's receivers", JourneyShown,
+    "Its deliveries, each with its attempts",
+    {
+        "event_id": "order-17",
+        "deliveries": [{
+            "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": None,
+            "state": "delivered", "reason": None, "stored_at": _AT, "ended_at": "2026-11-22T20:00:02.525Z",
+            "attempts": [_FAILED, _DELIVERED],
+        }],
+        "next_cursor": None,
+        "ledger": _LEDGER,
+    },
+)  # fmt: skip
+GET_HISTORY = _described(
+    "Tell what happened to a receiver, the oldest first", HistoryShown, "A page of it",
+    {
+        "receiver": "acme.billing",
+        "entries": [{"at": _AT, "kind": "paused", "what": "paused", "detail": {}}],
+        "now": "paused",
+        "next_cursor": None,
+        "ledger": _LEDGER,
+    },
+)  # fmt: skip
+GET_AUDIT = _described(
+    "Audit a receiver's rate: its attempts in every window against the limit in force", AuditDocument,
+    "The verdict, and the busiest windows",
+    {
+        "receiver": "acme.billing", "verdict": "kept", "since": _AT, "until": "2026-11-22T21:00:00.000Z",
+        "attempts": 2, "limits": [{"at": None, "per_second": 10.0, "burst": 10}],
+        "windows": [{"length_s": 1.0, "at": "2026-11-22T20:00:00.120Z", "attempts": 1, "allowed": 20,
+                     "exceeded": 0}],
+        "chart": [{"at": "2026-11-22T20:00:00.120Z", "attempts": 2, "most": 1, "allowed": 20}],
+        "ledger": _LEDGER,
+    },
+)  # fmt: skip
+GET_AUDIT["responses"] |= problems(409)
+GET_TOP = _described(
+    "List the worst receivers of a tenant: those that fail, and those whose events come late", WorstShown,
+    "So many of each",
+    {
+        "failing": [{
+            "receiver": "acme.billing", "failing_since": _AT, "failures": 3, "disabled": None,
+            "last_attempt_at": _AT, "status": 503, "error": "HTTP 503",
+        }],
+        "late": [{
+            "receiver": "acme.billing", "latest_s": 2.5, "mean_s": 0.8, "delivered": 17, "attempts": 20,
+            "failed": 3,
+        }],
+        "within_s": 3600.0,
+        "ledger": _LEDGER,
+    },
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Questions to the ledger: a bounded number at once, each for a bounded time, in a thread of its own."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+from litestar.params import QueryParameter
+
+from angarium.api.api_state import ApiState
+from angarium.api.problems import Fault, answered, invalid, unavailable
+from angarium.ledger.schema import END_OF_TIME
+from angarium.operations.failures import NotDone
+from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
+from angarium.operations.records.pages import PageStart
+
+QUESTION_TIMEOUT_S = 10.0
+"""A question that takes longer is given up, so that it keeps no other one waiting."""
+CLOCK_SKEW_MAX_S = 60.0
+"""Time that a client's clock may be ahead of this machine's."""
+PAGE_MAX = 200
+
+T = TypeVar("T")
+
+Moment = Annotated[datetime | None, QueryParameter(description="RFC 3339; without a zone it is in UTC.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
+TimeCursor = Annotated[
+    str | None,
+    QueryParameter(pattern=r"^[0-9]{1,15}-[0-9]{1,4}$", description="`next_cursor` of the page before."),
+]
+
+
+async def consult(api: ApiState, tenant: str, question: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
+    """The answer of the ledger. Raises `Refusal`."""
+    with api.question_limits.admit(tenant):
+        try:
+            async with asyncio.timeout(QUESTION_TIMEOUT_S):
+                outcome = await open_ledger(api.access.settings, question)
+        except TimeoutError:
+            raise unavailable(
+                f"the ledger did not answer within {QUESTION_TIMEOUT_S:g} s; ask about a shorter time"
+            ) from None
+    if isinstance(outcome, NotDone) and outcome.code == LEDGER_CODE:
+        api.no_ledger(why=outcome.text)
+        raise unavailable("this process has no ledger to ask; its settings name one (ANGARIUM_LEDGER)")
+    return answered(outcome)
+
+
+def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """The time that is asked about, in milliseconds. Raises `Refusal`."""
+    begin = 0 if since is None else milliseconds(since)
+    end = END_OF_TIME if until is None else milliseconds(until)
+    if end <= begin:
+        raise invalid(Fault(parameter="until", detail="until must be later than since"))
+    return begin, end
+
+
+def past(name: str, moment: datetime) -> int:
+    """An instant that is over, in milliseconds. Raises `Refusal`."""
+    found = milliseconds(moment)
+    if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:
+        raise invalid(Fault(parameter=name, detail=f"{name} is in the future"))
+    return found
+
+
+def milliseconds(moment: datetime) -> int:
+    """An instant as the ledger has it; a time without a zone is in UTC."""
+    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0, round(known.timestamp() * 1000))
+
+
+def start_of(cursor: str | None) -> PageStart | None:
+    """The place that a cursor names."""
+    if cursor is None:
+        return None
+    at, _, told = cursor.partition("-")
+    return PageStart(int(at), int(told))
+
+
+def cursor_of(start: PageStart | None) -> str | None:
+    """The cursor that names a place."""
+    return None if start is None else f"{start.at}-{start.told}"

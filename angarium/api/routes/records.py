@@ -1,0 +1,156 @@
+"""Answers from the ledger: attempts, journeys of events, histories, audits, and the worst receivers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.params import FromPath, PathParameter, QueryParameter
+
+from angarium.api.api_state import InjectedApi
+from angarium.api.gate import needs
+from angarium.api.openapi.records import (
+    GET_AUDIT,
+    GET_EVENT,
+    GET_HISTORY,
+    GET_TOP,
+    LIST_ATTEMPTS,
+    AttemptItem,
+    AttemptsShown,
+    DeliveryItem,
+    FailingItem,
+    HistoryShown,
+    JourneyShown,
+    LateItem,
+    WorstShown,
+)
+from angarium.api.problems import Fault, hidden, invalid
+from angarium.api.questions import Limit, Moment, TimeCursor, consult, cursor_of, span, start_of
+from angarium.api.routes.publishing import is_id
+from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.operations.records.attempts import attempts_page
+from angarium.operations.records.auditing import AuditDocument, audit, document
+from angarium.operations.records.history import history_page
+from angarium.operations.records.journey import journey
+from angarium.operations.records.top import top
+from streams.reading.messages import type_problem
+
+PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
+AUDITED_TIME_S = 3600.0
+"""Time that is audited if none is given."""
+WITHIN_MAX_S = 30 * 86_400.0
+
+EventId = Annotated[str, PathParameter(description="The event's id.")]
+JourneyCursor = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=r"^[A-Za-z0-9_-]{1,64}:[0-9]{1,15}$", description="`next_cursor` of the page before."
+    ),
+]
+Status = Annotated[
+    str | None,
+    QueryParameter(pattern=r"^[1-5]([0-9]{2}|xx)$", description="A status, such as 503, or a class, 5xx."),
+]
+Type = Annotated[str | None, QueryParameter(min_length=1, max_length=200, description="The event's type.")]
+
+
+@get(f"{PATH}/attempts", opt=needs("read"), **LIST_ATTEMPTS)
+async def list_attempts(
+    tenant: FromPath[str],
+    name: FromPath[str],
+    api: InjectedApi,
+    failed: Annotated[bool, QueryParameter(description="Only those that failed.")] = False,
+    status: Status = None,
+    type: Type = None,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 50,
+    cursor: TimeCursor = None,
+) -> AttemptsShown:
+    """List the attempts to a receiver, the newest first."""
+    if type is not None and (problem := type_problem(type)):
+        raise invalid(Fault(parameter="type", detail=problem))
+    begin, end = span(since, until)
+    wanted = AttemptFilter(
+        failed=failed, status=_statuses(status), type=type, since=begin, until=end, limit=limit
+    )
+    receiver, start = f"{tenant}.{name}", start_of(cursor)
+    found = await consult(api, tenant, lambda of: attempts_page(of, receiver, wanted, start))
+    items = msgspec.convert(found.attempts, list[AttemptItem])
+    return AttemptsShown(attempts=items, next_cursor=cursor_of(found.next), ledger=found.ledger)
+
+
+@get(f"{PATH}/history", opt=needs("read"), **GET_HISTORY)
+async def get_history(
+    tenant: FromPath[str],
+    name: FromPath[str],
+    api: InjectedApi,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 50,
+    cursor: TimeCursor = None,
+) -> HistoryShown:
+    """Tell what happened to a receiver, the oldest first."""
+    begin, end = span(since, until)
+    receiver, start = f"{tenant}.{name}", start_of(cursor)
+    found = await consult(api, tenant, lambda of: history_page(of, receiver, begin, end, start, limit))
+    return HistoryShown(
+        receiver=found.receiver, entries=found.entries, now=found.now, next_cursor=cursor_of(found.next),
+        ledger=found.ledger,
+    )  # fmt: skip
+
+
+@get(f"{PATH}/audit", opt=needs("read"), **GET_AUDIT)
+async def get_audit(
+    tenant: FromPath[str], name: FromPath[str], api: InjectedApi, since: Moment = None, until: Moment = None
+) -> AuditDocument:
+    """Audit a receiver's rate. Without `since` that is the hour before `until`, or the last one."""
+    end = until or datetime.now(UTC)
+    hour = timedelta(seconds=AUDITED_TIME_S)
+    begin = since or (end - hour if end.replace(tzinfo=None) - datetime.min > hour else end)
+    within = span(begin, end)
+    receiver = f"{tenant}.{name}"
+    return document(await consult(api, tenant, lambda of: audit(of, receiver, *within)))
+
+
+@get("/v1/tenants/{tenant:str}/events/{event:str}", opt=needs("read"), **GET_EVENT)
+async def get_event(
+    tenant: FromPath[str], event: EventId, api: InjectedApi, limit: Limit = 50, cursor: JourneyCursor = None
+) -> JourneyShown:
+    """Tell the journey of an event over the tenant's receivers."""
+    if not is_id(event):
+        raise hidden()
+    name, _, sequence = (cursor or "").partition(":")
+    after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
+    found = await consult(api, tenant, lambda of: journey(of, event, tenant, after=after, limit=limit))
+    deliveries = msgspec.convert(found.deliveries, list[DeliveryItem])
+    following = None
+    if found.more:
+        last = deliveries[-1]
+        following = f"{last.receiver.partition('.')[2]}:{last.sequence}"
+    return JourneyShown(event_id=event, deliveries=deliveries, next_cursor=following, ledger=found.ledger)
+
+
+@get("/v1/tenants/{tenant:str}/top", opt=needs("read"), **GET_TOP)
+async def get_top(
+    tenant: FromPath[str],
+    api: InjectedApi,
+    within_s: Annotated[float, QueryParameter(ge=60, le=WITHIN_MAX_S)] = 3600.0,
+    limit: Limit = 10,
+) -> WorstShown:
+    """List the worst receivers of a tenant."""
+    found = await consult(api, tenant, lambda of: top(of, within_s, limit, tenant))
+    return WorstShown(
+        failing=msgspec.convert(found.failing, list[FailingItem]),
+        late=msgspec.convert(found.late, list[LateItem]),
+        within_s=found.within_s, ledger=found.ledger,
+    )  # fmt: skip
+
+
+def _statuses(text: str | None) -> tuple[int, int] | None:
+    """The statuses that a filter names, from … to."""
+    if text is None:
+        return None
+    if text.endswith("xx"):
+        return int(text[0]) * 100, int(text[0]) * 100 + 99
+    return int(text), int(text)

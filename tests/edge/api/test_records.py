@@ -1,0 +1,241 @@
+"""What happened, asked over HTTP: from a journal whose facts are known, through the ledger, to a client."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Limit
+from angarium.api import questions
+from angarium.api.api_state import QUESTIONS_MAX
+from angarium.ledger.questions import Questions
+from angarium.ledger.store import path_of
+from angarium.logs import instant
+from angarium.settings import Settings
+from streams.receivers import Receivers
+from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened
+from tests.contract.waiting import until
+from tests.edge.api.conftest import Api, problem
+
+OTHER = "other.billing"
+AT = "/v1/tenants/acme/receivers/billing"
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+@pytest.fixture
+def ledger(settings: Settings) -> Path:
+    return path_of(settings.ledger)
+
+
+@pytest.fixture
+async def pen(api: Api) -> Pen:
+    pen = Pen(api.js, api.names)
+    await pen.flush(opened())
+    await pen.flush(opened(OTHER), receiver=OTHER)
+    return pen
+
+
+@pytest.fixture
+async def reader(api: Api) -> AsyncIterator[httpx.AsyncClient]:
+    async with await api.client("acme", ["read"]) as client:
+        yield client
+
+
+async def ok(client: httpx.AsyncClient, path: str, **query: Any) -> Any:
+    answer = await client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def paged(client: httpx.AsyncClient, path: str, members: str, **query: Any) -> list[Any]:
+    """All members of a list, page by page."""
+    page = await ok(client, path, **query)
+    found = list(page[members])
+    while page["next_cursor"]:
+        assert len(page[members]) == query["limit"]
+        page = await ok(client, path, **query, cursor=page["next_cursor"])
+        found += page[members]
+    return found
+
+
+async def test_attempts_are_filtered_and_come_in_pages(
+    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+) -> None:
+    statuses = [200, 204, 500, 503, 404, 200, 201, 503]
+    for sequence, status in enumerate(statuses, 1):
+        outcome = delivered if status < 300 else failed
+        kind = "order.paid" if status == 204 else "order.created"
+        # Some begin in the same millisecond, on both sides of a page's end.
+        fact = outcome(sequence, NOW + sequence // 3, status=status, events=(numbered(sequence, type=kind),))
+        await pen.flush(fact)
+    await pen.flush(failed(1, receiver=OTHER, answer="of another tenant"), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+
+    async def listed(**query: Any) -> list[int]:
+        return [each["sequence"] for each in await paged(reader, f"{AT}/attempts", "attempts", **query)]
+
+    everything = await listed()
+    assert sorted(everything) == list(range(1, 9))
+    for limit in range(1, 9):
+        assert await listed(limit=limit) == everything
+    assert sorted(await listed(failed=True)) == [3, 4, 5, 8]
+    assert sorted(await listed(status="503")) == [4, 8]
+    assert sorted(await listed(status="5xx", limit=1)) == [3, 4, 8]
+    assert await listed(type="order.paid") == [2]
+    assert sorted(await listed(since=instant(NOW + 0.9), until=instant(NOW + 1.9))) == [3, 4, 5]
+    first = (await ok(reader, f"{AT}/attempts", status="503"))["attempts"][0]
+    assert (first["event_id"], first["status"], first["latency_ms"]) == ("e8", 503, 12.0)
+    assert first["at"].endswith("Z")
+
+
+async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
+    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+) -> None:
+    gone = await pen.flush(delivered(1))
+    await api.js.purge(api.names.journal, gone + 1)
+    await pen.flush(opened(), delivered(2, NOW + 50))
+    await catch_up(api.js, api.names, ledger)
+    for path in ("attempts", "history", "audit?since=2026-01-01T00:00:00Z"):
+        told = (await ok(reader, f"{AT}/{path}"))["ledger"]
+        assert told["behind_s"] == 0.0
+        assert [since for since, _ in told["gaps"]] == [None]
+    db = sqlite3.connect(ledger)
+    with db:
+        db.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
+    db.close()
+    for path in (f"{AT}/attempts", "/v1/tenants/acme/top", "/v1/tenants/acme/events/e2"):
+        assert (await ok(reader, path))["ledger"]["behind_s"] > 1e9
+
+
+async def test_an_events_journey_has_no_receiver_of_another_tenant(
+    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+) -> None:
+    await pen.flush(failed(7, answer="no room"), delivered(7, NOW + 5, attempt=2))
+    await pen.flush(opened("acme.zeal"), delivered(7, receiver="acme.zeal"), receiver="acme.zeal")
+    await pen.flush(failed(7, receiver=OTHER, answer="their secret"), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+    journey = await ok(reader, "/v1/tenants/acme/events/e7")
+    assert [(each["receiver"], each["state"]) for each in journey["deliveries"]] == [
+        ("acme.billing", "delivered"), ("acme.zeal", "delivered"),
+    ]  # fmt: skip
+    assert [each["answer"] for each in journey["deliveries"][0]["attempts"]] == ["no room", None]
+    assert "their secret" not in str(journey)
+    in_pages = await paged(reader, "/v1/tenants/acme/events/e7", "deliveries", limit=1)
+    assert in_pages == journey["deliveries"]
+    async with await api.client("other", ["read"]) as other:
+        told = (await ok(other, "/v1/tenants/other/events/e7"))["deliveries"]
+        assert [each["receiver"] for each in told] == [OTHER]
+        problem(await other.get("/v1/tenants/acme/events/e7"), 404, "not-found")
+    for unknown in ("e9", "e8", "never.an.id", "%00"):
+        problem(await reader.get(f"/v1/tenants/acme/events/{unknown}"), 404, "not-found")
+
+
+async def test_the_history_comes_in_pages(
+    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+) -> None:
+    await Receivers(api.js, api.names).put(RECEIVER, b'{"url": "https://example.com/"}')
+    for minute in range(3):
+        at = NOW + 60 * minute
+        await pen.flush(f.Paused(receiver=RECEIVER, at=at), f.Resumed(receiver=RECEIVER, at=at))
+    await catch_up(api.js, api.names, ledger)
+    told = await ok(reader, f"{AT}/history")
+    assert told["now"] == "accepts events"
+    assert "configuration put (revision 1)" in [each["what"] for each in told["entries"]]
+    for limit in range(1, 9):
+        assert await paged(reader, f"{AT}/history", "entries", limit=limit) == told["entries"]
+    since = instant(NOW + 60)
+    assert len(await paged(reader, f"{AT}/history", "entries", limit=1, since=since)) == 4
+
+
+async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient) -> None:
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)), failed(1, NOW + 1))
+    await pen.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
+    await pen.flush(failed(1, receiver=OTHER), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+    span = {"since": instant(NOW), "until": instant(NOW + 60)}
+    audit = await ok(reader, f"{AT}/audit", **span)
+    assert (audit["verdict"], audit["attempts"], audit["since"]) == ("exceeded", 29, span["since"])
+    assert (await ok(reader, f"{AT}/audit"))["attempts"] == 0
+    worst = await ok(reader, "/v1/tenants/acme/top", within_s=86_400)
+    assert [each["receiver"] for each in worst["failing"] + worst["late"]] == [RECEIVER]
+
+
+async def test_a_look_back_at_the_state(api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient) -> None:
+    ago_s, now = 3600.0, time.time()
+    receiver, path = "acme.past", "/v1/tenants/acme/receivers/past/state"
+    pen.at = now - ago_s
+    await pen.flush(f.Opened(receiver=receiver, at=pen.at, position=0), receiver=receiver)
+    await pen.flush(f.Disabled(receiver=receiver, at=pen.at, reason="gone"), receiver=receiver)
+    await catch_up(api.js, api.names, ledger)
+    at = instant(now - ago_s / 2)
+    then = await ok(reader, path, at=at)
+    assert (then["receiver"], then["at"], then["phase"]) == (receiver, at, "disabled")
+    assert then["ledger"]["gaps"] == []
+    problem(await reader.get(path, params={"at": "2020-01-01T00:00:00Z"}), 404, "not-found")
+    problem(await reader.get(path, params={"at": instant(now + ago_s)}), 422, "invalid")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "attempts?status=5", "attempts?status=6xx", "attempts?type=a..b", "attempts?limit=0",
+        "attempts?limit=201", "attempts?cursor=x", "attempts?since=yesterday",
+        "attempts?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "history?cursor=1-",
+        "audit?until=x",
+        "state?at=soon",
+        "state?at=2026-01-01T00:00:00Z&health=true",
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_asked_is_told(reader: httpx.AsyncClient, wrong: str) -> None:
+    answer = await reader.get(f"{AT}/{wrong}")
+    problem(answer, 422, "invalid")
+    assert answer.json()["errors"][0]["parameter"] in wrong
+
+
+async def test_without_a_ledger_it_is_said_without_a_path(
+    api: Api, reader: httpx.AsyncClient, ledger: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    detail = problem(await reader.get(f"{AT}/attempts"), 503, "unavailable")
+    assert "ANGARIUM_LEDGER" in detail
+    assert str(ledger.parent) not in detail
+    (line,) = [each for each in caplog.records if each.message == "api.no_ledger"]
+    assert str(ledger) in str(line.__dict__["why"])
+
+
+async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
+    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant has a quarter of the places; each question ends by itself, and the loop goes on meanwhile."""
+    await pen.flush(delivered(1))
+    await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
+    await catch_up(api.js, api.names, ledger)
+    number = await _number(ledger, RECEIVER)
+    quick = Questions.changes
+
+    async def slow(self: Questions, receiver: int) -> Any:
+        return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver))
+
+    monkeypatch.setattr(Questions, "changes", slow)
+    monkeypatch.setattr(questions, "QUESTION_TIMEOUT_S", 1.0)
+    share = QUESTIONS_MAX // 4
+    asked = [asyncio.ensure_future(reader.get(f"{AT}/history")) for _ in range(share)]
+    await until(lambda: api.state.question_limits.requests == share)
+    problem(await reader.get(f"{AT}/history"), 503, "unavailable")
+    async with await api.client("other", ["read"]) as other:
+        assert (await ok(other, "/v1/tenants/other/receivers/billing/history"))["now"] == "accepts events"
+    for each in await asyncio.gather(*asked):
+        assert "within 1 s" in problem(each, 503, "unavailable")
+    assert api.state.question_limits.requests == 0
+
+
+async def _number(ledger: Path, receiver: str) -> int:
+    db = sqlite3.connect(ledger)
+    (number,) = db.execute("SELECT id FROM receivers WHERE name = ?", (receiver,)).fetchone()
+    db.close()
+    return int(number)
