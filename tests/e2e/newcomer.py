@@ -29,7 +29,7 @@ _STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node recei
 _READY = re.compile(r"ready: |listening on ")
 _LOOKS = re.compile(
     r"angarium (inspect|doctor|receiver list|event|attempts|history|audit|top)\b"
-    r"|curl -sS -H \"Authorization: [^\"]+\" http\S+( |$)"
+    r"|curl -sS -H \"Authorization: [^\"]+\" '?http\S+$"
     r"|nats (kv (ls|get)|stream (get|subjects)|consumer|micro|req angarium\.ctl)\b"
 )
 """What only looks is typed in again until it shows what it should."""
