@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures",
-        "accept control publish tail",
+        "control publishing tail",
         "receivers dead_letters records tokens fleet",
         "receiver_health",
         "health replay",

@@ -374,7 +374,7 @@ BREACHES = [
     (floors_hold, "actors.machine.decide", "from actors.machine.owed.view import View"),
     (floors_hold, "streams.nats.wire", "import streams.installation.topology"),
     (floors_hold, "streams.routing.router", "from streams.fleet.lease import Lease"),
-    (floors_hold, "angarium.operations.publish", "from angarium.cli import options"),
+    (floors_hold, "angarium.operations.publishing.publish", "from angarium.cli import options"),
     (floors_hold, "angarium.anything_new", ""),
     (floors_hold, "angarium.delivery.exchange.http1", "import angarium.delivery.connections.pool"),
     (floors_hold, "angarium.delivery.connections.pool", "from angarium.delivery import http1_transport"),

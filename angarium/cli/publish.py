@@ -15,7 +15,8 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.operations.publish import Published, Template
+    from angarium.operations.publishing.message import NewEvent
+    from angarium.operations.publishing.publish import Published
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -50,24 +51,27 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin. With --lines the events are published one
     after the other. The command stops at the first one that is refused, so that none overtakes it.
     """
-    from angarium.operations.publish import Template
+    from angarium.operations.publishing.message import NewEvent
 
     settings = options.settings_of(given)
     _check(target, event_type, event_id, lines)
     if not (content_type.isascii() and content_type.isprintable() and content_type.strip()):
         raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
-    template = Template(target=target, type=event_type, id=event_id or "", content_type=content_type)
+    tenant, _, name = target.partition(".")
+    template = NewEvent(
+        tenant=tenant, name=name, type=event_type, id=event_id or "", content_type=content_type
+    )
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)
     run(_publish(settings, template, bodies, lines=lines, as_json=as_json))
 
 
 async def _publish(
-    settings: Settings, template: "Template", bodies: Iterable[bytes], *, lines: bool, as_json: bool
+    settings: Settings, template: "NewEvent", bodies: Iterable[bytes], *, lines: bool, as_json: bool
 ) -> None:
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.failures import NotDone
-    from angarium.operations.publish import Publisher
+    from angarium.operations.publishing.publish import Publisher
 
     json_noted = template.content_type != "application/json"
     async with open_jetstream(settings) as js:

@@ -17,7 +17,8 @@ from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
 from angarium.operations.dead_letters.redrive import Sent, redrive
 from angarium.operations.failures import Kind, NotDone
-from angarium.operations.publish import Published, Publisher, Template
+from angarium.operations.publishing.message import NewEvent
+from angarium.operations.publishing.publish import Published, Publisher
 from angarium.operations.receiver_health.listing import Overview, overview
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
@@ -83,7 +84,7 @@ async def test_without_a_node_nobody_answers(to: Access) -> None:
 
 async def test_what_is_not_agreed_to_is_not_done(to: Access) -> None:
     await put_configuration(to, NAME, NewConfiguration(members={"url": URL}))
-    published = await Publisher(to, Template(target=NAME, type="t", content_type="text/plain")).publish(b"x")
+    published = await Publisher(to, NewEvent(tenant="acme", name="billing", type="t")).publish(b"x")
     assert isinstance(published, Published)
     asked: list[str] = []
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from angarium.connecting import Access
-from angarium.operations import publish
 from angarium.operations.failures import NotDone
-from angarium.operations.publish import Publisher, Template
+from angarium.operations.publishing import publish
+from angarium.operations.publishing.message import NewEvent
+from angarium.operations.publishing.publish import Publisher
 from angarium.settings import Settings
 from streams.nats.answers import Stored
 from tests.e2e.fleet import Fleet
@@ -46,7 +47,7 @@ async def test_what_was_acknowledged_arrives_once_there_is_room(
     with full_disk(server_pid(fleet)):
         while isinstance(await fleet.js.publish(SUBJECT, BODY), Stored):
             stored += 1
-        template = Template(target=RECEIVER, type="message", content_type="text/plain", id="7")
+        template = NewEvent(tenant="acme", name="billing", type="message", id="7")
         failure = await Publisher(Access(fleet.js, Settings()), template).publish(BODY)
     assert isinstance(failure, NotDone)
     assert failure.kind == "unanswered"

@@ -6,7 +6,7 @@ from typing import Any
 from litestar.openapi.spec import Operation
 
 from angarium.api.openapi.parts import body, header_parameter, problems, result
-from angarium.operations.accept import Accepted
+from angarium.operations.publishing.accept import Accepted
 from streams.nats.headers import EVENT_ID
 
 _ID = "0b7d2a6e-6f3c-4a53-9a6e-2f1c3c1c9a11"

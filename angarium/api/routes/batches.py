@@ -16,8 +16,9 @@ from angarium.api.openapi.batches import PUBLISH_BATCH, BatchAnswer, ItemAnswer
 from angarium.api.problems import Fault, Refusal, invalid, refusal
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
-from angarium.operations.accept import Accepted, NewEvent, accept_all
 from angarium.operations.failures import OperationError, not_done
+from angarium.operations.publishing.accept import Accepted, accept_all
+from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
 ITEMS_MAX = 1000

@@ -22,7 +22,8 @@ from angarium.api.openapi.publishing import (
 )
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
 from angarium.api.request_headers import Headers, header, headers_by_name
-from angarium.operations.accept import Accepted, NewEvent, accept
+from angarium.operations.publishing.accept import Accepted, accept
+from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")

@@ -2,55 +2,25 @@
 
 import asyncio
 import contextlib
-import uuid
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unavailable
 from actors.policy import parse
 from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
+from angarium.operations.publishing.message import EventMessage, NewEvent, message_of
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
-from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID
 from streams.receivers import Receivers
 
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5
 LOOK_TIMEOUT_S = 1.0
 """Time to find out whether any receiver gets an event."""
-
-
-class Template(Struct, frozen=True, kw_only=True):
-    """The common parts of the events of one run; an empty `id` means a new one each.
-
-    `target` is a tenant, or one receiver.
-    """
-
-    target: str
-    type: str
-    content_type: str
-    id: str = ""
-
-    @property
-    def direct(self) -> bool:
-        """True if it goes to one receiver."""
-        return "." in self.target
-
-    def headers(self) -> dict[str, str]:
-        """The headers of one event.
-
-        JetStream compares message ids over all tenants and receivers, so the target stands before the id.
-        """
-        event_id = self.id or str(uuid.uuid4())
-        headers = {
-            EVENT_ID: event_id,
-            MESSAGE_ID: f"{self.target}:{event_id}",
-            CONTENT_TYPE: self.content_type,
-        }
-        return headers | {EVENT_TYPE: self.type} if self.direct else headers
 
 
 class Published(Struct, frozen=True, kw_only=True):
@@ -63,9 +33,9 @@ class Published(Struct, frozen=True, kw_only=True):
 
 
 class Publisher:
-    """Publishes the events of one template, in the order of the calls."""
+    """Publishes events that differ from `template` in their bodies only, in the order of the calls."""
 
-    def __init__(self, to: Access, template: Template) -> None:
+    def __init__(self, to: Access, template: NewEvent) -> None:
         self._js = to.js
         self._names = to.names
         self._template = template
@@ -77,14 +47,10 @@ class Publisher:
         An unanswered one is repeated with its id, which is harmless, since JetStream drops what it
         has.
         """
-        template, names = self._template, self._names
-        subject, stream = names.publish_event(template.target, template.type), names.events
-        if template.direct:
-            subject, stream = names.publish_to(template.target), names.deliveries
-        headers = template.headers()
-        stored = await self._store(subject, body, headers)
+        message = message_of(self._names, replace(self._template, body=body))
+        stored = await self._store(message)
         return Published(
-            stream=stream, position=stored.sequence, id=headers[EVENT_ID], duplicate=stored.duplicate
+            stream=message.stream, position=stored.sequence, id=message.id, duplicate=stored.duplicate
         )
 
     async def unheard(self) -> str:
@@ -99,7 +65,7 @@ class Publisher:
 
     async def _unheard(self) -> str:
         receivers, template = Receivers(self._js, self._names), self._template
-        if template.direct:
+        if template.name:
             if await receivers.get(template.target) is not None:
                 return ""
             return (
@@ -114,9 +80,9 @@ class Publisher:
             return ""
         return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
 
-    async def _store(self, subject: str, body: bytes, headers: dict[str, str]) -> Stored:
+    async def _store(self, message: EventMessage) -> Stored:
         for left in range(TRIES_MAX - 1, -1, -1):
-            match await self._js.publish(subject, body, headers):
+            match await self._js.publish(message.subject, message.body, message.headers):
                 case Stored() as stored:
                     return stored
                 case Refused(code, text):
@@ -128,7 +94,7 @@ class Publisher:
                         raise OperationError(
                             "unanswered",
                             f"NATS did not confirm the event ({why}); it may be stored: publish it "
-                            f"again with --id {headers[EVENT_ID]}, and see angarium doctor",
+                            f"again with --id {message.id}, and see angarium doctor",
                         )
                     await asyncio.sleep(RETRY_PAUSE_S)
         raise AssertionError

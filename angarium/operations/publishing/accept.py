@@ -4,40 +4,20 @@
 """
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from streams.installation.topology import Names
+from angarium.operations.publishing.message import EventMessage, NewEvent, message_of
 from streams.nats.answers import Answer, Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
-from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
-from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 ANSWER_TIMEOUT_S = 2.0
 """Time for JetStream's answer."""
 SEND_TIMEOUT_S = 3.0
 """Time for all of it: a connection that takes nothing more holds up the sending, too."""
-
-
-class NewEvent(Struct, frozen=True, kw_only=True):
-    """An event to be accepted, checked already. `name` is empty where it goes to all that subscribe.
-
-    Without an `id` it gets a new one. `key` is what tells a repeat; without one it is the id.
-    """
-
-    tenant: str
-    type: str
-    body: bytes
-    name: str = ""
-    id: str = ""
-    key: str = ""
-    content_type: str = CONTENT_TYPE_DEFAULT
-    traceparent: str = ""
-    tracestate: str = ""
 
 
 class Accepted(Struct, kw_only=True, omit_defaults=True):
@@ -65,7 +45,7 @@ async def accept(to: Access, event: NewEvent) -> Accepted:
 async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
     """Store events, sent in their order and answered each for itself, as `accept` does."""
     names, js = to.names, to.js
-    messages = [_message(names, event) for event in events]
+    messages = [message_of(names, event) for event in events]
     sending = [js.publish(each.subject, each.body, each.headers, ANSWER_TIMEOUT_S) for each in messages]
     try:
         async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -75,37 +55,7 @@ async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | 
     return [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
 
 
-class _Message(Struct, frozen=True, gc=False):
-    """An event as it is published."""
-
-    id: str
-    stream: str
-    subject: str
-    headers: dict[str, str]
-    body: bytes
-
-
-def _message(names: Names, event: NewEvent) -> _Message:
-    event_id = event.id or str(uuid.uuid4())
-    headers = {EVENT_ID: event_id}
-    if event.name:
-        target = f"{event.tenant}.{event.name}"
-        subject, stream = names.publish_to(target), names.deliveries
-        headers[EVENT_TYPE] = event.type
-    else:
-        target = event.tenant
-        subject, stream = names.publish_event(target, event.type), names.events
-    headers[MESSAGE_ID] = f"{target}:{event.key or event_id}"
-    if event.content_type != CONTENT_TYPE_DEFAULT:
-        headers[CONTENT_TYPE] = event.content_type
-    if event.traceparent:
-        headers[TRACEPARENT] = event.traceparent
-    if event.tracestate:
-        headers[TRACESTATE] = event.tracestate
-    return _Message(event_id, stream, subject, headers, event.body)
-
-
-def _meaning(message: _Message, answer: Answer) -> Accepted | OperationError:
+def _meaning(message: EventMessage, answer: Answer) -> Accepted | OperationError:
     match answer:
         case Stored(sequence=sequence, duplicate=duplicate):
             return Accepted(id=message.id, stream=message.stream, seq=sequence, duplicate=duplicate)

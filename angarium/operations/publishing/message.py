@@ -1,0 +1,64 @@
+"""Messages of new events: subject, headers and body, as JetStream stores them."""
+
+import uuid
+
+from msgspec import Struct
+
+from streams.installation.topology import Names
+from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
+from streams.reading.messages import CONTENT_TYPE_DEFAULT
+
+
+class NewEvent(Struct, frozen=True, kw_only=True):
+    """An event to be published, checked already. `name` is empty where it goes to all that subscribe.
+
+    Without an `id` it gets a new one. `key` is what tells a repeat; without one it is the id.
+    """
+
+    tenant: str
+    type: str
+    body: bytes = b""
+    name: str = ""
+    id: str = ""
+    key: str = ""
+    content_type: str = CONTENT_TYPE_DEFAULT
+    traceparent: str = ""
+    tracestate: str = ""
+
+    @property
+    def target(self) -> str:
+        """The receiver, or the tenant."""
+        return f"{self.tenant}.{self.name}" if self.name else self.tenant
+
+
+class EventMessage(Struct, frozen=True, gc=False):
+    """An event as it is published."""
+
+    id: str
+    stream: str
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def message_of(names: Names, event: NewEvent) -> EventMessage:
+    """The message of an event.
+
+    JetStream compares message ids over all tenants and receivers, so the target stands before the id.
+    """
+    event_id = event.id or str(uuid.uuid4())
+    headers = {EVENT_ID: event_id}
+    target = event.target
+    if event.name:
+        subject, stream = names.publish_to(target), names.deliveries
+        headers[EVENT_TYPE] = event.type
+    else:
+        subject, stream = names.publish_event(target, event.type), names.events
+    headers[MESSAGE_ID] = f"{target}:{event.key or event_id}"
+    if event.content_type != CONTENT_TYPE_DEFAULT:
+        headers[CONTENT_TYPE] = event.content_type
+    if event.traceparent:
+        headers[TRACEPARENT] = event.traceparent
+    if event.tracestate:
+        headers[TRACESTATE] = event.tracestate
+    return EventMessage(event_id, stream, subject, headers, event.body)
