@@ -16,8 +16,8 @@ from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
-from streams.receivers import Receivers, subscriptions_of
-from streams.tokens import TokenStore
+from streams.stores.receivers import Receivers, subscriptions_of
+from streams.stores.tokens import TokenStore
 
 STALE_AFTER_S = 10.0
 """A process that has not heard of revocations for so long refuses all tokens."""

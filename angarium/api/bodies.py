@@ -13,7 +13,7 @@ from angarium.api.api_state import ApiState
 from angarium.api.problems import Fault, Refusal, invalid
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.api.request_limits import AdmittedRequest, RequestLimits
-from streams.tokens import ALL_TENANTS
+from streams.stores.tokens import ALL_TENANTS
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from angarium.api.api_state import ApiState
 from angarium.api.problems import Refusal, hidden, unavailable
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.operations.tokens.secret import presented, proves
-from streams.tokens import Scope, Token
+from streams.stores.tokens import Scope, Token
 
 NOTED_EVERY_S = 600.0
 """The use of a token is recorded so often."""

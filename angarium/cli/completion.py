@@ -31,7 +31,7 @@ async def _look(given: dict[str, Any], incomplete: str) -> list[str]:
 
     from angarium import settings
     from angarium.connecting import installation, open_jetstream
-    from streams.receivers import Receivers
+    from streams.stores.receivers import Receivers
 
     loaded = settings.load(
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}

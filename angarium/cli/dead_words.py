@@ -12,11 +12,11 @@ from angarium import quantities
 from angarium.logs import instant
 from angarium.operations.dead_letters.pages import Wanted
 from angarium.terminal import output
-from streams.dead_letters import redrive as redriving
 from streams.dead_letters.letters import REASONS, Letter, Selection
 from streams.dead_letters.malformed import MALFORMED_RECEIVER as MALFORMED_EVENTS
-from streams.dead_letters.redrive import Redriven
 from streams.nats.headers import DEAD_RESPONSE
+from streams.resending import redrive as redriving
+from streams.resending.redrive import Redriven
 
 DIGITS_MAX = 18
 """Digits of a letter's number, at most."""

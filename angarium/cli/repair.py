@@ -13,7 +13,7 @@ from angarium.terminal import output
 if TYPE_CHECKING:
     from angarium.operations.repair import RepairedShard
     from streams.journal.tails import Mark
-    from streams.repair import Damage, LostTail
+    from streams.repair.damage import Damage, LostTail
 
 
 @click.command(short_help="Accept that a stream lost its end, and run its shards again.")

@@ -24,8 +24,8 @@ from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.nats.answers import Stored
 from streams.producer import Producer, producer
-from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
+from streams.stores.receivers import Receivers
 
 NODE_TTL_S = 2
 """Silence after which, and half a second, a node counts as dead."""

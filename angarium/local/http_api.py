@@ -14,7 +14,7 @@ from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.secret import presented, proves
 from angarium.settings import Settings
 from streams.nats.errors import ConnectError
-from streams.tokens import ALL_TENANTS, TokenStore
+from streams.stores.tokens import ALL_TENANTS, TokenStore
 
 HOST = "127.0.0.1"
 NOTE = "angarium dev"

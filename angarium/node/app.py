@@ -30,7 +30,8 @@ from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from streams.clock import SystemTime, Timekeeper
-from streams.control import Control
+from streams.control.requests import Control
+from streams.control.service import Identity, Service
 from streams.fleet.members import Members
 from streams.installation.topology import Names
 from streams.journal.load_turns import LoadTurns
@@ -39,10 +40,9 @@ from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
-from streams.receivers import Receivers, subscriptions_of
 from streams.routing.freshness import Freshness
 from streams.routing.router import COPIES_MAX, Routing, RoutingTotals
-from streams.service import Identity, Service
+from streams.stores.receivers import Receivers, subscriptions_of
 
 log = logging.getLogger(__name__)
 

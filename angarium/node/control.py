@@ -21,8 +21,8 @@ from actors.runtime.ping import ping
 from actors.runtime.skipping import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
-from streams.control import ControlRequest, Denied, Granted
-from streams.receivers import Receivers
+from streams.control.requests import ControlRequest, Denied, Granted
+from streams.stores.receivers import Receivers
 
 LOAD_TIMEOUT_S = 5.0
 VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget")

@@ -38,8 +38,8 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint
 from streams.reading.backlog import Backlog
 from streams.reading.inbox import Inbox
-from streams.receivers import Receivers
 from streams.routing.router import Router, Routing
+from streams.stores.receivers import Receivers
 
 SNAPSHOT_EVERY_S = 5.0
 log = logging.getLogger(__name__)

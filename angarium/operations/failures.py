@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy, Unavailable, Unusable
 from streams.nats.errors import ApiError, NotPermitted
-from streams.plan_lock import Busy
+from streams.resending.plan_lock import Busy
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,9 @@ from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
 from streams.fleet.installation_status import recorded_losses, remade
 from streams.nats.errors import RepairError
-from streams.repair import Damage, accept_loss, check_rights, dead_holders, examine, free_or_of
+from streams.repair.acceptance import accept_loss
+from streams.repair.damage import Damage, examine
+from streams.repair.preconditions import check_rights, dead_holders, free_or_of
 
 
 class RepairedShard(Struct, frozen=True):

@@ -23,8 +23,9 @@ from streams.clock import SystemTime
 from streams.fleet.receivers_seen import last_snapshot
 from streams.nats.retry import patiently
 from streams.reading.messages import stored_event
-from streams.receivers import Receivers
-from streams.replay import Choice, Replay, ReplayLock, deliveries, stretch
+from streams.resending.copies import deliveries_info, pages_between
+from streams.resending.replay import Choice, Replay, ReplayLock
+from streams.stores.receivers import Receivers
 
 TYPES_TOLD = 20
 OTHERS = "(others)"
@@ -54,7 +55,7 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """The result of a replay; see `streams.replay.Replayed`. `mark` is the value of `angarium-again`."""
+    """The result of a replay, as in `streams.resending.replay`; `mark` is the value of `angarium-again`."""
 
     receiver: str
     mark: str
@@ -78,7 +79,7 @@ async def preview(to: Access, receiver: str, wanted: ReplayRange) -> Preview:
     types: Counter[str] = Counter()
     size, oldest, newest = 0, None, None
     subject, choice = to.names.deliveries_to(receiver), chosen.choice
-    async for page in stretch(to.js, to.names, subject, choice.begin, choice.until):
+    async for page in pages_between(to.js, to.names, subject, choice.begin, choice.until):
         for event in filter(choice.takes, map(stored_event, page)):
             known = event.type in types or len(types) < TYPES_TOLD
             types[event.type if known else OTHERS] += 1
@@ -168,7 +169,7 @@ async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
     if await Receivers(to.js, to.names).get(receiver) is None:
         raise not_found(receiver)
     js, stream, subject = to.js, to.names.deliveries, to.names.deliveries_to(receiver)
-    info = await deliveries(js, to.names)
+    info = await deliveries_info(js, to.names)
     state = await _state(to, receiver)
     end = min(info.last, state.frontier.position)
     first = await patiently(js.first_since, stream, subject, wanted.since)

@@ -1,4 +1,4 @@
-"""Dead letters found, read and dropped; `streams.dead_letters.redrive` sends them again.
+"""Dead letters found, read and dropped; `streams.resending.redrive` sends them again.
 
 Letters are found by batch direct get, which a replica may answer that lags (ADR-31). That is enough to look
 around: at worst the newest letters are missing, or some are shown that are no more. To act on a letter,

@@ -10,7 +10,7 @@ from streams.following.journal_reader import Place
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
-from streams.receivers import is_removal
+from streams.stores.receivers import is_removal
 
 
 class PutConfiguration(Struct, frozen=True):

@@ -7,8 +7,8 @@ shard knows, each with the server's time of it. Another time means another messa
 each claim, and by each reader before it begins and after each gap.
 
 A shard whose mark differs is refused, on record (`<shard>._refused`), until the message is there again (the
-right stream was brought back), or an operator accepts the loss (`streams.repair`). Until then nothing
-is purged that the shard may need.
+right stream was brought back), or an operator accepts the loss (`streams.repair`). Until then nothing is
+purged that the shard may need.
 """
 
 import asyncio

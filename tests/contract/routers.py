@@ -14,9 +14,9 @@ from streams.journal.tails import Loss
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
-from streams.receivers import Receivers, subscriptions_of
 from streams.routing.freshness import Freshness
 from streams.routing.router import Router, Routing, RoutingTotals
+from streams.stores.receivers import Receivers, subscriptions_of
 from tests.contract.faults import FaultyJetStream, misbehaving
 from tests.contract.installation import SHARDS, shard
 from tests.contract.servers import Server

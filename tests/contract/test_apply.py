@@ -14,7 +14,7 @@ from angarium.operations.receivers.export import Exported, export
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.contract.installation import install
 
 URL = "https://example.com/hook"

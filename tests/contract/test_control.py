@@ -10,13 +10,19 @@ import pytest
 from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
 from actors.errors import Unavailable
-from streams import bounded_subscription
-from streams.control import BODY_BYTES_MAX, Control, ControlRequest, Denied, Granted
+from streams.control import bounded_subscription
+from streams.control.requests import (
+    BODY_BYTES_MAX,
+    Control,
+    ControlRequest,
+    Denied,
+    Granted,
+)
+from streams.control.service import Identity, Service
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.service import Identity, Service
 from tests.contract.waiting import Seen, until
 
 RECEIVER = "acme.billing"
@@ -131,7 +137,7 @@ async def test_more_than_can_be_under_way_is_denied(
     handler: Handler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streams.control.UNDER_WAY_MAX", 2)
+    monkeypatch.setattr("streams.control.requests.UNDER_WAY_MAX", 2)
     handler.waiting = asyncio.Event()
     seen, inbox = Seen(), wire.new_inbox()
     await wire.subscribe(inbox, seen)

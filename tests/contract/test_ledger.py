@@ -21,7 +21,7 @@ from streams.installation.topology import Names
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.contract.installation import install, shard
 from tests.contract.ledgers import (
     KEEP_S,

@@ -7,7 +7,7 @@ from angarium.node.control import ReceiverControl
 from angarium.node.metrics import NodeMetrics
 from angarium.node.node import Node
 from streams.clock import SystemTime
-from streams.control import ControlRequest, Denied, Granted
+from streams.control.requests import ControlRequest, Denied, Granted
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire

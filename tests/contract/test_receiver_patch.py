@@ -18,7 +18,7 @@ from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.contract.installation import install
 
 NAME = "acme.billing"

@@ -15,7 +15,7 @@ from streams.installation.topology import HEADER_ROOM, Names
 from streams.nats.answers import Answer, Refused, Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 from tests.contract.waiting import until
 
 RECEIVER = "acme.billing"

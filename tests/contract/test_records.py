@@ -33,7 +33,7 @@ from angarium.settings import Settings
 from streams.following import journal_reader
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.contract.installation import install, shard
 from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened, rows
 

@@ -16,13 +16,13 @@ from actors.machine.facts import Burial
 from streams.clock import SystemTime
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import DeadLetters, Selection
-from streams.dead_letters.redrive import Redrive, Redriven
-from streams.dead_letters.redrive_lock import RedriveLock, RedrivePlan
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.plan_lock import Busy
 from streams.reading.messages import stored_event
+from streams.resending.plan_lock import Busy
+from streams.resending.redrive import Redrive, Redriven
+from streams.resending.redrive_lock import RedriveLock, RedrivePlan
 from tests.contract.dying import Died, dying
 from tests.contract.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish
@@ -325,7 +325,7 @@ async def test_a_refusal_after_a_lost_answer_decides_nothing(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try may be the one that filled the stream; the next command finds it."""
-    monkeypatch.setattr("streams.plan_lock.COMMAND_PATIENCE_S", 0.01)
+    monkeypatch.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 0.01)
     await bury(js, names, ONE, 1)
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, refused(STORE_FULL)])

@@ -11,7 +11,6 @@ from actors.errors import NewerVersion
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.facts import Delivered, EventRefused, Fact, Parked, Repaired
 from actors.machine.numbering import Numbered
-from streams import repair
 from streams.installation.topology import Names
 from streams.journal import claim as claiming
 from streams.journal import envelope, journal
@@ -29,7 +28,10 @@ from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError, StreamRemade
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.repair import Damage, LostTail, _restarts, accept_loss, dead_holders, examine, free_or_of
+from streams.repair import acceptance
+from streams.repair.acceptance import accept_loss, restarts_behind
+from streams.repair.damage import Damage, LostTail, examine
+from streams.repair.preconditions import dead_holders, free_or_of
 from tests.contract.installation import publish
 from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, last_flush, mark_at, own
 from tests.contract.test_recovery import Shard as Recording
@@ -229,7 +231,7 @@ def test_sources_rise_over_every_loss() -> None:
 def test_sources_rise_above_those_of_an_earlier_loss_that_lay_beyond() -> None:
     marks = Marks(restarts=(Restart(above=10, offset=5_000_000_000),))
     gap = LostTail(stream="events", kept=Mark(position=4), known=Mark(position=9))
-    assert _restarts(marks, gap) == (Restart(above=4, offset=6_000_000_009),)
+    assert restarts_behind(marks, gap) == (Restart(above=4, offset=6_000_000_009),)
 
 
 async def test_writes_what_the_tail_said_of_parked_receivers_and_what_is_needed(
@@ -332,7 +334,7 @@ class TestTheLastThatIsTheSame:
 async def test_a_holder_without_a_sign_of_life_is_dead(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.repair.UNKNOWN_TTL_S", 0.0)
+    monkeypatch.setattr("streams.repair.preconditions.UNKNOWN_TTL_S", 0.0)
     assert await dead_holders(js, names, [SHARD]) == frozenset()
     await own(js, names, "a")
     assert await dead_holders(js, names, [SHARD]) == {"a"}
@@ -350,7 +352,7 @@ async def test_the_end_that_is_left_is_proven_even_where_the_claim_is_clean(
         asked.append(stream)
         return await info_since(js, stream, since)
 
-    monkeypatch.setattr("streams.repair.info_since", noted)
+    monkeypatch.setattr("streams.repair.acceptance.info_since", noted)
     await repaired(js, names)
     assert asked == [names.deliveries]
 
@@ -371,7 +373,7 @@ async def test_the_last_unclean_claim_stays_as_recorded_until_the_end(
     assert before.unclean is not None
     await remake(js, names, names.deliveries)
     await publish(js, names, RECEIVER)
-    monkeypatch.setattr(repair, "FLUSH_FACTS_MAX", 1)
+    monkeypatch.setattr(acceptance, "FLUSH_FACTS_MAX", 1)
     await repaired(js, names)
     page = await js.read(names.journal, names.journal_of(SHARD), 1)
     *_, claim_, first, second = [decode_flush(each.data, "the journal") for each in page.messages]
@@ -397,7 +399,7 @@ class TestNobodyElse:
             tried.append("b")
             return await recover_(*args, **more)
 
-        monkeypatch.setattr(repair, "recover", recover_slowly)
+        monkeypatch.setattr(acceptance, "recover", recover_slowly)
         _, count = await repaired(js, names)
         assert (tried, count) == (["b"], 1)
 

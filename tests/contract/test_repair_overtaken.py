@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from streams import repair
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import NotOwned, Owner, claim, release
@@ -14,7 +13,10 @@ from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
-from streams.repair import accept_loss, examine, free_or_of
+from streams.repair import acceptance
+from streams.repair.acceptance import accept_loss
+from streams.repair.damage import examine
+from streams.repair.preconditions import free_or_of
 from tests.contract.shards import SHARD, Clocks, anybody, own
 
 
@@ -51,7 +53,7 @@ async def test_the_consumer_of_the_events_is_its_new_owners(
     monkeypatch.setattr(js, "consumer_reset", note)
     agreed = await examine(js, names, SHARD)
     with monkeypatch.context() as overtaken:
-        overtaken.setattr(repair, "recover", recover_slowly)
+        overtaken.setattr(acceptance, "recover", recover_slowly)
         with pytest.raises(RepairError, match="was overtaken: another process claimed it"):
             await accept_loss(
                 js, names, SHARD, "repair", Clocks(), may_claim=free_or_of(frozenset()), agreed=agreed

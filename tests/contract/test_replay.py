@@ -18,16 +18,16 @@ from angarium.operations import replay as operation
 from angarium.operations.failures import NotDone
 from angarium.operations.replay import Preview, ReplayRange, ReplayReport
 from angarium.settings import Settings
-from streams import replay as replaying
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.plan_lock import Busy
 from streams.reading.messages import stored_event
-from streams.receivers import Receivers
-from streams.replay import Choice, Replay, Replayed, ReplayLock
+from streams.resending import copies
+from streams.resending.plan_lock import Busy
+from streams.resending.replay import Choice, Replay, Replayed, ReplayLock
+from streams.stores.receivers import Receivers
 from tests.contract.dying import Died, dying
 from tests.contract.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.installation import install, publish, shard
@@ -95,7 +95,7 @@ async def end(js: JetStream, names: Names) -> int:
     return info.last
 
 
-async def copies(js: JetStream, names: Names, mark: str = "") -> list[StoredMessage]:
+async def sent_again(js: JetStream, names: Names, mark: str = "") -> list[StoredMessage]:
     """What was sent again, in its order."""
     page = await js.read(names.deliveries, names.deliveries_to(ONE), 1, 10_000)
     return [each for each in page.messages if each.headers.get("Angarium-Again", "").endswith(mark or "")
@@ -119,7 +119,7 @@ async def test_a_copy_is_the_event_with_its_id_and_a_mark(js: JetStream, names: 
     await publish(js, names, ONE)
     done = await replayed(js, names, Choice(begin=0, until=await end(js, names)), "replay-0a1b")
     assert done == Replayed(sent=2)
-    first, second = await copies(js, names)
+    first, second = await sent_again(js, names)
     assert first.data == b"\x00body"
     assert first.headers == {
         "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
@@ -140,17 +140,17 @@ async def test_only_what_is_wanted_is_sent(js: JetStream, names: Names) -> None:
     await publish(js, names, ONE, b"9", {"Angarium-Type": "..."})
     last = await end(js, names)
     await replayed(js, names, Choice(begin=one, until=five, waiting=(three,)), "a")
-    assert bodies(await copies(js, names, "a")) == [2, 4, 5]
+    assert bodies(await sent_again(js, names, "a")) == [2, 4, 5]
     await replayed(js, names, Choice(begin=0, until=last, types=("t.1",)), "b")
-    assert bodies(await copies(js, names, "b")) == [1, 3, 5]
+    assert bodies(await sent_again(js, names, "b")) == [1, 3, 5]
     await replayed(js, names, Choice(begin=two, until=last), "c")
-    assert bodies(await copies(js, names, "c")) == [3, 4, 5, 6]
+    assert bodies(await sent_again(js, names, "c")) == [3, 4, 5, 6]
     assert await replayed(js, names, Choice(begin=six, until=six), "d") == Replayed()
     assert four < six
 
 
 async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "PAGE_MAX", 3)
+    monkeypatch.setattr(copies, "PAGE_MAX", 3)
     await published(js, names, *range(10))
     seen: list[tuple[int, int]] = []
     lock = locked(js, names)
@@ -158,7 +158,7 @@ async def test_a_page_follows_the_other(js: JetStream, names: Names, monkeypatch
     work = Replay(js, names, ONE, lock, 0.0)
     await work.begin(Choice(begin=0, until=await end(js, names)), "m", "n")
     await work.go_on(lambda done, total: seen.append((done, total)))
-    assert bodies(await copies(js, names)) == list(range(10))
+    assert bodies(await sent_again(js, names)) == list(range(10))
     assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
 
 
@@ -176,7 +176,7 @@ async def test_it_keeps_its_pace_and_its_lock(js: JetStream, names: Names) -> No
     assert not sending.done()
     await sending
     assert time.monotonic() - began_at >= 1.5 * LONG_LEASE_S
-    assert bodies(await copies(js, names)) == [1, 2]
+    assert bodies(await sent_again(js, names)) == [1, 2]
 
 
 # ---- commands that are cut off
@@ -187,7 +187,7 @@ async def test_wherever_a_command_dies_each_event_is_sent_once_and_in_order(
     server: Server, js: JetStream, names: Names, heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It dies at its first request, then at its second, until it does not get to die any more."""
-    monkeypatch.setattr(replaying, "PAGE_MAX", 2)
+    monkeypatch.setattr(copies, "PAGE_MAX", 2)
     step, died = 0, True
     while died:
         step += 1
@@ -205,7 +205,7 @@ async def test_wherever_a_command_dies_each_event_is_sent_once_and_in_order(
         if died:
             done = await replayed(js, names, choice, mark)
             assert (done.sent, done.purged) == (5, False), f"it died at request {step}"
-        assert bodies(await copies(js, names, mark)) == wanted, f"it died at request {step}"
+        assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {step}"
     assert step > 15
 
 
@@ -213,7 +213,7 @@ async def test_deaths_in_a_row_change_nothing(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of those that go on with it, each dies one request later than the one before."""
-    monkeypatch.setattr(replaying, "PAGE_MAX", 2)
+    monkeypatch.setattr(copies, "PAGE_MAX", 2)
     await published(js, names, *range(6))
     choice = Choice(begin=0, until=await end(js, names))
     step, died = 0, True
@@ -226,7 +226,7 @@ async def test_deaths_in_a_row_change_nothing(
             except Died:
                 died = True
     assert done.sent == 6
-    assert bodies(await copies(js, names)) == list(range(6))
+    assert bodies(await sent_again(js, names)) == list(range(6))
 
 
 async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
@@ -242,7 +242,7 @@ async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
         work = Replay(faulty, names, ONE, lock, 0.0)
         await work.begin(choice, "m", "n")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("streams.plan_lock.COMMAND_PATIENCE_S", 0.01)
+            patched.setattr("streams.resending.plan_lock.COMMAND_PATIENCE_S", 0.01)
             with pytest.raises(Unavailable, match="resume it, and it goes on"):
                 await work.go_on(NOTHING_TOLD)
     before = await end(js, names)
@@ -250,7 +250,7 @@ async def test_what_was_sent_is_found_behind_others_and_where_a_replica_lags(
     async with misbehaving(server) as faulty:
         faulty.shown[names.deliveries_to(ONE)].extend([10_000, 10_000, before - 1])
         assert (await replayed(faulty, names, choice)).sent == 2
-    assert bodies(await copies(js, names)) == [1, 2]
+    assert bodies(await sent_again(js, names)) == [1, 2]
 
 
 async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetStream, names: Names) -> None:
@@ -258,7 +258,10 @@ async def test_what_is_not_answered_is_sent_until_it_is(server: Server, js: JetS
     async with misbehaving(server) as faulty:
         faulty.faults[names.publish_to(ONE)].extend([ack_lost, request_lost])
         assert (await replayed(faulty, names, Choice(begin=0, until=await end(js, names)))).sent == 2
-    assert set(bodies(await copies(js, names))) == {1, 2}  # JetStream forgets ids sooner than it is repeated.
+    assert set(bodies(await sent_again(js, names))) == {
+        1,
+        2,
+    }  # JetStream forgets ids sooner than it is repeated.
 
 
 async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> None:
@@ -271,7 +274,7 @@ async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> 
     assert (await replayed(js, names, choice)).sent == 2  # It has waited for the lease of the first.
     with pytest.raises(Busy, match="another replay started in between"):
         await work.go_on(NOTHING_TOLD)
-    assert bodies(await copies(js, names)) == [1, 2]
+    assert bodies(await sent_again(js, names)) == [1, 2]
 
 
 # ---- what the stream does not keep, or not take
@@ -280,7 +283,7 @@ async def test_who_comes_between_ends_the_other(js: JetStream, names: Names) -> 
 async def test_what_is_purged_meanwhile_is_told(
     server: Server, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "PAGE_MAX", 1)
+    monkeypatch.setattr(copies, "PAGE_MAX", 1)
     positions = await published(js, names, *range(5))
     choice = Choice(begin=0, until=await end(js, names))
     lock = locked(js, names)
@@ -309,7 +312,7 @@ async def test_what_is_purged_meanwhile_is_told(
     monkeypatch.setattr(JetStream, "read", read_behind_it)
     await work.go_on(tell)
     assert work.done == Replayed(sent=4, purged=True)
-    assert bodies(await copies(js, names)) == [0, 1, 3, 4]
+    assert bodies(await sent_again(js, names)) == [0, 1, 3, 4]
 
 
 async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
@@ -323,7 +326,7 @@ async def test_where_all_of_it_is_gone_nothing_is_sent_and_that_is_told(
     await published(js, names, 3)
     await js.purge(names.deliveries, await end(js, names) + 1)
     assert await replayed(js, names, choice) == Replayed(purged=True)
-    assert await copies(js, names) == []
+    assert await sent_again(js, names) == []
 
 
 async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream, names: Names) -> None:
@@ -336,7 +339,7 @@ async def test_where_the_stream_is_full_it_stops_and_goes_on_later(js: JetStream
     assert (done.sent, "maximum messages exceeded" in done.stopped) == (2, True)
     await js.stream_update(info.config | {"max_msgs": -1})
     assert (await replayed(js, names, choice)).sent == 4
-    assert bodies(await copies(js, names)) == [0, 1, 2, 3]
+    assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
 
 async def test_one_that_is_too_large_holds_up_nobody(js: JetStream, names: Names) -> None:
@@ -377,7 +380,7 @@ async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream,
     assert (looked.events, looked.bytes, looked.types) == (2, 2, {"t.1": 2})
     assert looked.kept_since is None  # Nothing was ever purged.
     assert looked.oldest_at is not None
-    assert await copies(js, names) == []
+    assert await sent_again(js, names) == []
     for nothing in (
         ReplayRange(since=now + 600),
         ReplayRange(since=0.0, until=1.0),
@@ -395,7 +398,7 @@ async def test_what_is_settled_is_replayed_and_what_waits_is_left(js: JetStream,
     assert isinstance(looked, Preview)
     assert looked.events == 1
     assert looked.kept_since is not None
-    assert bodies(await copies(js, names, done.mark)) == [1, 3]
+    assert bodies(await sent_again(js, names, done.mark)) == [1, 3]
     wrong = await operation.replay(to, ONE, ReplayRange(since=0.0, types=("a..b",)), 1.0)
     assert isinstance(wrong, NotDone)
     assert "'a..b' is no type" in wrong.text
@@ -422,7 +425,7 @@ async def test_one_that_was_stopped_is_resumed_or_given_up(js: JetStream, names:
     done = await operation.replay(to, ONE, None, 1000.0)
     assert isinstance(done, ReplayReport)
     assert (done.sent, done.finished, done.mark) == (4, True, stopped.mark)
-    assert bodies(await copies(js, names)) == [0, 1, 2, 3]
+    assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
     await js.stream_update(info.config | {"max_msgs": 9})
     await operation.replay(to, ONE, ReplayRange(since=0.0), 1000.0)

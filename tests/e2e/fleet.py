@@ -18,8 +18,8 @@ from streams.installation.topology import Installation, Names
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
+from streams.stores.receivers import Receivers
 from tests.e2e.nodes import SHORT_TTL_S, Node, owner_of_port
 from tests.e2e.ownership import Flush
 from tests.e2e.records import Arrival

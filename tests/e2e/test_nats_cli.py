@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from streams.control import Control, ControlRequest, Denied, Granted
+from streams.control.requests import Control, ControlRequest, Denied, Granted
+from streams.control.service import Identity, Service
 from streams.installation.topology import Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
-from streams.service import Identity, Service
+from streams.stores.receivers import Receivers
 from tests.contract.installation import install
 from tests.contract.waiting import until
 from tests.e2e.nats_cli import NatsCli, last_json, needs_nats_cli

@@ -9,7 +9,9 @@ from actors.ports import Attempt
 from streams.journal.envelope import Flush, decode_flush
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
-from streams.repair import accept_loss, dead_holders, examine, free_or_of
+from streams.repair.acceptance import accept_loss
+from streams.repair.damage import examine
+from streams.repair.preconditions import dead_holders, free_or_of
 from tests.sim.process import Process
 from tests.sim.run import ProcessTime, Telling
 from tests.sim.server.store import Stored

@@ -9,7 +9,7 @@ from actors.machine.facts import Fact
 from actors.machine.state import State
 from angarium.node.node import Node
 from angarium.node.shard import Shard
-from streams import purge, repair
+from streams import purge
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal import claim, tails
@@ -20,13 +20,14 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.reading import reader
 from streams.reading.inbox import Inbox
-from streams.repair import _After, _Repair
+from streams.repair import acceptance, damage
+from streams.repair.acceptance import FlushMembers, Repair
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import repairs
 from tests.sim.scenarios import tails as losses
 
 _lost, _look = tails.find_loss, tails._look
-_bring_back, _record, _draft = _Repair._bring_back, _Repair._record, claim._draft
+_bring_back, _record, _draft = Repair._bring_back, Repair._record, claim._draft
 
 
 async def _believe(*_: Any) -> None:
@@ -63,17 +64,17 @@ def _source_as_position(marks: Marks, position: int) -> int:
     return position
 
 
-async def _read_from_the_ack_floor(repairing: _Repair, position: int) -> None:
+async def _read_from_the_ack_floor(repairing: Repair, position: int) -> None:
     """The consumer remembers acks of events that were lost."""
 
 
 def _without_a_gap_where_clean(
-    repairing: _Repair, states: dict[str, State], position: int, left_out: int
+    repairing: Repair, states: dict[str, State], position: int, left_out: int
 ) -> list[Fact]:
     return _bring_back(repairing, states, position, 0 if repairing._claim.clean else left_out)
 
 
-async def _with_the_first_flush(repairing: _Repair, facts: Sequence[Fact], after: _After) -> None:
+async def _with_the_first_flush(repairing: Repair, facts: Sequence[Fact], after: FlushMembers) -> None:
     repairing._claim = replace(repairing._claim, floor=after.floor, marks=after.marks)
     await _record(repairing, facts, after)
 
@@ -116,16 +117,16 @@ TAIL_MUTANTS = (
            ((Marks, "source", _source_as_position),),
            repairs.lost_events_are_accepted),
     Mutant("routed-from-the-old-floor", "after an accepted loss the router goes on behind what is left",
-           ((_Repair, "_route_from", _read_from_the_ack_floor),),
+           ((Repair, "_route_from", _read_from_the_ack_floor),),
            repairs.lost_events_are_accepted),
     Mutant("actors-not-brought-back", "actors go back to what is left of the stream",
-           ((repair, "repair", lambda state, **_: None),),
+           ((acceptance, "repair", lambda state, **_: None),),
            repairs.lost_deliveries_are_accepted),
     Mutant("numbers-from-the-record", "numbers go on above what was given and not recorded",
-           ((repair, "UNRECORDED_MAX", 0),),
+           ((acceptance, "UNRECORDED_MAX", 0),),
            repairs.lost_with_what_was_posted),
     Mutant("gap-after-unclean-claims-alone", "a clean claim may hide an unclean one",
-           ((_Repair, "_bring_back", _without_a_gap_where_clean),),
+           ((Repair, "_bring_back", _without_a_gap_where_clean),),
            repairs.lost_after_somebody_else_had_it),
     Mutant("refusal-unlifted", "a refusal ends where the message is there again",
            ((tails, "lift", _believe),),
@@ -149,13 +150,13 @@ TAIL_MUTANTS = (
            ((Shard, "_find_loss", _believe),),
            losses.what_memory_alone_knows_is_lost),
     Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
-           ((_Repair, "_record", _with_the_first_flush),),
+           ((Repair, "_record", _with_the_first_flush),),
            repairs.repair_is_cut_off_between_two_flushes),
     Mutant("unclean-trimmed-at-the-claim", "a repair forgets nothing before its last flush",
            ((claim, "_draft", _trimmed),),
            repairs.repair_is_cut_off_between_two_flushes),
     Mutant("repair-unheld", "while a shard is repaired, it is refused on record",
-           ((repair, "refuse", _unheld),),
+           ((acceptance, "refuse", _unheld),),
            repairs.nodes_come_while_it_is_repaired),
     Mutant("claimed-before-the-record-is-read", "a refused shard is not claimed",
            ((claim, "check_record", _believe),),
@@ -164,9 +165,9 @@ TAIL_MUTANTS = (
            ((Node, "_let_go", _kept),),
            repairs.the_owner_wakes_beside_a_repair),
     Mutant("deleted-as-the-same", "a message that was deleted proves nothing",
-           ((repair, "is_there", _is_gone_for_good),),
+           ((damage, "is_there", _is_gone_for_good),),
            repairs.the_place_of_a_lost_message_is_deleted),
     Mutant("removals-of-another-bucket", "removals are counted by the bucket that there is",
-           ((repair, "set_removal", lambda state, **_: None),),
+           ((acceptance, "set_removal", lambda state, **_: None),),
            repairs.configurations_are_made_anew),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from actors.runtime.unknown_receivers import JUDGED_AT_ONCE, UnknownReceivers
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
 

@@ -16,7 +16,7 @@ from actors.runtime.actor import Actor
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.sim.ledger import Deliveries
 from tests.sim.process import Process
 from tests.sim.receivers import POISON

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from actors.runtime.discarding import forget
-from streams.control import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
+from streams.control.requests import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
+from streams.control.service import ANSWERS_AT_ONCE, Identity, Service
 from streams.installation.topology import Names
 from streams.nats.wire import Message
-from streams.service import ANSWERS_AT_ONCE, Identity, Service
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 
 

@@ -44,12 +44,12 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import Counters, Open, State
-from streams.dead_letters.redrive_lock import RedrivePlan
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked import Part
 from streams.journal.snapshots import Snapshot
 from streams.journal.tails import Mark, Marks, Restart
+from streams.resending.redrive_lock import RedrivePlan
 
 GOLDEN = Path(__file__).parent / "golden"
 

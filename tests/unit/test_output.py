@@ -11,7 +11,7 @@ from angarium.cli.inspection import lines
 from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
 from streams.dead_letters.letters import Letter
-from streams.receivers import Configuration
+from streams.stores.receivers import Configuration
 
 STATE: dict[str, Any] = {
     "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",

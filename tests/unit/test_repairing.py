@@ -13,7 +13,7 @@ from actors.machine.repairing import UNRECORDED_MAX, repair, set_removal
 from actors.machine.state import OPEN_MAX, Open, State
 from actors.ports import Removal
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from streams.repair import _restored
+from streams.repair.acceptance import restored_revision
 
 STATE = State(
     receiver="a.b",
@@ -97,7 +97,7 @@ def test_removals_are_counted_by_the_bucket_that_there_is(
 ) -> None:
     """It was made at 100; what is older was restored with it."""
     state = State(receiver="a.b", opened=True, removal=recorded)
-    fact = set_removal(state, restored=_restored(told, 100.0), at=200.0)
+    fact = set_removal(state, restored=restored_revision(told, 100.0), at=200.0)
     assert (state if fact is None else evolve(state, fact)) == replace(state, removal=expected)
     assert (fact is None) == (recorded == expected)
 

@@ -10,7 +10,7 @@ from angarium.api.openapi.parts import body, operation, problems, result
 from angarium.operations.fleet import SeenNodes, SeenShard
 from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
 from angarium.operations.tokens.listing import ListedToken
-from streams.tokens import Scope
+from streams.stores.tokens import Scope
 
 LASTS_MAX_S = 100 * 366 * 86_400.0
 

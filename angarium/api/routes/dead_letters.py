@@ -2,7 +2,7 @@
 
 A request sends a bounded number of letters, and says where the next one goes on. So nothing runs behind the
 back of a client, and a process that dies takes no work with it: what it had begun is finished by the plan of
-the redrive (streams/dead_letters/redrive_lock.py).
+the redrive (streams/resending/redrive_lock.py).
 """
 
 import base64

@@ -10,8 +10,8 @@ from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wante
 from angarium.operations.failures import operation
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters
-from streams.dead_letters.redrive import Redrive, Redriven
-from streams.dead_letters.redrive_lock import RedriveLock
+from streams.resending.redrive import Redrive, Redriven
+from streams.resending.redrive_lock import RedriveLock
 
 
 class Sent(Struct, frozen=True):

@@ -32,7 +32,7 @@ from streams.fleet.receivers_seen import (
 from streams.installation.topology import Installation
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 RECEIVERS_SHOWN_MAX = 10
 FAILING_AFTER_S = 60.0

@@ -15,7 +15,7 @@ from angarium.operations.publishing.message import EventMessage, NewEvent, messa
 from streams.nats.answers import Forbidden, Refused, Stored, Unanswered
 from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5

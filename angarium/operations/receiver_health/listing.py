@@ -39,7 +39,7 @@ from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal.leadership import ALL_SUBJECTS
 from streams.nats.jetstream import JetStream
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100

@@ -20,7 +20,7 @@ from angarium.operations.receivers.proposal import Proposal, PutResult, store
 from angarium.operations.receivers.put import NewConfiguration, proposed
 from angarium.operations.receivers.stored import confirmed, readable_members
 from angarium.settings import Settings
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 Action = Literal["create", "change", "keep", "remove"]
 

@@ -10,7 +10,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
 from angarium.operations.receivers.stored import members_of
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 
 
 class Exported(Struct, frozen=True, kw_only=True):

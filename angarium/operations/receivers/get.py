@@ -14,7 +14,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import masked
 from angarium.operations.receivers.stored import members_of, not_found
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True):

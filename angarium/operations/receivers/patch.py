@@ -12,7 +12,7 @@ from angarium.operations.failures import operation
 from angarium.operations.receivers.masks import unmasked
 from angarium.operations.receivers.proposal import PutResult, check_revision, propose, store
 from angarium.operations.receivers.stored import members_of, not_found
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 

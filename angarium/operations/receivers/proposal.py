@@ -20,7 +20,7 @@ from angarium.operations.receivers.changes import MemberChange, between, secrets
 from angarium.operations.receivers.stored import confirmed
 from angarium.operations.receivers.url_check import objections
 from angarium.settings import Settings
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0

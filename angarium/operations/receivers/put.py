@@ -24,7 +24,7 @@ from angarium.operations.receivers.proposal import (
 )
 from angarium.operations.receivers.stored import readable_members
 from angarium.settings import Settings
-from streams.receivers import Configuration, Receivers
+from streams.stores.receivers import Configuration, Receivers
 
 WOULD_LOSE_CODE = "would_lose"
 """The code of the failure that something would be lost that the caller did not give up."""

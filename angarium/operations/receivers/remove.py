@@ -10,7 +10,7 @@ from angarium.operations.control.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
 from angarium.operations.receivers.proposal import check_revision
 from angarium.operations.receivers.stored import confirmed, not_found
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.changes import secrets_of
 from angarium.operations.receivers.proposal import check_revision, made_secret, propose, store
 from angarium.operations.receivers.stored import members_of, not_found
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 
 OVERLAP_MAX_S = 90 * 86_400.0
 

@@ -12,7 +12,7 @@ from angarium.operations.tokens.secret import Secret, new_secret
 from streams.nats import answers
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
-from streams.tokens import ALL_TENANTS, Scope, Token, TokenStore
+from streams.stores.tokens import ALL_TENANTS, Scope, Token, TokenStore
 
 RATE_MAX = 1_000_000.0
 NOTE_MAX = 200

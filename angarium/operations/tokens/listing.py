@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.tokens import Scope, TokenStore
+from streams.stores.tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from streams.nats import answers
 from streams.nats.errors import ApiError
-from streams.tokens import TokenStore
+from streams.stores.tokens import TokenStore
 
 _ID = re.compile(r"[a-z0-9]{12}\Z")
 

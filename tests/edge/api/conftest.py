@@ -18,9 +18,9 @@ from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
 from streams.server.embedded import EmbeddedServer
-from streams.tokens import Scope
+from streams.stores.receivers import Receivers
+from streams.stores.tokens import Scope
 from tests.contract.waiting import until
 
 _tests = count(1)

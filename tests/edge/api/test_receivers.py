@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.edge.api.conftest import Api, problem
 
 LIST = "/v1/tenants/acme/receivers"

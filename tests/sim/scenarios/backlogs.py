@@ -2,7 +2,7 @@
 
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.sim.plan import Plan
 from tests.sim.receivers import Manner
 from tests.sim.stage import R, Stage, old, staged

@@ -2,7 +2,7 @@
 
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.sim.plan import Plan
 from tests.sim.process import Process
 from tests.sim.receivers import Manner

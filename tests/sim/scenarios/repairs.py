@@ -3,8 +3,8 @@
 from functools import partial
 from unittest.mock import patch
 
-from streams import repair
 from streams.nats.jetstream import JetStream
+from streams.repair import acceptance
 from tests.sim.aftermath import Aftermath
 from tests.sim.plan import Plan
 from tests.sim.process import Process
@@ -157,7 +157,10 @@ def _publish_by_turns(stage: Stage, name: str) -> None:
 
 def repair_is_cut_off_between_two_flushes() -> None:
     """Some actors are brought back, and others are not; no node has looked."""
-    with staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage, patch.object(repair, "FLUSH_FACTS_MAX", 1):
+    with (
+        staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
+        patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
+    ):
         aftermath, numbers = _lost_unseen(stage), given(stage)
         before = aftermath.flushes[-1]
         stage.expect(not aftermath.repair(3, stage.run.names.journal_of(0)), "the repair was not cut off")
@@ -173,7 +176,10 @@ def repair_is_cut_off_between_two_flushes() -> None:
 
 def nodes_come_while_it_is_repaired() -> None:
     """It takes long; to nodes it seems dead, since it shows no heartbeat."""
-    with staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage, patch.object(repair, "FLUSH_FACTS_MAX", 1):
+    with (
+        staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
+        patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
+    ):
         aftermath, numbers = _lost_unseen(stage), given(stage)
         command = aftermath.begin_repair(3, Process.freeze, stage.run.names.journal_of(0))
         stage.until(lambda: command.frozen)
@@ -193,7 +199,10 @@ def two_repairs_at_once() -> None:
 
 
 def _two_repairs(at: int) -> None:
-    with staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage, patch.object(repair, "FLUSH_FACTS_MAX", 1):
+    with (
+        staged(Plan(ttl_s=2.0, receivers=RECEIVERS)) as stage,
+        patch.object(acceptance, "FLUSH_FACTS_MAX", 1),
+    ):
         aftermath, numbers = _lost_unseen(stage), given(stage)
         _publish_by_turns(stage, "new")
         first = aftermath.begin_repair(at, Process.freeze)

@@ -6,7 +6,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Message
 from streams.purge import purge_deliveries, purge_events
-from streams.repair import examine
+from streams.repair.damage import examine
 from tests.sim.aftermath import Aftermath
 from tests.sim.plan import Plan
 from tests.sim.receivers import Manner

@@ -4,7 +4,7 @@ A letter that is sent again is a new event of its receiver: it keeps its id and 
 mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
 mark and the installation's nonce. So whatever is sent twice is dropped, by JetStream within its window and by
 the actor within its own; and beyond both nothing is sent twice, by the plan
-(`streams.dead_letters.redrive_lock`):
+(`streams.resending.redrive_lock`):
 
     begin   finish what an interrupted redrive had planned: what was sent is dropped, the rest stays a letter
     send    plan a page; ask the leader for its letters; send them; drop those that were stored
@@ -26,29 +26,19 @@ from msgspec import Struct, field
 
 from actors.errors import Unavailable
 from streams.dead_letters.letters import REQUESTS_MAX, DeadLetters, Letter
-from streams.dead_letters.redrive_lock import RedriveLock
 from streams.installation.topology import Names
-from streams.nats.answers import Answer, Refused, Stored, StoredMessage, StreamInfo, Unanswered
-from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
-from streams.nats.headers import (
-    CONTENT_TYPE,
-    EVENT_AGAIN,
-    EVENT_ID,
-    EVENT_TYPE,
-    MESSAGE_ID,
-    TRACEPARENT,
-    TRACESTATE,
-)
+from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
+from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
+from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
+from streams.resending.redrive_lock import RedriveLock
 
 GONE = "gone"
 MALFORMED = "malformed"
 TAKEN = "taken"
 TOO_LARGE = "too_large"
 UNSURE = "unsure"
-
-_KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
 def mark(letter: Letter) -> str:
@@ -69,8 +59,7 @@ def message_id(letter: Letter, nonce: str) -> str:
 
 def headers_again(letter: Letter, nonce: str) -> dict[str, str]:
     """The headers under which it is sent again."""
-    kept = {name: letter.headers[name] for name in _KEPT if name in letter.headers}
-    return kept | {EVENT_AGAIN: mark(letter), MESSAGE_ID: message_id(letter, nonce)}
+    return copied_headers(letter.headers, mark(letter), message_id(letter, nonce))
 
 
 def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
@@ -132,7 +121,7 @@ class Redrive:
         sent = await self._already_sent(planned, plan.after)
         self._unsure = {letter.position for letter in await self._letters.letters(plan.unsure)}
         # Looked at after the search: what was purged meanwhile may be what was not found.
-        if (await self._deliveries()).first > plan.after + 1:
+        if (await deliveries_info(self._js, self._names)).first > plan.after + 1:
             self._unsure |= {letter.position for letter in planned}
         await self._letters.drop(sent)
         self.done.finished = sorted(sent)
@@ -143,7 +132,9 @@ class Redrive:
         if not possible:
             return
         nonce = self._lock.plan.nonce or secrets.token_hex(16)
-        await self._keep(after=(await self._deliveries()).last, letters=possible, nonce=nonce)
+        await self._keep(
+            after=(await deliveries_info(self._js, self._names)).last, letters=possible, nonce=nonce
+        )
         sent = await self._send(await self._letters.letters(possible))
         self.done.redriven += await self._letters.drop(sent)
         if self._undecided:
@@ -185,7 +176,7 @@ class Redrive:
                         await self._look(letter, position, sent)
                     case Stored():
                         sent.add(letter.position)
-                    case Refused(code=code) if code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
+                    case Refused(code=code) if code in TOO_LARGE_CODES:
                         self._leave(letter, TOO_LARGE)
                     case Refused(code, text):
                         self.done.stopped = (
@@ -215,32 +206,25 @@ class Redrive:
     async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
         """Which of these letters were sent, by their message ids behind the position `after`."""
         sent: set[int] = set()
-        end = (await self._deliveries()).last
+        end = (await deliveries_info(self._js, self._names)).last
         for receiver, lane in _by_receiver(letters).items():
             sent |= await self._found(receiver, lane, after, end)
         return sent
 
     async def _found(self, receiver: str, lane: list[Letter], after: int, end: int) -> set[int]:
-        """Which of these letters lie between two positions; the leader helps a replica that lags."""
-        stream, subject = self._names.deliveries, self._names.deliveries_to(receiver)
-        nonce = self._lock.plan.nonce
+        """Which of these letters lie between two positions."""
+        subject, nonce = self._names.deliveries_to(receiver), self._lock.plan.nonce
         by_id: dict[str, list[Letter]] = {}
         for letter in lane:
             by_id.setdefault(message_id(letter, nonce), []).append(letter)
         found: set[int] = set()
-        while after < end and len(found) < len(lane):
-            page = (await patiently(self._js.read, stream, subject, after + 1)).messages
-            if not page:
-                message = await patiently(self._js.next_message, stream, subject, after + 1)
-                page = [] if message is None else [message]
+        async for page in pages_between(self._js, self._names, subject, after, end):
             for each in page:
                 same = by_id.get(each.headers.get(MESSAGE_ID, ""), ())
                 found |= {letter.position for letter in same if is_copy(each, letter, nonce)}
-            after = page[-1].sequence if page else end
+            if len(found) == len(lane):
+                break
         return found
-
-    async def _deliveries(self) -> StreamInfo:
-        return await patiently(self._js.existing_stream, self._names.deliveries)
 
 
 def _by_receiver(letters: Iterable[Letter]) -> dict[str, list[Letter]]:

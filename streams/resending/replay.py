@@ -10,7 +10,7 @@ then (`after`). As they go one by one, the copies behind `after` are those of th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,27 +20,15 @@ from actors.machine.event import Event
 from actors.subscriptions import matches
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
-from streams.nats.answers import Refused, Stored, StoredMessage, StreamInfo, Unanswered
-from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
-from streams.nats.headers import (
-    CONTENT_TYPE,
-    EVENT_AGAIN,
-    EVENT_ID,
-    EVENT_TYPE,
-    MESSAGE_ID,
-    TRACEPARENT,
-    TRACESTATE,
-)
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.headers import EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
-from streams.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 from streams.reading.messages import stored_event
+from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
+from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 
 VERSION = 1
-PAGE_MAX = 256
-PAGE_BYTES_MAX = 1 << 20
-
-_KEPT = (EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -126,7 +114,7 @@ class Replay:
 
     async def begin(self, choice: Choice, mark: str, nonce: str) -> None:
         """Begin a replay, where none is unfinished."""
-        info = await deliveries(self._js, self._names)
+        info = await deliveries_info(self._js, self._names)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, cursor=choice.begin,
             left=await self._count(choice.begin, choice.until), after=info.last, sent=0, mark=mark,
@@ -136,14 +124,14 @@ class Replay:
     async def resume(self) -> None:
         """Find how far the unfinished one came."""
         plan = self._lock.plan
-        info = await deliveries(self._js, self._names)
+        info = await deliveries_info(self._js, self._names)
         if info.created != plan.created:
             self.done = Replayed(sent=plan.sent, purged=True)
             await self._lock.store(cursor=plan.choice.until)
             return
         cursor, sent = plan.cursor, plan.sent
         self.done.purged = await self._count(cursor, plan.choice.until) < plan.left
-        async for page in stretch(self._js, self._names, self._subject, plan.after, info.last):
+        async for page in pages_between(self._js, self._names, self._subject, plan.after, info.last):
             for message in page:
                 if (position := self._source_of(message)) is not None and position > cursor:
                     cursor, sent = position, sent + 1
@@ -155,7 +143,7 @@ class Replay:
         """Send what is left; `tell` hears how many messages are dealt with, and of how many."""
         plan = self._lock.plan
         until, left = plan.choice.until, plan.left
-        async for page in stretch(self._js, self._names, self._subject, plan.cursor, until):
+        async for page in pages_between(self._js, self._names, self._subject, plan.cursor, until):
             await self._send(page, left)
             if self.done.stopped:
                 return
@@ -172,7 +160,7 @@ class Replay:
         wanted = [each for each in map(stored_event, page) if self._lock.plan.choice.takes(each)]
         by_position = {each.sequence: each for each in page}
         if wanted:
-            info = await deliveries(self._js, self._names)
+            info = await deliveries_info(self._js, self._names)
             # What lies before the page is dealt with.
             cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
             await self._lock.store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
@@ -182,7 +170,7 @@ class Replay:
             match await self._lock.publish(self._names.publish_to(self._receiver), event.body, headers):
                 case Stored():
                     self.done.sent += 1
-                case Refused(code=code) if code in (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE):
+                case Refused(code=code) if code in TOO_LARGE_CODES:
                     self.done.too_large.append(event.position)
                 case Refused(code, text):
                     self.done.stopped = f"the deliveries take no more: {text} (JetStream error {code})"
@@ -201,11 +189,8 @@ class Replay:
         self._next_at = (self._next_at if now - self._next_at < self._pace_s else now) + self._pace_s
 
     def _headers(self, message: StoredMessage, event: Event) -> dict[str, str]:
-        kept = {name: message.headers[name] for name in _KEPT if name in message.headers}
-        return kept | {
-            EVENT_ID: event.id, EVENT_AGAIN: self._lock.plan.mark,
-            MESSAGE_ID: f"{self._prefix}{event.position}",
-        }  # fmt: skip
+        message_id = f"{self._prefix}{event.position}"
+        return copied_headers(message.headers, self._lock.plan.mark, message_id) | {EVENT_ID: event.id}
 
     async def _count(self, after: int, until: int) -> int:
         """The number of messages of the receiver lie between two positions, as far as a replica knows."""
@@ -224,25 +209,3 @@ class Replay:
         """The position of the event of which a message is our copy; None: it is none."""
         name = message.headers.get(MESSAGE_ID, "")
         return int(name.removeprefix(self._prefix)) if name.startswith(self._prefix) else None
-
-
-async def stretch(
-    js: JetStream, names: Names, subject: str, after: int, until: int
-) -> AsyncIterator[list[StoredMessage]]:
-    """The messages of the subject between two positions, by pages; the leader helps a replica that lags."""
-    while after < until:
-        page = await patiently(js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX)
-        messages = page.messages
-        if not messages:
-            message = await patiently(js.next_message, names.deliveries, subject, after + 1)
-            messages = [] if message is None else [message]
-        found = [each for each in messages if each.sequence <= until]
-        if not found:
-            return
-        yield found
-        after = found[-1].sequence
-
-
-async def deliveries(js: JetStream, names: Names) -> StreamInfo:
-    """The stream of the deliveries."""
-    return await patiently(js.existing_stream, names.deliveries)

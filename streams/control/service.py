@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from streams.bounded_subscription import BoundedSubscription
-from streams.control import ControlTotals
+from streams.control.bounded_subscription import BoundedSubscription
+from streams.control.requests import ControlTotals
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
 

@@ -6,7 +6,7 @@ of the deliveries stream at that moment: whatever becomes of the command, a lett
 there is one of the planned ones, and what was sent lies behind that position. Who comes next looks there.
 (docs/decisions/redrive-exactly-once.md)
 
-The plan is also the lock (`streams.plan_lock`).
+The plan is also the lock (`streams.resending.plan_lock`).
 """
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
+from streams.resending.plan_lock import LOCK_LEASE_S, HeldPlan, PlanLock
 
 VERSION = 2
 

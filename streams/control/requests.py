@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from actors.errors import InvalidName
 from actors.ids import split_receiver
-from streams.bounded_subscription import BoundedSubscription
+from streams.control.bounded_subscription import BoundedSubscription
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire

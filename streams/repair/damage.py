@@ -1,0 +1,122 @@
+"""The damage to a shard: which tails its streams lost, found without a change to anything."""
+
+from msgspec import Struct
+
+from streams.installation.topology import Names
+from streams.journal.checkpoint import Checkpoint, read_checkpoint
+from streams.journal.stream_history import StreamHistory, last_same, read_history
+from streams.journal.tails import (
+    NO_MARK,
+    Mark,
+    find_loss,
+    higher,
+    is_missing,
+    is_there,
+    read_recorded_loss,
+)
+from streams.nats.answers import StreamInfo
+from streams.nats.errors import RepairError
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+
+NOT_COMPLETE = Mark(position=1 << 62)
+"""No stream ever has this message: while it is on record, no node runs the shard."""
+
+
+class LostTail(Struct, frozen=True, kw_only=True):
+    """A loss of a stream: everything behind `kept`, which is still there, up to `known` at least."""
+
+    stream: str
+    kept: Mark
+    known: Mark
+
+
+class Damage(Struct, frozen=True, kw_only=True):
+    """The damage to a shard's streams. `remade`: those that were recreated, or restored.
+
+    `missing`: the shard is refused for a message that is not there again, though no gap is found: its place
+    was purged since.
+    """
+
+    shard: int
+    gaps: tuple[LostTail, ...]
+    remade: tuple[str, ...]
+    receivers: int
+    cut_off: bool = False
+    missing: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.gaps or self.remade or self.cut_off or self.missing)
+
+
+async def examine(js: JetStream, names: Names, shard: int) -> Damage:
+    """Finds what would be accepted as lost. Raises `NewerVersion` and `NotOurs`."""
+    return (await examine_with_history(js, names, shard))[0]
+
+
+async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple[Damage, StreamHistory]:
+    """The damage, and what the journal says of the streams."""
+    history, recorded = await read_history(js, names, shard), await read_recorded_loss(js, names, shard)
+    checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
+    infos = {name: await stream_info(js, name) for name in names.streams}
+    remade = tuple(
+        name for name, info in infos.items() if checkpoint.created.get(name, info.created) != info.created
+    )
+    gaps: list[LostTail] = []
+    for stream, latest, marks in (
+        (names.deliveries, history.latest.deliveries, history.deliveries),
+        (names.events, history.latest.events, history.events),
+    ):
+        concerned = recorded is not None and recorded.mark != NOT_COMPLETE and recorded.stream == stream
+        accused = recorded.mark if recorded is not None and concerned else NO_MARK
+        if stream in remade:
+            kept = Mark(position=infos[stream].first - 1)
+            gaps.append(LostTail(stream=stream, kept=kept, known=higher(accused, latest)))
+        elif (gap := await _find_gap(js, infos[stream], latest, accused, marks)) is not None:
+            gaps.append(gap)
+    prefix = names.actor(shard, "")
+    keys = await until_answered(lambda: js.subjects(names.actors, f"{prefix}*.*"))
+    damage = Damage(
+        shard=shard, gaps=tuple(gaps), remade=remade,
+        receivers=sum(not each.removeprefix(prefix).startswith("_") for each in keys),
+        cut_off=recorded is not None and recorded.mark == NOT_COMPLETE,
+        missing=not gaps and recorded is not None and await is_missing(js, recorded),
+    )  # fmt: skip
+    return damage, history
+
+
+async def _find_gap(
+    js: JetStream, info: StreamInfo, latest: Mark, accused: Mark, marks: set[Mark]
+) -> LostTail | None:
+    """Find what the stream has lost. `accused` is the message for which it is refused on record.
+
+    That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
+    """
+    for mark in sorted({accused, latest} - {NO_MARK}, key=lambda each: each.position):
+        gone = await find_loss(js, info.name, mark) is not None
+        if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
+            continue
+        kept, differs = await last_same(js, info.name, marks, mark)
+        if gone or differs or mark == accused:
+            return LostTail(stream=info.name, kept=kept, known=higher(accused, latest))
+    return None
+
+
+def check_agreed(agreed: Damage, found: Damage) -> None:
+    """Raise `RepairError` where more was lost than the operator agreed to."""
+    known = {gap.stream: gap for gap in agreed.gaps}
+    for gap in found.gaps:
+        shown = known.get(gap.stream)
+        if (
+            shown is None
+            or gap.kept.position < shown.kept.position
+            or gap.known.position > shown.known.position
+        ):
+            break
+    else:
+        if set(found.remade) <= set(agreed.remade):
+            return
+    raise RepairError(
+        f"shard {found.shard} is not repaired: more was lost than you accepted; run the command again"
+    )

@@ -1,0 +1,53 @@
+"""Copies of events in the stream of the deliveries: their headers, and where those that were sent lie."""
+
+from collections.abc import AsyncIterator, Mapping
+
+from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage, StreamInfo
+from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
+from streams.nats.headers import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import patiently
+
+TOO_LARGE_CODES = (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE)
+"""The stream takes no event of this size."""
+PAGE_MAX = 256
+PAGE_BYTES_MAX = 1 << 20
+
+_KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
+
+
+def copied_headers(headers: Mapping[str, str], mark: str, message_id: str) -> dict[str, str]:
+    """The headers of an event that is sent again, which receivers know by its mark."""
+    kept = {name: headers[name] for name in _KEPT if name in headers}
+    return kept | {EVENT_AGAIN: mark, MESSAGE_ID: message_id}
+
+
+async def pages_between(
+    js: JetStream, names: Names, subject: str, after: int, until: int
+) -> AsyncIterator[list[StoredMessage]]:
+    """The deliveries of a subject between two positions, by pages; the leader helps a replica that lags."""
+    while after < until:
+        page = await patiently(js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX)
+        messages = page.messages
+        if not messages:
+            message = await patiently(js.next_message, names.deliveries, subject, after + 1)
+            messages = [] if message is None else [message]
+        found = [each for each in messages if each.sequence <= until]
+        if not found:
+            return
+        yield found
+        after = found[-1].sequence
+
+
+async def deliveries_info(js: JetStream, names: Names) -> StreamInfo:
+    """The stream of the deliveries, as its leader knows it."""
+    return await patiently(js.existing_stream, names.deliveries)
