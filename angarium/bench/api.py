@@ -22,7 +22,7 @@ from angarium.bench.sink import Report
 from angarium.operations.tokens.secret import new_secret
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
-from streams.tokens import Token, TokenStore
+from streams.stores.tokens import Token, TokenStore
 
 LOOK_EVERY_S = 0.05
 GIVE_UP_AFTER_S = 15.0

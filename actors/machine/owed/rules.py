@@ -48,7 +48,7 @@ class Rule(Enum):
 
 
 class Hold(Struct, frozen=True, gc=False):
-    """The rule that holds a receiver back as a whole, and until when: `NEVER` means until an operator acts."""
+    """The rule that holds a receiver back as a whole, and until when; `NEVER`: until an operator acts."""
 
     rule: Rule
     until: float
