@@ -18,7 +18,7 @@ from angarium.ledger.questions import Questions
 from angarium.ledger.store import path_of
 from angarium.logs import instant
 from angarium.settings import Settings
-from streams.receivers import Receivers
+from streams.stores.receivers import Receivers
 from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened
 from tests.contract.waiting import until
 from tests.edge.api.conftest import Api, problem
