@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from nkeys import NkeysError  # type: ignore[import-untyped]  # It brings none.
 
 from streams.nats import inboxes
+from streams.nats.answers import Put
 from streams.nats.client import NatsClient
 from streams.nats.errors import ConnectError, Disconnected
 from streams.nats.wire import Message
@@ -130,6 +131,19 @@ class NatsWire:
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         await self._sent(self._client.publish(subject, data, reply, headers), subject)
+
+    @property
+    def unsent(self) -> int:
+        return self._client.unsent
+
+    def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
+        try:
+            self._client.send(puts, replies)
+        except nats.errors.ConnectionClosedError:
+            if self.closed:
+                raise Disconnected("the connection to NATS was closed") from None
+        except nats.errors.OutboundBufferLimitError:
+            log.debug("not connected: dropped %d messages", len(puts))
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
         await self._sent(self._client.publish_each(subjects, data), f"{len(subjects)} subjects")

@@ -146,6 +146,21 @@ class JetStream:
         answer = await self._replies.ask(subject, data, headers, timeout_s)
         return answer if isinstance(answer, Unanswered) else publish_answer(answer)
 
+    async def publish_all(self, puts: Sequence[Put], timeout_s: float = 2.0) -> list[Answer]:
+        """Store messages in their order, handed over in one piece, and each answered for itself.
+
+        It never waits to hand them over: look at `wire.unsent` before.
+        """
+        refused = Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
+        fit = [_size(put.data, put.headers) <= self.wire.max_payload for put in puts]
+        asked = [put for put, fits in zip(puts, fit, strict=True) if fits]
+        heard = iter(await self._replies.ask_all(asked, timeout_s) if asked else ())
+        answers = (next(heard) if fits else None for fits in fit)
+        return [
+            refused if each is None else each if isinstance(each, Unanswered) else publish_answer(each)
+            for each in answers
+        ]
+
     async def publish_batch(self, puts: Sequence[Put], timeout_s: float = 5.0) -> Answer:
         """Store 1 to 1,000 messages of one stream, all or nothing (ADR-50); the stream allows it.
 

@@ -234,6 +234,16 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
     return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
 
 
+def header_block(headers: dict[str, str] | None) -> bytes:
+    """Write a whole block of headers. Raises ValueError where one of them would be read as several."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]) if headers else ""
+    block = f"NATS/1.0\r\n{lines}\r\n"
+    ends = 2 + (len(headers) if headers else 0)
+    if block.count("\n") != ends or block.count("\r") != ends:
+        raise ValueError("a header contains the end of a line")
+    return block.encode()
+
+
 def parse_block(raw: bytes) -> dict[str, str]:
     """Read a whole block of headers, as it came: its first line may have a status (ADR-4)."""
     if raw.startswith(_NO_STATUS):

@@ -5,9 +5,9 @@ by one sweep while anything is waiting, so that a question costs one future and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from streams.nats.answers import Forbidden, Unanswered
+from streams.nats.answers import Forbidden, Put, Unanswered
 from streams.nats.errors import Disconnected
 from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
@@ -33,12 +33,44 @@ class _Question:
         self.parts: list[Message] = []
 
 
+class _Row:
+    """Questions that are asked at once. The token of each is the row's and its place."""
+
+    __slots__ = ("answers", "deadline", "future", "left", "subjects")
+
+    def __init__(
+        self,
+        subjects: list[str],
+        future: asyncio.Future[list[Message | Unanswered]],
+        deadline: float,
+    ) -> None:
+        self.subjects = subjects
+        self.future = future
+        self.deadline = deadline
+        self.answers: list[Message | Unanswered | None] = [None] * len(subjects)
+        self.left = len(subjects)
+
+    def answer(self, place: int, answer: Message | Unanswered) -> None:
+        """Take the first answer of a question; the row ends with its last one."""
+        if self.answers[place] is None:
+            self.answers[place] = answer
+            self.left -= 1
+            if not self.left and not self.future.done():
+                self.future.set_result([each for each in self.answers if each is not None])
+
+    def end(self, answer: Unanswered) -> None:
+        """Answer whatever is open."""
+        for place in range(len(self.answers)):
+            self.answer(place, answer)
+
+
 class Replies:
     """The questions of one `JetStream`. `on_forbidden` hears what our user may not ask."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._questions: dict[str, _Question] = {}
+        self._rows: dict[str, _Row] = {}
         self._asked = 0
         self._prefix = ""
         self._subscription: Subscription | None = None
@@ -66,12 +98,29 @@ class Replies:
     ) -> Message | Unanswered:
         """The first answer, or why there is none."""
         answer = await self.ask_parts(subject, data, headers, timeout_s, None)
-        if isinstance(answer, Unanswered):
-            return answer
-        message = answer[0]
-        if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
-            return Unanswered(f"nothing answers on {subject}")
-        return message
+        return answer if isinstance(answer, Unanswered) else _heard(answer[0], subject)
+
+    async def ask_all(self, puts: Sequence[Put], timeout_s: float) -> list[Message | Unanswered]:
+        """Ask all at once, in one piece; returns the first answer to each, or why there is none."""
+        if (why := self._closed()) is not None:
+            return [why] * len(puts)
+        self._asked += 1
+        token, subjects = str(self._asked), [put.subject for put in puts]
+        row = _Row(subjects, self._loop.create_future(), self._loop.time() + timeout_s)
+        self._rows[token] = row
+        if self._sweeper is None:
+            self._sweep_later()
+        try:
+            self._wire.send(puts, [f"{self._prefix}{token}-{place}" for place in range(len(puts))])
+            answers = await row.future
+        except Disconnected as error:
+            return [Unanswered(str(error))] * len(puts)
+        finally:
+            del self._rows[token]
+        return [
+            each if isinstance(each, Unanswered) else _heard(each, subject)
+            for subject, each in zip(subjects, answers, strict=True)
+        ]
 
     async def ask_parts(
         self,
@@ -82,18 +131,14 @@ class Replies:
         is_part: Callable[[Message], bool] | None,
     ) -> list[Message] | Unanswered:
         """All answers up to and with the first that is no part of a longer one."""
-        if self._subscription is None:
-            return Unanswered("stopped")
-        if not self._wire.connected:
-            return Unanswered("not connected to NATS")
-        if self._deaf is not None:
-            return self._deaf
+        if (why := self._closed()) is not None:
+            return why
         self._asked += 1
         token = str(self._asked)
         question = _Question(subject, self._loop.create_future(), self._loop.time() + timeout_s, is_part)
         self._questions[token] = question
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+            self._sweep_later()
         try:
             await self._wire.publish(subject, data, self._prefix + token, headers)
         except Disconnected as error:
@@ -101,42 +146,80 @@ class Replies:
             return Unanswered(str(error))
         return await question.future
 
+    def _closed(self) -> Unanswered | None:
+        """Why nothing can be asked at the moment."""
+        if self._subscription is None:
+            return Unanswered("stopped")
+        if not self._wire.connected:
+            return Unanswered("not connected to NATS")
+        return self._deaf
+
     def _on_message(self, message: Message) -> None:
         token = message.subject[len(self._prefix) :]
         question = self._questions.get(token)
         if question is None:
+            self._in_row(token, message)
             return
         question.parts.append(message)
         if question.is_part is None or not question.is_part(message):
             del self._questions[token]
             self._end(question, question.parts)
 
+    def _in_row(self, token: str, message: Message) -> None:
+        name, _, place = token.partition("-")
+        row = self._rows.get(name)
+        if row is not None and place.isdecimal() and int(place) < len(row.answers):
+            row.answer(int(place), message)
+
+    def _sweep_later(self) -> None:
+        self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+
     def _sweep(self) -> None:
         now = self._loop.time()
         late = [token for token, question in self._questions.items() if question.deadline <= now]
         self._end_each(late, Unanswered("no answer in time"))
-        self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep) if self._questions else None
+        for row in self._rows.values():
+            if row.deadline <= now:
+                row.end(Unanswered("no answer in time"))
+        self._sweeper = None
+        if self._questions or self._rows:
+            self._sweep_later()
 
     def end_all(self, why: str) -> None:
         """End every question that is open. The next connection may be another user's, in effect."""
         self._deaf = None
-        self._end_each(list(self._questions), Unanswered(why))
+        self._end_everything(Unanswered(why))
 
     def _refused(self, subject: str) -> None:
         """End the questions that get no answer: they may not be asked, or their inbox may not be heard."""
         if subject == f"{self._prefix}*".lower():
             self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
-            self._forbid(list(self._questions), self._deaf)
+            self._end_everything(self._deaf)
+            self._tell_forbidden(self._deaf)
             return
         asked = [token for token, each in self._questions.items() if each.subject.lower() == subject]
-        if asked:
-            told = Forbidden(_forbidden("publish", self._questions[asked[0]].subject))
-            self._forbid(asked, told)
+        in_rows = [
+            (row, place)
+            for row in self._rows.values()
+            for place, each in enumerate(row.subjects)
+            if each.lower() == subject
+        ]
+        if asked or in_rows:
+            named = self._questions[asked[0]].subject if asked else in_rows[0][0].subjects[in_rows[0][1]]
+            told = Forbidden(_forbidden("publish", named))
+            self._end_each(asked, told)
+            for row, place in in_rows:
+                row.answer(place, told)
+            self._tell_forbidden(told)
 
-    def _forbid(self, tokens: list[str], answer: Forbidden) -> None:
-        self._end_each(tokens, answer)
+    def _tell_forbidden(self, answer: Forbidden) -> None:
         if self.on_forbidden is not None:
             self.on_forbidden(answer)
+
+    def _end_everything(self, answer: Unanswered) -> None:
+        self._end_each(list(self._questions), answer)
+        for row in self._rows.values():
+            row.end(answer)
 
     def _end_each(self, tokens: list[str], answer: Unanswered) -> None:
         for token in tokens:
@@ -147,6 +230,13 @@ class Replies:
         # It is done already when the one who asked was cancelled.
         if not question.future.done():
             question.future.set_result(answer)
+
+
+def _heard(message: Message, subject: str) -> Message | Unanswered:
+    """The answer, unless the server says that there will be none."""
+    if message.headers is not None and not message.data and message.headers.get(STATUS) == "503":
+        return Unanswered(f"nothing answers on {subject}")
+    return message
 
 
 def _forbidden(verb: str, subject: str) -> str:

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from streams.nats.answers import Put
+
 
 class Message(Struct, frozen=True, gc=False):
     """One message as it came in.
@@ -55,6 +57,17 @@ class Wire(Protocol):
 
         While the connection is lost, it is kept and sent on the next one. Raises `Disconnected` only
         when the wire was closed.
+        """
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were handed to the connection, and that the network has not taken yet."""
+
+    def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
+        """Hand over several messages at once, each with its reply subject, and never wait.
+
+        However much is unsent, it grows by them: who calls this has to look at `unsent` before. Otherwise it
+        is as `publish`.
         """
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:

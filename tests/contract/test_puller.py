@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 import pytest
 
+from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.reading import pull
@@ -33,6 +34,12 @@ class ScriptedWire:
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         self.sent.append(Message(subject, data, reply, headers))
+
+    unsent = 0
+
+    def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
+        for put, reply in zip(puts, replies, strict=True):
+            self.sent.append(Message(put.subject, put.data, reply, put.headers))
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
         for subject in subjects:

@@ -6,7 +6,9 @@ from random import Random
 
 import nats.errors
 import pytest
+from nats.aio.client import Client
 
+from streams.nats.answers import Put
 from streams.nats.client import NatsClient
 from streams.nats.wire import Message
 
@@ -101,3 +103,23 @@ async def test_headers_that_are_not_wanted_are_not_read(monkeypatch: pytest.Monk
     for cut in range(len(said) + 1):
         client = await read(said[:cut], said[cut:])
         assert client.heard == [Message("a", b"x", unread=len(HEAD)), Message("b", b"y")], f"cut at {cut}"
+
+
+@pytest.mark.parametrize(
+    ("subject", "headers"),
+    [
+        ("a b", None), ("a\r\nPUB b 0", None), ("a\tb", None), ("", None),
+        ("a", {"X": "1\r\nY: 2"}), ("a", {"X": "1\n"}), ("a", {"X\r": "1"}),
+    ],
+)  # fmt: skip
+async def test_what_would_be_read_as_something_else_is_not_sent(
+    subject: str, headers: dict[str, str] | None
+) -> None:
+    client = Offline()
+    client._status = Client.CONNECTED
+    with pytest.raises((nats.errors.BadSubjectError, ValueError)):
+        client.send([Put("fine", b""), Put(subject, b"", headers)], ["reply", "reply"])
+    assert client.unsent == 0
+    client.send([Put("fine", b"body", {"X": "1"})], ["reply"])
+    assert client._pending == [b"HPUB fine reply 18 22\r\nNATS/1.0\r\nX: 1\r\n\r\nbody\r\n"]
+    assert client.unsent == len(client._pending[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from angarium.cli import main
-from streams.nats.answers import Forbidden, Stored
+from streams.nats.answers import Forbidden, Put, Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import ConnectError, NotPermitted
 from streams.nats.jetstream import JetStream
@@ -98,6 +98,8 @@ async def test_whoever_waits_is_told_whenever_it_asks(address: str) -> None:
     await js.start()
     for _ in range(2):
         assert isinstance(await js.publish("anything", b"", timeout_s=PATIENCE_S), Forbidden)
+        (answer,) = await js.publish_all([Put("anything", b"")], timeout_s=PATIENCE_S)
+        assert isinstance(answer, Forbidden)
     with pytest.raises(NotPermitted, match="subscribe to _INBOX"):
         await patiently(js.stream_info, "ANGARIUM_EVENTS")
     await js.stop()
@@ -111,6 +113,9 @@ async def test_others_who_wait_are_not_disturbed(address: str) -> None:
     await js.stream_create({"name": "OTHERS", "subjects": ["others"]})
     assert isinstance(await js.publish("$KV.angarium_nodes.me", b""), Forbidden)
     assert isinstance(await js.publish("others", b""), Stored)
+    forbidden, stored = await js.publish_all([Put("$KV.angarium_nodes.me", b""), Put("others", b"")])
+    assert isinstance(forbidden, Forbidden)
+    assert isinstance(stored, Stored)
     await js.stop()
     await wire.close()
 

@@ -17,7 +17,7 @@ from angarium.api.problems import Fault, Refusal, invalid, refusal
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.failures import OperationError, not_done
-from angarium.operations.publishing.accept import Accepted, accept_all
+from angarium.operations.publishing.accept import Accepted, accept_all, check_unsent
 from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
@@ -54,6 +54,7 @@ async def publish_all(
     """Publish the events of a batch. Raises `Refusal` where none of them can be."""
     split = _splitter(header(headers, b"content-type"))
     max_body = api.access.settings.max_body
+    check_unsent(api.access)
     with api.limits.admit(tenant) as admitted:
         body = await read_body(receive, headers, api.limits, admitted, max(BODY_MAX, max_body + _MEMBERS_MAX))
         raw = split(body)

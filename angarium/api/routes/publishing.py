@@ -22,7 +22,7 @@ from angarium.api.openapi.publishing import (
 )
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
 from angarium.api.request_headers import Headers, header, headers_by_name
-from angarium.operations.publishing.accept import Accepted, accept
+from angarium.operations.publishing.accept import Accepted, accept, check_unsent
 from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
@@ -128,6 +128,7 @@ async def publish(
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
     if to.name:
         await must_exist(api, to.tenant, to.name)
+    check_unsent(api.access)
     with api.limits.admit(to.tenant) as admitted:
         body = await read_body(receive, headers, api.limits, admitted, api.access.settings.max_body)
         event = NewEvent(

@@ -39,10 +39,14 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, kw_only=True):
-    """Answers that came in the counted time. `cpu_s` is of the watched processes, then of the client."""
+    """Answers that came in the counted time; `lost` are requests without one.
+
+    `cpu_s` is of the watched processes, then of the client.
+    """
 
     sent: int
     answers: int
+    lost: int
     refusals: int
     refusal: str
     seconds: float
@@ -59,6 +63,7 @@ class Traffic:
         self.settled = asyncio.Event()
         self.sent = 0
         self.answers = 0
+        self.lost = 0
         self.refusals = 0
         self.refusal = ""
         self.over = False
@@ -74,13 +79,20 @@ class Traffic:
             self.idle.put_nowait(connection)
         elif not self.over:
             connection.send(next(self.requests))
-        if self.over and self.answers == self.sent:
-            self.settled.set()
+        self._settle()
+
+    def lose(self) -> None:
+        """Note a request whose connection was closed."""
+        self.lost += 1
+        self._settle()
 
     def end(self) -> None:
         """Let no connection go on."""
         self.over = True
-        if self.answers == self.sent:
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.over and self.answers + self.lost == self.sent:
             self.settled.set()
 
 
@@ -90,13 +102,19 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self._answer = b""
+        self._waits = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._traffic.next(self)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waits:
+            self._traffic.lose()
+
     def send(self, request: bytes) -> None:
         """Send a request."""
+        self._waits = True
         self._traffic.sent += 1
         self._transport.write(request)
 
@@ -110,7 +128,7 @@ class ClientConnection(asyncio.Protocol):
         if end < 0 or len(answer) < end + 4 + _length(answer, end):
             self._answer = answer
             return
-        self._answer = b""
+        self._answer, self._waits = b"", False
         self._traffic.answers += 1
         if not answer.startswith(b"HTTP/1.1 202 "):
             self._traffic.refuse(answer)
@@ -150,7 +168,7 @@ async def carry_out(order: Order) -> Outcome:
     used = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
     return Outcome(
         sent=traffic.sent, answers=answers, seconds=took_s, cpu_s=tuple(used),
-        refusals=traffic.refusals, refusal=traffic.refusal,
+        lost=traffic.lost, refusals=traffic.refusals, refusal=traffic.refusal,
     )  # fmt: skip
 
 

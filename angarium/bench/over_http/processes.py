@@ -47,8 +47,9 @@ class Speaking:
         """Let the client make requests. Raises click.ClickException where one of them was refused."""
         self._orders.write(msgspec.json.encode(order) + b"\n")
         outcome = msgspec.json.decode(await self.line(), type=Outcome)
-        if outcome.refusals:
-            raise click.ClickException(f"{outcome.refusals} requests were refused: {outcome.refusal}")
+        if outcome.refusals or outcome.lost:
+            what = f"{outcome.refusals} requests were refused, and {outcome.lost} not answered"
+            raise click.ClickException(f"{what}: {outcome.refusal}")
         return outcome
 
 

@@ -3,7 +3,6 @@
 `publish` repeats an unanswered one, since a command has time. Here the client repeats, under the same id.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -16,8 +15,9 @@ from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 
 ANSWER_TIMEOUT_S = 2.0
 """Time for JetStream's answer."""
-SEND_TIMEOUT_S = 3.0
-"""Time for all of it: a connection that takes nothing more holds up the sending, too."""
+UNSENT_MAX = 32 << 20
+"""Bytes that may wait for a NATS that does not read: beyond that no event is handed to it, since the events
+of clients that were told so, and have gone, wait there, too."""
 
 
 class Accepted(Struct, kw_only=True, omit_defaults=True):
@@ -43,16 +43,20 @@ async def accept(to: Access, event: NewEvent) -> Accepted:
 
 
 async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
-    """Store events, sent in their order and answered each for itself, as `accept` does."""
-    names, js = to.names, to.js
-    messages = [message_of(names, event) for event in events]
-    sending = [js.publish(each.subject, each.body, each.headers, ANSWER_TIMEOUT_S) for each in messages]
-    try:
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            answers = await asyncio.gather(*sending) if len(sending) > 1 else [await sending[0]]
-    except TimeoutError:
-        answers = [Unanswered("it takes nothing more")] * len(messages)
+    """Store events, sent in their order and answered each for itself, as `accept` does.
+
+    Raises `OperationError` where none of them was sent.
+    """
+    check_unsent(to)
+    messages = [message_of(to.names, event) for event in events]
+    answers = await to.js.publish_all([each.put for each in messages], ANSWER_TIMEOUT_S)
     return [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
+
+
+def check_unsent(to: Access) -> None:
+    """Raises `OperationError` where NATS does not read what it was sent already."""
+    if to.js.wire.unsent > UNSENT_MAX:
+        raise OperationError("unavailable", "NATS is too slow; nothing was sent to it, send it again later")
 
 
 def _meaning(message: EventMessage, answer: Answer) -> Accepted | OperationError:

@@ -1,10 +1,11 @@
 """Messages of new events: subject, headers and body, as JetStream stores them."""
 
-import uuid
+import os
 
 from msgspec import Struct
 
 from streams.installation.topology import Names
+from streams.nats.answers import Put
 from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
@@ -36,9 +37,7 @@ class EventMessage(Struct, frozen=True, gc=False):
 
     id: str
     stream: str
-    subject: str
-    headers: dict[str, str]
-    body: bytes
+    put: Put
 
 
 def message_of(names: Names, event: NewEvent) -> EventMessage:
@@ -46,7 +45,7 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
 
     JetStream compares message ids over all tenants and receivers, so the target stands before the id.
     """
-    event_id = event.id or str(uuid.uuid4())
+    event_id = event.id or _new_id()
     headers = {EVENT_ID: event_id}
     target = event.target
     if event.name:
@@ -61,4 +60,11 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
         headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
         headers[TRACESTATE] = event.tracestate
-    return EventMessage(event_id, stream, subject, headers, event.body)
+    return EventMessage(event_id, stream, Put(subject, event.body, headers))
+
+
+def _new_id() -> str:
+    """A new UUID of version 4; `uuid.uuid4` takes twice as long."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -81,8 +81,9 @@ class Publisher:
         return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
 
     async def _store(self, message: EventMessage) -> Stored:
+        put = message.put
         for left in range(TRIES_MAX - 1, -1, -1):
-            match await self._js.publish(message.subject, message.body, message.headers):
+            match await self._js.publish(put.subject, put.data, put.headers):
                 case Stored() as stored:
                     return stored
                 case Refused(code, text):

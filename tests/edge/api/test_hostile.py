@@ -11,6 +11,7 @@ import pytest
 
 from angarium.api import bodies, connections
 from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
+from angarium.operations.publishing import accept
 from streams.server.embedded import EmbeddedServer
 from tests.contract.waiting import until_true
 from tests.edge.api.conftest import MAX_BODY, Api, problem
@@ -151,6 +152,47 @@ async def test_a_nats_that_stands_still_holds_no_memory_and_no_client(api: Api, 
             problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"
         assert api.state.limits.requests == api.state.limits.held == 0
+
+        async def stored() -> bool:
+            return (await client.post(PATH, json={})).status_code == 202
+
+        await until_true(stored)
+
+
+async def test_no_event_is_kept_for_a_nats_that_does_not_read(
+    api: Api, nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their senders are told to send them again, so those of each second would wait on top of the others."""
+    monkeypatch.setattr(accept, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(accept, "UNSENT_MAX", 4 << 20)
+    events = [{"type": "order.created", "data": "x" * (MAX_BODY - 2)}] * 256
+    size = 256 * MAX_BODY
+    wire = api.state.access.js.wire
+    pid = int(nats.pid_file.read_text())
+    async with await api.client() as client:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for _ in range(10):
+                answer = await client.post("/v1/tenants/acme/events", json=events)
+                if answer.status_code == 503:
+                    break
+                assert {each["status"] for each in answer.json()["results"]} == {503}
+            assert "nothing was sent to it" in problem(answer, 503, "unavailable")
+            assert answer.headers["retry-after"] == "1"
+            unsent = wire.unsent
+            assert 4 << 20 < unsent < (4 << 20) + 2 * size
+            single = await client.post(PATH, content=b"x" * MAX_BODY)
+            assert "nothing was sent to it" in problem(single, 503, "unavailable")
+            assert wire.unsent == unsent
+            raw = await connected(api)
+            token = client.headers["authorization"]
+            head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-length: 7\r\n\r\n"
+            raw.writer.write(head.encode())
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await raw.reader.readline()).startswith(b"HTTP/1.1 503"), "before the body comes"
+            raw.writer.close()
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
         async def stored() -> bool:
             return (await client.post(PATH, json={})).status_code == 202

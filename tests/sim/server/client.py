@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
 from streams.nats.wire import Message
 from tests.sim.server.sessions import Frame, Subscribe, Unsubscribe
@@ -65,6 +66,13 @@ class ClientWire:
         self._check_open()
         clean = None if headers is None else {name.strip(): text.strip() for name, text in headers.items()}
         self.transmit(Message(subject, data, reply, clean))
+
+    unsent = 0
+
+    def send(self, puts: Sequence[Put], replies: Sequence[str]) -> None:
+        self._check_open()
+        for put, reply in zip(puts, replies, strict=True):
+            self.transmit(Message(put.subject, put.data, reply, put.headers))
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
         for subject in subjects:
