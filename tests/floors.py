@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.api": (
         "problems token_rates",
-        "connections request_headers request_limits",
+        "connections examination request_headers request_limits",
         "api_state conditions",
         "bodies gate openapi questions",
         "routes",

@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.api.examination import Examination
 from angarium.api.request_limits import RequestLimits
 from angarium.api.token_rates import TokenRates
 from angarium.connecting import Access, open_jetstream
@@ -41,6 +42,7 @@ class ApiState:
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)
         self.question_limits = RequestLimits(QUESTIONS_MAX)
+        self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)

@@ -35,7 +35,8 @@ GATED = (
     records.list_attempts, records.get_history, records.get_audit, records.get_event, records.get_top,
     dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
     dead_letters.redrive_dead_letters,
-    fleet.list_nodes, fleet.list_shards, fleet.list_tokens, fleet.create_token, fleet.revoke_token,
+    fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
+    fleet.list_tokens, fleet.create_token, fleet.revoke_token,
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)

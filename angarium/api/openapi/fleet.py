@@ -1,18 +1,41 @@
 """The fleet and the tokens: what the operations on them take and answer, and their description."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Meta, Struct
 
 from angarium.api.openapi.parts import body, operation, problems, result
 from angarium.operations.fleet import SeenNodes, SeenShard
+from angarium.operations.health.finding import ReceiverAilment
 from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
 from angarium.operations.tokens.listing import ListedToken
 from streams.stores.tokens import Scope
 
 LASTS_MAX_S = 100 * 366 * 86_400.0
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """One thing that is unwell, and what to do about it.
+
+    A `problem` stays until an operator mends it; a `warning` is about a receiver, which gets what its own
+    answers allow. What is about one receiver names it.
+    """
+
+    level: Literal["warning", "problem"]
+    subject: str
+    text: str
+    remedy: str
+    receiver: str | None
+    ailment: ReceiverAilment | None
+
+
+class Alerts(Struct, frozen=True, kw_only=True):
+    """All that is unwell, problems first; of many receivers the worst. `as_of` is when it was looked at."""
+
+    as_of: datetime
+    alerts: list[Alert]
 
 
 class Shards(Struct, frozen=True):
@@ -63,6 +86,22 @@ LIST_NODES: dict[str, Any] = {
         200: result(SeenNodes, "Those whose heartbeat is not over", {
             "nodes": [{"node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0}],
             "problems": [],
+        }),
+        **problems(),
+    },
+}  # fmt: skip
+LIST_ALERTS: dict[str, Any] = {
+    "summary": "List what is unwell: nodes, shards, storage, and receivers",
+    "tags": ["fleet"],
+    "responses": {
+        200: result(Alerts, "What there is to do; nothing if the list is empty", {
+            "as_of": "2026-11-22T20:00:00Z",
+            "alerts": [{
+                "level": "warning", "subject": "receivers",
+                "text": "acme.billing is offline for 2 h, 1,204 waiting, the oldest for 2 h",
+                "remedy": "run angarium inspect acme.billing to see why", "receiver": "acme.billing",
+                "ailment": "offline",
+            }],
         }),
         **problems(),
     },

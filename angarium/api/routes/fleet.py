@@ -10,10 +10,13 @@ from angarium.api.bodies import decoded, json_body
 from angarium.api.gate import needs
 from angarium.api.openapi.fleet import (
     CREATE_TOKEN,
+    LIST_ALERTS,
     LIST_NODES,
     LIST_SHARDS,
     LIST_TOKENS,
     REVOKE_TOKEN,
+    Alert,
+    Alerts,
     NewTokenShown,
     Shards,
     TokenPage,
@@ -33,6 +36,20 @@ PAGE_MAX = 200
 async def list_nodes(access: InjectedAccess) -> SeenNodes:
     """List the nodes that live."""
     return answered(await fleet.nodes(access))
+
+
+@get("/v1/alerts", opt=needs("operate"), **LIST_ALERTS)
+async def list_alerts(api: InjectedApi) -> Alerts:
+    """List what is unwell; who asks again within some seconds gets the same answer."""
+    seen = await api.examination.recent()
+    found = [
+        Alert(
+            level="warning" if each.ok else "problem", subject=each.subject, text=each.text,
+            remedy=each.remedy, receiver=each.receiver, ailment=each.ailment,
+        )
+        for each in seen.findings
+    ]  # fmt: skip
+    return Alerts(as_of=seen.at, alerts=found)
 
 
 @get("/v1/shards", opt=needs("operate"), **LIST_SHARDS)

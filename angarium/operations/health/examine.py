@@ -31,7 +31,7 @@ async def examine(settings: Settings) -> list[Finding]:
             findings.append(well("nats", f"nats-server {js.wire.server_version}"))
             findings += await _topology(js, settings)
             if findings[-1].ok:
-                findings += await _running(js, settings)
+                findings += await examine_running(js, installation(settings))
     except (ConnectError, NotPermitted) as error:
         findings.append(ill("nats", str(error)))
     except (Unavailable, ApiError) as error:
@@ -56,13 +56,19 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
     ]
 
 
-async def _running(js: JetStream, settings: Settings) -> list[Finding]:
-    of = installation(settings)
+async def examine_running(
+    js: JetStream, of: Installation, *, storage_needed_by: bool = True
+) -> list[Finding]:
+    """The checks of what changes while it runs. Raises NotPermitted, Unavailable and ApiError.
+
+    Only nodes and operators may read what `storage_needed_by` tells: which shard or receiver holds a stream.
+    """
+    streams = (of.names.events, of.names.deliveries, of.names.journal)
     return [
         await _clock(js, of),
         *await _remade(js, of),
         *await _refused(js, of),
-        *[await _room(js, of, name) for name in (of.names.events, of.names.deliveries, of.names.journal)],
+        *[await _room(js, of, name, storage_needed_by) for name in streams],
         await _letters(js, of),
         *await _fleet(js, of),
         *await unwell.receivers(js, of),
@@ -101,13 +107,13 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
     return [ill("shards", f"{_few(which)} refused: {why}", remedy) for why, which in shards.items()]
 
 
-async def _room(js: JetStream, of: Installation, name: str) -> Finding:
+async def _room(js: JetStream, of: Installation, name: str, needed_by: bool) -> Finding:
     """Nodes purge what is not needed, so if a stream stays full, a shard holds it."""
     info = await stream_info(js, name)
     text = f"{name} holds {quantities.bytes_text(info.bytes)}"
     if info.max_bytes > 0:
         text += f" of {quantities.bytes_text(info.max_bytes)}"
-    if info.messages:
+    if info.messages and needed_by:
         text += f"; {await sizing.holder(js, of, info)}"
     if is_short(info):
         return ill("storage", text, "find out why they are not delivered, or raise max_bytes of the stream")

@@ -5,13 +5,15 @@ from typing import Literal
 from msgspec import Struct
 
 Level = Literal["ok", "warning", "problem"]
+ReceiverAilment = Literal["disabled", "offline", "failing", "throttled", "behind", "misconfigured"]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
     """A finding about one subject; `remedy` says what to do about it.
 
     Only a `problem`, which the installation has until an operator mends it, is not `ok`. A `warning` is about
-    a receiver: the installation does with it what it should.
+    a receiver: the installation does with it what it should. What is about one receiver names it, and its
+    ailment in one word.
     """
 
     subject: str
@@ -19,6 +21,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     text: str
     remedy: str = ""
     level: Level
+    receiver: str | None = None
+    ailment: ReceiverAilment | None = None
 
 
 def well(subject: str, text: str) -> Finding:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.errors import InvalidPolicy, Unusable
 from actors.machine.state import State
@@ -99,7 +100,8 @@ async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
         except InvalidPolicy as error:
             if len(findings) < RECEIVERS_SHOWN_MAX:
                 text = f"the configuration of {name} is not in force: {error}"
-                findings.append(ill("receivers", text, f"angarium receiver put {name} …"))
+                line = ill("receivers", text, f"angarium receiver put {name} …")
+                findings.append(replace(line, receiver=name, ailment="misconfigured"))
             else:
                 more += 1
     if more:
@@ -171,7 +173,8 @@ async def _worst(
             del found[name]
         else:
             text = f"{name} is {_how(sick, now)}, {_said(waits, now)}"
-            lines.append(warning("receivers", text, _REMEDIES[sick.ailment].format(name)))
+            line = warning("receivers", text, _REMEDIES[sick.ailment].format(name))
+            lines.append(replace(line, receiver=name, ailment=sick.ailment))
         if len(lines) == RECEIVERS_SHOWN_MAX:
             break
     return lines

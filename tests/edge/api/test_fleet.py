@@ -5,6 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
+from tests.contract.test_unwell import disabled
+from tests.contract.test_unwell import put as put_receiver
 from tests.contract.waiting import until, until_true
 from tests.edge.api.conftest import SHARDS, Api, problem
 
@@ -31,6 +33,26 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
     assert [(each["shard"], each["node"], each["alive"]) for each in shards] == [
         (number, "a", True) for number in range(SHARDS)
     ]
+
+
+async def test_what_is_unwell_is_listed(api: Api) -> None:
+    """Also where this process knows nothing of the number of shards: the installation does."""
+    await api.js.publish(api.names.receiver("acme.typo"), b'{"url": "nowhere"}')
+    await put_receiver(api.js, api.names, disabled("acme.gone"))
+    async with await operator(api) as client:
+        answer = await client.get("/v1/alerts")
+        assert answer.status_code == 200, answer.text
+        found = {(each["level"], each["subject"]): each for each in answer.json()["alerts"]}
+        asked_again = (await client.get("/v1/alerts")).json()
+    assert [each["level"] for each in answer.json()["alerts"]] == ["problem"] * 2 + ["warning"] * 2
+    assert found["problem", "nodes"]["text"] == "none is alive"
+    typo, gone = found["problem", "receivers"], found["warning", "receivers"]
+    assert (typo["receiver"], typo["ailment"]) == ("acme.typo", "misconfigured")
+    assert (gone["receiver"], gone["ailment"]) == ("acme.gone", "disabled")
+    assert "it answered 410" in gone["text"]
+    assert asked_again == answer.json()
+    async with await api.client("*", ["read", "manage", "publish"]) as reader:
+        problem(await reader.get("/v1/alerts"), 404, "not-found")
 
 
 async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:

@@ -12,6 +12,7 @@ from tests.edge.api.conftest import Api, problem
 from tests.edge.api.test_dead_letters import bury
 
 OPERATIONS = {
+    "GET /v1/alerts",
     "GET /v1/nodes",
     "GET /v1/shards",
     "GET /v1/tokens",

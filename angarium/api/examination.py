@@ -1,0 +1,48 @@
+"""The examination of the installation, which all who ask within some seconds share: it may take a while."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from angarium.api.problems import answered, unavailable
+from angarium.connecting import Access
+from angarium.operations.health.alerts import find_alerts
+from angarium.operations.health.finding import Finding
+
+KEPT_TIME_S = 5.0
+EXAMINE_TIMEOUT_S = 30.0
+"""100,000 receivers take some seconds."""
+
+
+class Examined(Struct, frozen=True):
+    """The findings of one examination."""
+
+    at: datetime
+    findings: list[Finding]
+
+
+class Examination:
+    """The examinations of one process, one at a time."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = asyncio.Lock()
+        self._last: Examined | None = None
+        self._kept_until = 0.0
+
+    async def recent(self) -> Examined:
+        """The last one, or a new one if that is too old. Raises `Refusal`."""
+        async with self._lock:
+            loop = asyncio.get_running_loop()
+            if self._last is None or loop.time() >= self._kept_until:
+                self._last = await self._examine()
+                self._kept_until = loop.time() + KEPT_TIME_S
+            return self._last
+
+    async def _examine(self) -> Examined:
+        try:
+            async with asyncio.timeout(EXAMINE_TIMEOUT_S):
+                return Examined(datetime.now(UTC), answered(await find_alerts(self._access)))
+        except TimeoutError:
+            raise unavailable(f"the installation was not examined within {EXAMINE_TIMEOUT_S:g} s") from None
