@@ -134,7 +134,7 @@ class TurnAway(Struct, frozen=True):
 
 
 class PassOver(Struct, frozen=True):
-    """Move on to `position`: no event for an unknown name is left to be judged up to there."""
+    """Move on to `position`: no event for an unknown name is left to be decided up to there."""
 
     position: int
 

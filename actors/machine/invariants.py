@@ -25,7 +25,7 @@ _EPSILON = 1e-6
 class Breach(Enum):
     """A broken invariant; the value says how."""
 
-    STRANGER = "it names another receiver"
+    OTHER_RECEIVER = "it names another receiver"
     FRONTIER = "the frontier goes back: events that had their turn would be sent again"
     NUMBER = "its number is neither the next one nor one that was already given"
     SETTLED = "it treats a settled event as an open one"
@@ -59,7 +59,7 @@ def evolve_checked(state: State, fact: f.Fact) -> State:
 def check(before: State, fact: f.Fact, after: State) -> Breach | None:
     """The rule that `fact` breaks between the states `before` and `after` it; None if it breaks none."""
     if fact.receiver != before.receiver:
-        return Breach.STRANGER
+        return Breach.OTHER_RECEIVER
     old, new = before.frontier, after.frontier
     if new is not old:
         if new.sequence < old.sequence:

@@ -98,7 +98,7 @@ class Cursor:
         self.left += dropped
         self.taken -= dropped
 
-    def parked_unjudged(self, position: int, seen: int, dropped: int) -> None:
+    def parked_undecided(self, position: int, seen: int, dropped: int) -> None:
         """Go back as `parked` does; any number of further events up to `seen` may be this receiver's."""
         self.parked(position, dropped)
         self.seen, self.counted = max(self.seen, seen), False

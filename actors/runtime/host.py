@@ -275,7 +275,7 @@ class Host:
         """Give a message that the consumer handed out to its actor, or to the record of unknown names."""
         actor, unknown = self.actors.get(receiver), self.unknown
         # Earlier messages for the same name go first.
-        if unknown is not None and receiver in unknown.names:
+        if unknown is not None and receiver in unknown.waiting.receivers:
             unknown.take(receiver, event, reply)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
             (actor or self.activate(receiver)).arrive(event, reply)
@@ -297,7 +297,7 @@ class Host:
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
         actor, unknown = self.actors.get(receiver), self.unknown
-        if unknown is not None and receiver in unknown.names:
+        if unknown is not None and receiver in unknown.waiting.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
             actor.configure(policy)
@@ -320,12 +320,12 @@ class Host:
 
     @property
     def released_to(self) -> int:
-        """The position up to which all events are released and judged, so none belongs to a new receiver."""
+        """The position up to which all events are released and decided, so none belongs to a new receiver."""
         floor, unknown = self._confirmed_floor, self.unknown
         return unknown.opens_above(floor) if unknown else floor
 
     @property
-    def unjudged_to(self) -> int:
+    def undecided_to(self) -> int:
         """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
         unknown = self.unknown
         return unknown.cursor.seen if unknown and unknown.state.parked else 0

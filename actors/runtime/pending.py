@@ -120,7 +120,7 @@ class Pending:
     def behind_unknown(self) -> bool:
         """True if the stream may contain events that came when the receiver was unknown."""
         state = self.live.state
-        return not (state.opened or state.parked) and state.frontier.position < self.live.host.unjudged_to
+        return not (state.opened or state.parked) and state.frontier.position < self.live.host.undecided_to
 
     def find(self, position: int, source: int) -> None:
         """Take an event in the stream that no actor was given, or that this one was given before."""
@@ -181,7 +181,7 @@ class Pending:
         """Drop the waiting events from memory, and record that; they stay in the stream."""
         live, cursor, mailbox = self.live, self.cursor, self.mailbox
         host, parked = live.host, live.state.parked
-        unjudged_to = host.unjudged_to if self.behind_unknown else 0
+        undecided_to = host.undecided_to if self.behind_unknown else 0
         waiting = [each.stored_at for each in live.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
         live.record(c.ParkReceiver(min(waiting, default=None), host.released_to), host.clock.now())
@@ -194,8 +194,8 @@ class Pending:
         self.unacked.release_all(cursor.parked_mark)
         frontier, dropped = live.state.frontier.position, mailbox.clear()
         self.held.clear()
-        if unjudged_to:
-            cursor.parked_unjudged(frontier, unjudged_to, len(dropped))
+        if undecided_to:
+            cursor.parked_undecided(frontier, undecided_to, len(dropped))
         else:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.parked(max(frontier, kept_to), len(dropped))

@@ -33,11 +33,11 @@ class ShardPorts(Protocol):
 
     @property
     def released_to(self) -> int:
-        """The position up to which all events are released and judged, so none belongs to a new receiver."""
+        """The position up to which all events are released and decided, so none belongs to a new receiver."""
         ...
 
     @property
-    def unjudged_to(self) -> int:
+    def undecided_to(self) -> int:
         """The last position at which an event for an unknown name may be only in the stream; 0 if none is."""
         ...
 

@@ -15,7 +15,7 @@ after those for known receivers:
    the stream, without their bodies.
 4. No known receiver waits for them: after 2 s, or if more than `WAITING_MAX` of them wait, the record
    *parks*, like an actor. Then they are only in the stream, and events that the record cannot hold are found
-   again by reading the whole shard from the record's position. Until all of them are judged, a receiver
+   again by reading the whole shard from the record's position. Until all of them are decided, a receiver
    without a state begins at that position and reads its own events from there (`Pending.behind_unknown`).
 5. If nothing can be buried for a minute (the dead letters are full), events far below the highest received
    position are discarded, and that is recorded. If the stream is full, those below its horizon are evicted.
@@ -23,11 +23,8 @@ after those for known receivers:
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
-
-from msgspec import Struct
 
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
@@ -45,8 +42,9 @@ from actors.runtime.burials import Burials
 from actors.runtime.coalescing import next_beat
 from actors.runtime.live_state import LiveState
 from actors.runtime.shard_ports import ShardPorts
+from actors.runtime.waiting_events import WaitingEvent, WaitingEvents
 
-JUDGED_AT_ONCE = 64
+DECIDED_AT_ONCE = 64
 """Events that are turned away, or buried, at a time."""
 WAITING_MAX = 1024
 """Events whose position and name are held; of further ones only the last position is known."""
@@ -71,7 +69,7 @@ BUSY_TURN_PAUSE_S = 0.05
 LEFT_BEHIND_S = 60.0
 """If nothing could be buried for this long, the lowest events are discarded."""
 PASS_OVER_MIN = 10_000
-"""The record's position moves on if at least this many positions hold nothing that has to be judged."""
+"""The record's position moves on if at least this many positions hold nothing that has to be decided."""
 
 log = logging.getLogger(__name__)
 
@@ -91,24 +89,16 @@ class UnknownReceiverPorts(ShardPorts, Protocol):
         ...
 
 
-class _HeldEvent(Struct, frozen=True, gc=False):
-    """An event that waits to be judged."""
-
-    receiver: str
-    source: int
-    malformed: bool
-
-
 class UnknownReceivers:
     """The events of one shard for unknown names.
 
     - `state`: the record.
-    - `waiting`: events that are not judged, by position; all others of them lie, unread, beyond the cursor.
+    - `waiting`: events that are not decided; all others of them lie, unread, beyond the cursor.
     - `remembered`: the receivers that ever had a snapshot.
     """
 
     __slots__ = ("_beat_at", "_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff",
-                 "host", "live", "loaded", "names", "ready", "receiver", "remembered", "touched_at",
+                 "host", "live", "loaded", "ready", "receiver", "remembered", "touched_at",
                  "unacked", "waiting")  # fmt: skip
 
     def __init__(self, host: UnknownReceiverPorts) -> None:
@@ -121,8 +111,7 @@ class UnknownReceivers:
         self.cutoff: Cutoff | None = None
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting: dict[int, _HeldEvent] = {}
-        self.names: Counter[str] = Counter()
+        self.waiting = WaitingEvents()
         self.remembered: set[str] = set()
         self.touched_at = self._buried_at = host.clock.now()
         self._coming: list[Actor] = []
@@ -170,17 +159,18 @@ class UnknownReceivers:
             break
         self.loaded = True
         self.cursor.begin(self.refused_to, 0)
-        for position in [each for each in self.waiting if each <= self.refused_to]:
-            self._drop(position)  # It was turned away before the record was read.
+        for position in self.waiting.up_to(self.refused_to):
+            self.waiting.drop(position)  # It was turned away before the record was read.
             self.unacked.release(position, self.host.recorder.index)
-        self.give_to_known(*filter(self.host.knows, self.names))  # Their next events must not overtake.
+        self.give_to_known(
+            *filter(self.host.knows, self.waiting.receivers)
+        )  # Their next events must not overtake.
         if self.state.parked or len(self.waiting) > WAITING_MAX:
             self.cursor.begin(self.refused_to, self.host.bindings.received)
-            for position in list(self.waiting):
-                self._drop(position)
+            self.waiting.clear()
             self.park()
         else:
-            self.cursor.begin(max(self.waiting, default=self.refused_to), 0)
+            self.cursor.begin(self.waiting.highest or self.refused_to, 0)
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
@@ -197,7 +187,7 @@ class UnknownReceivers:
         self.unacked.release_all(self.cursor.parked_mark)
 
     def give_up_to(self, position: int, reason: str) -> None:
-        """Make all events that are not judged up to `position` dead letters, even if the name is known."""
+        """Make all events that are not decided up to `position` dead letters, even if the name is known."""
         self.cutoff = Cutoff(position, reason)
         self.wake()
 
@@ -232,37 +222,24 @@ class UnknownReceivers:
             self.wake()
 
     def _wait_for(self, receiver: str, event: Event) -> None:
-        position = event.position
-        if position not in self.waiting:
-            self.waiting[position] = _HeldEvent(receiver, event.source, bool(event.malformed))
-            self.names[receiver] += 1
+        self.waiting.add(receiver, event)
         if self.loaded:
-            self.cursor.arrived(max(self.cursor.read_to, position))
-            self.cursor.saw(position, event.source)
-
-    def _drop(self, position: int) -> _HeldEvent:
-        held = self.waiting.pop(position)
-        self.names[held.receiver] -= 1
-        if not self.names[held.receiver]:
-            del self.names[held.receiver]
-        return held
+            self.cursor.arrived(max(self.cursor.read_to, event.position))
+            self.cursor.saw(event.position, event.source)
 
     def give_to_known(self, *receivers: str) -> None:
         """Tell receivers that are known now where their events are, so that none of these waits here."""
-        for position in sorted(self.waiting):
-            held = self.waiting[position]
-            if held.receiver not in receivers:
-                continue
-            self._drop(position)
-            reply = self.unacked.drop(position)
-            self.host.activate(held.receiver).find(position, held.source, reply)
+        for event in self.waiting.of(receivers):
+            self.waiting.drop(event.position)
+            reply = self.unacked.drop(event.position)
+            self.host.activate(event.receiver).find(event.position, event.source, reply)
 
     # ---- turns
 
     async def _turns(self) -> None:
         """Take turns as long as any event waits."""
         while self.waiting or self.state.parked:
-            busy = len(self.waiting) > JUDGED_AT_ONCE or self.has_unread
+            busy = len(self.waiting) > DECIDED_AT_ONCE or self.has_unread
             due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
             await asyncio.sleep(max(0.0, due_at - self.host.clock.now()))
             try:
@@ -275,9 +252,9 @@ class UnknownReceivers:
         """Turn away the events that have come so far, or give them to receivers that are known after all."""
         self._turned_at = now = self.host.clock.now()
         self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.host.epoch, lanes=TURN_LANES)
-        self._let_go_of_told()
+        self._release_told()
         await self._read_on()
-        covered = sorted(self.waiting)
+        covered = self.waiting.positions
         try:
             if covered:
                 await self.host.policies.catch_up()
@@ -287,7 +264,7 @@ class UnknownReceivers:
             covered = [each for each in covered if each <= self.cutoff.to]
         if self.host.stopped:
             return
-        self.give_to_known(*filter(self.host.knows, self.names))
+        self.give_to_known(*filter(self.host.knows, self.waiting.receivers))
         self._turn_away(covered)
         self._pass_over()
 
@@ -309,7 +286,7 @@ class UnknownReceivers:
     def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
         for receiver, event in found:
-            if receiver in self.names or not self.host.knows(receiver):
+            if receiver in self.waiting.receivers or not self.host.knows(receiver):
                 self._wait_for(receiver, event)
             else:
                 self._tell(receiver, event)
@@ -322,7 +299,7 @@ class UnknownReceivers:
         if not actor.loaded:
             self._coming.append(actor)
 
-    def _let_go_of_told(self) -> None:
+    def _release_told(self) -> None:
         """Let receivers that were told about events, and have nothing to do, leave memory."""
         for actor in self._coming:
             if actor.resting:
@@ -338,40 +315,38 @@ class UnknownReceivers:
         far = self.host.bindings.received - self.host.unacked_max // 2
         behind = [each for each in covered if each < far] if stuck else []
         new = [
-            Burial(position=position, reason=self._reason(position, held), receiver=held.receiver)
-            for position, held in self._next(behind or covered, discard=bool(behind))
+            Burial(position=event.position, reason=self._reason(event), receiver=event.receiver)
+            for event in self._next(behind or covered, discard=bool(behind))
         ]
         if not new:
             return
         self.live.record(c.TurnAway(tuple(new), discarded=bool(behind)), now)
         if behind:
-            log.warning("strangers.discarded", extra={"count": len(new), "why": "nothing can be buried"})
+            log.warning(
+                "unknown_receivers.discarded", extra={"count": len(new), "why": "nothing can be buried"}
+            )
         for burial in new:
-            self._drop(burial.position)
+            self.waiting.drop(burial.position)
             self.unacked.release(burial.position, self.host.recorder.index)
 
-    def _reason(self, position: int, held: _HeldEvent) -> str:
-        if self.cutoff is not None and position <= self.cutoff.to:
+    def _reason(self, event: WaitingEvent) -> str:
+        if self.cutoff is not None and event.position <= self.cutoff.to:
             return self.cutoff.reason
-        return "malformed" if held.malformed else "unknown_receiver"
+        return "malformed" if event.malformed else "unknown_receiver"
 
-    def _next(self, covered: list[int], *, discard: bool) -> Iterator[tuple[int, _HeldEvent]]:
-        """Yield the events that may be turned away now."""
+    def _next(self, covered: list[int], *, discard: bool) -> Iterable[WaitingEvent]:
+        """The events that may be turned away now."""
         lowest_held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
-        room = JUDGED_AT_ONCE if discard else min(JUDGED_AT_ONCE, BURIALS_MAX - len(self.state.burials))
-        length = 0 if discard else sum(len(each.receiver) for each in self.state.burials)
-        for position in covered:
-            held = self.waiting.get(position)
-            if held is None:
-                continue
-            length += len(held.receiver)
-            if room <= 0 or length > NAMES_LENGTH_MAX or position > lowest_held:
-                return
-            room -= 1
-            yield position, held
+        burials = () if discard else self.state.burials
+        return self.waiting.next(
+            covered,
+            lowest_held=lowest_held,
+            count_max=DECIDED_AT_ONCE if discard else min(DECIDED_AT_ONCE, BURIALS_MAX - len(burials)),
+            length_max=NAMES_LENGTH_MAX - sum(len(each.receiver) for each in burials),
+        )
 
     def _pass_over(self) -> None:
-        """Move on if nothing has to be judged; if nothing at all is left, end as if nothing had waited.
+        """Move on if nothing has to be decided; if nothing at all is left, end as if nothing had waited.
 
         Events that were found for known receivers on the way are recorded by then: nothing below is held for
         them.
@@ -379,7 +354,7 @@ class UnknownReceivers:
         if not self.state.parked:
             return
         read_to = self.cursor.read_to
-        clear_to = min(read_to, min(self.waiting, default=read_to + 1) - 1)
+        clear_to = min(read_to, (self.waiting.lowest or read_to + 1) - 1)
         held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         if not (self.waiting or self.has_unread) and held > clear_to:
             self.live.record(c.UnparkReceiver(), self.host.clock.now())
@@ -393,7 +368,7 @@ class UnknownReceivers:
         if self.burials.under_way or self.host.stopped or not self.state.burials:
             return
         confirmed = {each.position for each in self.live.confirmed.burials}
-        due = tuple(each for each in self.state.burials if each.position in confirmed)[:JUDGED_AT_ONCE]
+        due = tuple(each for each in self.state.burials if each.position in confirmed)[:DECIDED_AT_ONCE]
         if due:
             self.bury(due)
 

@@ -35,7 +35,7 @@ class Overtaken(Struct, frozen=True):
 
 
 def follows(message: StoredMessage) -> int:
-    """The message of its subject after which this one was appended; 0: as the only one, or by a stranger."""
+    """The message of its subject after which this one was appended; 0: as the only one, or not by us."""
     expected = message.headers.get(EXPECTED, "")
     return int(expected) if expected.isascii() and expected.isdigit() else 0
 

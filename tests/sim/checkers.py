@@ -246,7 +246,7 @@ class Checkers:
         self._check_live(ledger, flush.node, flush.epoch)
         floor, unknown = ledger.floor, ledger.unknown
         ledger.add(message.sequence, flush)
-        self._check_strangers(ledger, unknown)
+        self._check_unknown(ledger, unknown)
         for position in range(floor + 1, flush.floor + 1):
             self._check_released(ledger, position, "the floor passes")
         for fact in flush.facts:
@@ -256,7 +256,7 @@ class Checkers:
                 case f.TurnedAway(events=turned_away):
                     self.letters.given_up(fact)
                     for position in range(floor + 1, turned_away[-1].position + 1):
-                        self._check_released(ledger, position, "strangers are turned away above")
+                        self._check_released(ledger, position, "unknown receivers are turned away above")
                 case f.DeadLettered() | f.EventRefused():
                     self.letters.given_up(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
@@ -318,13 +318,13 @@ class Checkers:
         elif claimed.epoch == ledger.epoch:
             self._check_released(ledger, position, "acked is")
 
-    def _check_strangers(self, ledger: ShardLedger, before: State) -> None:
-        """What lay unjudged in the stream has its end, or an actor that knows, where the record goes on."""
+    def _check_unknown(self, ledger: ShardLedger, before: State) -> None:
+        """What lay undecided in the stream has its end, or an actor that knows, where the record goes on."""
         after = ledger.unknown
         if before.parked:
             end = after.frontier.position if after.parked else max(after.frontier.position, ledger.floor)
             for position in range(before.frontier.position + 1, end + 1):
-                self._check_released(ledger, position, "the record of strangers passes")
+                self._check_released(ledger, position, "the record of unknown receivers passes")
 
     def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
         found = self.deliveries.events.get(position)
@@ -379,12 +379,12 @@ class Checkers:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
             if receiver == UNKNOWN_RECEIVERS and state.parked:
-                needed = min(filter(None, (needed, *self._unjudged(ledger, state))), default=None)
+                needed = min(filter(None, (needed, *self._undecided(ledger, state))), default=None)
             if needed is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 
-    def _unjudged(self, ledger: ShardLedger, record: State) -> Iterator[int]:
-        """The positions at which the shard has events of unknown names, beyond what was judged."""
+    def _undecided(self, ledger: ShardLedger, record: State) -> Iterator[int]:
+        """The positions at which the shard has events of unknown names, beyond what was decided."""
         for position, (receiver, _) in self.deliveries.events.items():
             there = position > record.frontier.position and position not in self.deliveries.deleted
             if there and self.ledger(receiver) is ledger and receiver not in ledger.states:
@@ -402,7 +402,7 @@ class Checkers:
             state = ledger.states.get(receiver)
             left = ledger.left(receiver, positions)
             if ledger.unknown.unfinished:
-                return f"names that nobody knows have events to be judged or buried: {ledger.unknown}"
+                return f"names that nobody knows have events to be decided or buried: {ledger.unknown}"
             if not left:
                 continue
             if state is None:

@@ -252,17 +252,17 @@ class ShardLedger:
     # What may be let go.
 
     def is_released(self, position: int) -> bool:
-        """Whether what is stored so far releases the delivery: settled, parked, a repeat, or unjudged."""
+        """Whether what is stored so far releases the delivery: settled, parked, a repeat, or undecided."""
         receiver, _ = self._deliveries.events[position]
         state = self.states.get(receiver) or State(receiver=receiver)
-        return state.parked or self.is_settled(receiver, position, state) or self.is_unjudged(position)
+        return state.parked or self.is_settled(receiver, position, state) or self.is_undecided(position)
 
     @property
     def unknown(self) -> State:
         """The record of unknown names."""
         return self.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
 
-    def is_unjudged(self, position: int) -> bool:
+    def is_undecided(self, position: int) -> bool:
         """Whether the delivery lies in the stream as one of an unknown name so far."""
         receiver, _ = self._deliveries.events[position]
         record = self.unknown

@@ -28,9 +28,9 @@ class Letters:
                 for each in events:
                     self._owe(receiver, str(each.sequence), each.position, reason)
             case f.TurnedAway(events=unknown, discarded=False):
-                for stranger in unknown:
-                    number = f"p{stranger.position}"
-                    self._owe(stranger.receiver, number, stranger.position, stranger.reason)
+                for burial in unknown:
+                    number = f"p{burial.position}"
+                    self._owe(burial.receiver, number, burial.position, burial.reason)
             case f.EventRefused(receiver=receiver, position=position, reason=reason):
                 self._owe(receiver, f"p{position}", position, reason)
 

@@ -58,7 +58,7 @@ from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios import ownership, rates, reading, routing, width
 from tests.sim.storage_mutants import STORAGE_MUTANTS
 from tests.sim.tail_mutants import TAIL_MUTANTS
-from tests.sim.unknown_mutants import STRANGER_MUTANTS
+from tests.sim.unknown_mutants import UNKNOWN_MUTANTS
 
 # ---- acks and the floor
 
@@ -470,5 +470,5 @@ ALL = [
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
-ALL += [*BACKLOG_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *STRANGER_MUTANTS, *TAIL_MUTANTS]
+ALL += [*BACKLOG_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -5,7 +5,7 @@ from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.unknown_receivers import JUDGED_AT_ONCE, UnknownReceivers
+from actors.runtime.unknown_receivers import DECIDED_AT_ONCE, UnknownReceivers
 from streams.stores.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers
@@ -17,11 +17,11 @@ def _record_and_bury(live: LiveState, command: c.Command, now: float) -> None:
     _record(live, command, now)
     record = live.host.unknown if isinstance(live.host, Host) else None
     if isinstance(command, c.TurnAway) and record and not record.burials.under_way and live.state.burials:
-        record.bury(live.state.burials[:JUDGED_AT_ONCE])
+        record.bury(live.state.burials[:DECIDED_AT_ONCE])
 
 
 def _park_beyond(record: UnknownReceivers) -> None:
-    """On record as if all that came until now had been judged."""
+    """On record as if all that came until now had been decided."""
     if not record.state.parked:
         record.live.record(c.PassOver(record.host.bindings.received), record.host.clock.now())
     _park(record)
@@ -31,32 +31,32 @@ async def _know_enough(receivers: Receivers) -> None:
     """What was heard by now will do."""
 
 
-STRANGER_MUTANTS = [
-    Mutant("strangers-buried-unconfirmed", "who is turned away is buried once that is confirmed",
+UNKNOWN_MUTANTS = [
+    Mutant("unknown-buried-unconfirmed", "who is turned away is buried once that is confirmed",
            ((LiveState, "record", _record_and_bury),),
            unknown_receivers.refusal_is_lost),
-    Mutant("strangers-first", "nobody is turned away above what is held for an actor",
+    Mutant("unknown-first", "nobody is turned away above what is held for an actor",
            ((Bindings, "lowest_but", lambda bindings, receiver: float("inf")),),
            unknown_receivers.behind_one_that_is_slow),
-    Mutant("strangers-delivered-later", "a name that is put is opened above all that was turned away",
+    Mutant("unknown-delivered-later", "a name that is put is opened above all that was turned away",
            ((UnknownReceivers, "opens_above", lambda record, floor: floor),),
            unknown_receivers.put_before_the_refusal_is_on_record),
-    Mutant("strangers-unasked", "nobody is turned away before the leader has spoken",
+    Mutant("unknown-unasked", "nobody is turned away before the leader has spoken",
            ((Receivers, "catch_up", _know_enough),),
            unknown_receivers.put_unheard),
-    Mutant("strangers-hold-the-floor", "who cannot be judged is left to the stream, on record",
+    Mutant("unknown-hold-the-floor", "who cannot be decided is left to the stream, on record",
            ((UnknownReceivers, "park", lambda record: None),),
-           unknown_receivers.unjudged),
-    Mutant("strangers-left-behind", "a name that is put begins where the record says, while one is unjudged",
+           unknown_receivers.undecided),
+    Mutant("unknown-left-behind", "a name that is put begins where the record says, while one is undecided",
            ((UnknownReceivers, "opens_above", lambda record, floor: max(floor, record.refused_to)),),
-           unknown_receivers.put_while_unjudged),
-    Mutant("strangers-overtaken", "a name that is put begins with what lies in the stream unjudged",
+           unknown_receivers.put_while_undecided),
+    Mutant("unknown-overtaken", "a name that is put begins with what lies in the stream undecided",
            ((Pending, "behind_unknown", False),),
-           unknown_receivers.put_while_unjudged),
-    Mutant("strangers-unread", "after a takeover all that lies beyond the record's position is judged",
+           unknown_receivers.put_while_undecided),
+    Mutant("unknown-unread", "after a takeover all that lies beyond the record's position is decided",
            ((UnknownReceivers, "has_unread", False),),
-           unknown_receivers.unjudged_by_two_owners),
-    Mutant("strangers-not-needed", "what is not judged stays in the stream",
+           unknown_receivers.undecided_by_two_owners),
+    Mutant("unknown-not-needed", "what is not decided stays in the stream",
            ((UnknownReceivers, "park", _park_beyond),),
-           unknown_receivers.unjudged_by_two_owners),
+           unknown_receivers.undecided_by_two_owners),
 ]  # fmt: skip

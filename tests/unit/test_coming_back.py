@@ -176,7 +176,9 @@ async def test_who_asks_for_an_actor_never_gets_one_that_left_memory_before_it_w
     left = world.host.activate(RECEIVER)
     asking = asyncio.get_running_loop().create_task(world.host.resident(RECEIVER))
     await left.ready
-    left.touched_at = float("-inf")  # The strangers' record lets go of those that it only told of events.
+    left.touched_at = float(
+        "-inf"
+    )  # The record of unknown receivers lets go of those that it only told of events.
     await world.host._passivate(world.clock.now())
     assert RECEIVER not in world.host.actors
     actor = await asking

@@ -86,10 +86,10 @@ class Receiver(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.parked and not self.of(MEMORY))
     @rule()
-    def park_unjudged(self) -> None:
+    def park_undecided(self) -> None:
         """It is known that some lie there, but not which."""
         position = self.cursor.read_to
-        self.cursor.parked_unjudged(position, max(position, self.end), 0)
+        self.cursor.parked_undecided(position, max(position, self.end), 0)
         self.arrived_to, self.parked = self.end, True
 
     # ---- what comes from there

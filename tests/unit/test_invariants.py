@@ -53,7 +53,7 @@ def owing(count: int) -> State:
 @pytest.mark.parametrize(
     ("before", "fact", "breach"),
     [
-        (STATE, f.Unparked(receiver="acme.other", at=NOW), Breach.STRANGER),
+        (STATE, f.Unparked(receiver="acme.other", at=NOW), Breach.OTHER_RECEIVER),
         (QUIET, delivered(numbered(10, 3)), Breach.NUMBER),
         (QUIET, delivered(numbered(10, 5)), Breach.NUMBER),
         (QUIET, delivered(numbered(10, 4), numbered(11, 6)), Breach.NUMBER),

@@ -2,7 +2,7 @@
 
 Leaders fall silent, dead letters cannot be stored, facts are late, owners crash, names are put, heard of
 late, or only asked for. In the end each event was delivered or turned away, and never both; those of one
-receiver came in their order; and at no time did anything wait for a name that could not be judged.
+receiver came in their order; and at no time did anything wait for a name that could not be decided.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -127,7 +127,7 @@ class Story:
     # ---- what must hold
 
     def check_held(self) -> None:
-        """Nothing is held for long, whatever cannot be judged."""
+        """Nothing is held for long, whatever cannot be decided."""
         bindings, now = self.world.host.bindings, self.world.clock.now()
         held = [each for each in bindings._by_age if each.mark is None and each.since < now - HELD_MAX_S]
         assert not held, [(each.receiver, each.position) for each in held]
@@ -169,7 +169,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is held in memory, so that much is read again."""
     monkeypatch.setattr(unknown_receivers, "WAITING_MAX", 4)
     monkeypatch.setattr(unknown_receivers, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(unknown_receivers, "JUDGED_AT_ONCE", 2)
+    monkeypatch.setattr(unknown_receivers, "DECIDED_AT_ONCE", 2)
     monkeypatch.setattr(unknown_receivers, "PASS_OVER_MIN", 3)
 
 

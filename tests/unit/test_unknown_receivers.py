@@ -217,7 +217,7 @@ async def test_what_comes_again_while_it_waits_is_one_event_and_has_the_last_rep
     world.policies.unavailable = False
     await all_buried(world, 1)
     assert replies == ["1", "third"]
-    assert not record_of(world).names
+    assert not record_of(world).waiting.receivers
 
 
 @in_virtual_time
@@ -233,7 +233,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
 
 
 @in_virtual_time
-async def test_whoever_has_a_snapshot_is_no_stranger() -> None:
+async def test_a_receiver_with_a_snapshot_is_known() -> None:
     """Its configuration was wiped out together with every trace of its removal."""
     world = strict()
     world.publish(3)

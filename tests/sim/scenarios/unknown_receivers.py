@@ -133,7 +133,7 @@ def _floor(stage: Stage) -> int:
     return stage.checkers.ledger(S).floor
 
 
-def unjudged() -> None:
+def undecided() -> None:
     """Nobody can say whether the name is known: those that are go on, and the floor with them."""
     with staged(BOTH) as stage:
         stage.put()
@@ -145,7 +145,7 @@ def unjudged() -> None:
             stage.publish(each)
             stage.wait(2.0)
         stage.expect(
-            _floor(stage) == 4, f"the floor stands at {_floor(stage)}, before one that is not judged"
+            _floor(stage) == 4, f"the floor stands at {_floor(stage)}, before one that is not decided"
         )
         stage.expect(stage.delivered() == {2, 3, 4}, f"all are wanted, not only {stage.delivered()}")
         stage.gate(lambda _, deal: deal())
@@ -153,8 +153,8 @@ def unjudged() -> None:
         stage.expect(_turned_away(stage), "the first is for nobody")
 
 
-def unjudged_by_two_owners() -> None:
-    """Neither an owner nor its successor can judge an event; then the name is put, and has another one."""
+def undecided_by_two_owners() -> None:
+    """Neither an owner nor its successor can decide an event; then the name is put, and has another one."""
     with staged(BOTH) as stage:
         nodes = [stage.node(), stage.node()]
         first = stage.owner()
@@ -173,7 +173,7 @@ def unjudged_by_two_owners() -> None:
         stage.expect(stage.delivered(S) == {1, 2}, f"both are wanted, not {stage.delivered(S)}")
 
 
-def put_while_unjudged() -> None:
+def put_while_undecided() -> None:
     """The next owner has heard of the name from the start: what was left to the stream comes first."""
     with staged(BOTH) as stage:
         first = stage.node()

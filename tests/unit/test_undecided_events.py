@@ -1,4 +1,4 @@
-"""Events whose names cannot be judged: they lie in the stream, and delay no other event."""
+"""Events whose names cannot be decided: they lie in the stream, and delay no other event."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials, re
 
 
 @in_virtual_time
-async def test_one_that_cannot_be_judged_holds_nobody_up() -> None:
+async def test_one_that_cannot_be_decided_holds_nobody_up() -> None:
     """It lies in the stream until the leader of the configurations speaks again."""
     world = strict()
     world.policies.unavailable = True
@@ -64,7 +64,7 @@ async def test_so_do_many() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_the_next_owner_finds_those_that_were_not_judged(snapshots: bool) -> None:
+async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool) -> None:
     """Also one that is known by then, whose events lie on both sides of the floor."""
     world = strict()
     world.policies.unavailable = True
@@ -187,7 +187,7 @@ async def test_one_that_was_only_asked_for_is_nobody() -> None:
 
 
 @in_virtual_time
-async def test_where_the_stream_is_full_they_are_given_up_unjudged() -> None:
+async def test_where_the_stream_is_full_they_are_given_up_undecided() -> None:
     world = strict()
     world.policies.unavailable = True
     flood(world, 10)
@@ -256,7 +256,7 @@ async def test_what_is_gone_from_the_stream_is_not_waited_for() -> None:
 
 @in_virtual_time
 async def test_what_is_about_to_come_is_left_to_come() -> None:
-    """Reading the shard goes no further than where something unjudged can lie."""
+    """Reading the shard goes no further than where something undecided can lie."""
     world = strict()
     world.publish()
     await world.until_settled(1)
@@ -272,7 +272,7 @@ async def test_what_is_about_to_come_is_left_to_come() -> None:
 
 
 @in_virtual_time
-async def test_with_nobody_left_to_judge_nobody_is_asked() -> None:
+async def test_with_nobody_left_to_decide_nobody_is_asked() -> None:
     world = strict()
     world.policies.unavailable = True
     world.publish(receiver=NOBODY)
