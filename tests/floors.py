@@ -41,6 +41,16 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "invariants",
         "owed",
     ),
+    "actors.runtime": (
+        "alarm coalescing shard_ports",
+        "live_state",
+        "burials",
+        "pending",
+        "discard",
+        "actor",
+        "ping skip unknown flow_control",
+        "host",
+    ),
     "angarium.operations": (
         "failures",
         "control publishing tail",

@@ -32,8 +32,8 @@ FILES_MAX = 14
 UNBOUNDED = frozenset({"angarium/cli"})
 
 AWAITING = frozenset({
-    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skipping",
-    "unknown_receivers", "discarding",
+    "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skip",
+    "unknown_receivers", "discard",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "shard_ports"})
@@ -128,7 +128,7 @@ def arrows_point_down(module: Module) -> Iterator[str]:
 
 
 def in_room(path: tuple[str, ...]) -> bool:
-    return path[:2] == ("actors", "runtime") and len(path) > 2 and path[2] in AWAITING
+    return path[:2] == ("actors", "runtime") and not AWAITING.isdisjoint(path[2:])
 
 
 def floors_hold(module: Module) -> Iterator[str]:

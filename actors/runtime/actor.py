@@ -25,7 +25,7 @@ from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid
 from actors.runtime.alarm import Alarm
 from actors.runtime.burials import Burials
-from actors.runtime.discarding import remove
+from actors.runtime.discard import remove
 from actors.runtime.live_state import UNCONFIRMED_MAX, LiveState
 from actors.runtime.pending import Pending
 from actors.runtime.shard_ports import ShardPorts

@@ -30,7 +30,7 @@ from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.coalescing import next_beat
 from actors.runtime.flow_control import FlowControl
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.unknown_receivers import UnknownReceivers
+from actors.runtime.unknown.unknown_receivers import UnknownReceivers
 
 UNACKED_MAX_S = 2.0
 SWEEP_EVERY_S = 0.5
@@ -275,7 +275,7 @@ class Host:
         """Give a message that the consumer handed out to its actor, or to the record of unknown names."""
         actor, unknown = self.actors.get(receiver), self.unknown
         # Earlier messages for the same name go first.
-        if unknown is not None and receiver in unknown.waiting.receivers:
+        if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.take(receiver, event, reply)
         elif (actor is not None and actor.live.state.opened) or self.knows(receiver):
             (actor or self.activate(receiver)).arrive(event, reply)
@@ -297,7 +297,7 @@ class Host:
     def configured(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
         actor, unknown = self.actors.get(receiver), self.unknown
-        if unknown is not None and receiver in unknown.waiting.receivers:
+        if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
             actor.configure(policy)

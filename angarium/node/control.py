@@ -15,10 +15,10 @@ from actors.machine.outcome import Answered
 from actors.policy import Policy
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
-from actors.runtime.discarding import forget
+from actors.runtime.discard import forget
 from actors.runtime.host import Host
 from actors.runtime.ping import ping
-from actors.runtime.skipping import skip
+from actors.runtime.skip import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
 from streams.control.requests import ControlRequest, Denied, Granted

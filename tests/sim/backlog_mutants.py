@@ -19,17 +19,16 @@ from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.memory.cursor import Cursor
 from actors.policy import Policy
-from actors.runtime import actor, discarding, live_state
+from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
-from actors.runtime.discarding import Passed
+from actors.runtime.discard import Passed
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutant import Mutant
-from tests.sim.scenarios import backlogs
-from tests.sim.scenarios import discarding as discards
+from tests.sim.scenarios import backlogs, discarding
 
 
 def _bury_at_once(state: State, policy: Policy | None, view: View, now: float) -> s.Step:
@@ -53,12 +52,12 @@ async def _publish_once(
 
 async def _read_by_replica(actor: Actor, frontier: Frontier, to: int) -> Passed:
     """A replica that knows of nothing has nothing."""
-    if await discarding.count_between(actor, frontier.position, to) <= 0:
+    if await discard.count_between(actor, frontier.position, to) <= 0:
         return Passed(0, frontier.source, b"")
     return await _read(actor, frontier, to)
 
 
-_read = discarding.read_passed
+_read = discard.read_passed
 
 
 async def _read_no_keys(actor: Actor, frontier: Frontier, to: int) -> Passed:
@@ -159,44 +158,44 @@ BACKLOG_MUTANTS = [
            ((live_state, "NEEDS_NO_CONFIRMATION", (*machine.NEEDS_NO_CONFIRMATION, facts.Forgot)),),
            backlogs.forgetting_is_lost),
     Mutant("gap-by-replica", "what is forgotten is read to its end, by the leader's word",
-           ((discarding, "read_passed", _read_by_replica),),
-           discards.forgotten_and_sent_again),
+           ((discard, "read_passed", _read_by_replica),),
+           discarding.forgotten_and_sent_again),
     Mutant("gap-of-what-is-there", "what is forgotten leaves room for all that may have been posted",
            ((Pending, "unrecorded", property(lambda pending: 0)),),
-           discards.forgotten_after_what_was_posted_is_gone),
+           discarding.forgotten_after_what_was_posted_is_gone),
     Mutant("forgot-in-flight", "`forget` and removal wait for what is in flight",
-           ((discarding, "standing_still", _awaiting_nothing),),
-           discards.forgotten_beside_an_attempt_whose_message_is_gone),
+           ((discard, "standing_still", _awaiting_nothing),),
+           discarding.forgotten_beside_an_attempt_whose_message_is_gone),
     Mutant("forgot-going-on", "nothing begins while all is forgotten or removed",
-           ((discarding, "standing_still", _going_on),),
-           discards.forgotten_while_it_would_go_on),
+           ((discard, "standing_still", _going_on),),
+           discarding.forgotten_while_it_would_go_on),
     Mutant("discarded-unparked", "what comes while all is discarded waits on record",
            ((Cursor, "discarded", _discard_unparked),),
-           discards.forgotten_while_more_comes),
+           discarding.forgotten_while_more_comes),
     Mutant("discarded-without-ids", "what is discarded enters the window",
-           ((discarding, "read_passed", _read_no_keys),),
-           discards.many_forgotten_and_one_sent_again),
+           ((discard, "read_passed", _read_no_keys),),
+           discarding.many_forgotten_and_one_sent_again),
     Mutant("discarded-with-few-ids", "what is discarded fills the window, or older ids stay in it too long",
-           ((discarding, "read_passed", _read_few_keys),),
-           discards.forgotten_while_the_window_grows),
+           ((discard, "read_passed", _read_few_keys),),
+           discarding.forgotten_while_the_window_grows),
     Mutant("discarded-without-sources", "what is discarded raises the highest source",
-           ((discarding, "read_passed", _read_no_source),),
-           discards.put_again_and_copied_again),
+           ((discard, "read_passed", _read_no_source),),
+           discarding.put_again_and_copied_again),
     Mutant("missing-is-one", "what is missing leaves room for all that may have been posted",
            ((live_state, "decide", _decide_without(c.MissEvents, "posted")),),
-           discards.missing_after_it_was_posted),
+           discarding.missing_after_it_was_posted),
     Mutant("missing-without-source", "what is missing raises the highest source",
            ((live_state, "decide", _decide_without(c.MissEvents, "source")),),
-           discards.missing_and_copied_again),
+           discarding.missing_and_copied_again),
     Mutant("refused-without-source", "what is refused raises the highest source",
            ((live_state, "decide", _decide_without_source),),
-           discards.refused_and_copied_again),
+           discarding.refused_and_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
-           ((discarding, "removed_to", _removed_to_first),),
-           discards.put_again_beside_a_blind_owner),
+           ((discard, "removed_to", _removed_to_first),),
+           discarding.put_again_beside_a_blind_owner),
     Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
            ((Host, "may_have_posted", _posted_unparked),),
-           discards.burst_from_a_backlog_before_a_crash),
+           discarding.burst_from_a_backlog_before_a_crash),
     Mutant("put-again-unseen", "a receiver that was put again is removed first",
            ((actor, "next_step", _step_unremoved),),
            backlogs.put_again_at_once),

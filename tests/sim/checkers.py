@@ -16,7 +16,7 @@ from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.unknown_receivers import UnknownReceivers
+from actors.runtime.unknown.unknown_receivers import UnknownReceivers
 from angarium.node.node import Node
 from streams.fleet.lease import LEASE_MARGIN_S
 from streams.installation.partitions import shard_of

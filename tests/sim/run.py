@@ -18,9 +18,9 @@ from actors.machine.owed.steps import Post, Step
 from actors.machine.owed.view import View
 from actors.machine.state import State
 from actors.policy import Policy
-from actors.runtime import actor, discarding, flow_control, host
+from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
-from actors.runtime.discarding import Passed
+from actors.runtime.discard import Passed
 from angarium.node import maintenance, shard
 from angarium.node.app import member
 from angarium.settings import Settings
@@ -310,7 +310,7 @@ def _tokens_watched(run: Run) -> Iterator[None]:
 @contextmanager
 def _discards_watched(run: Run) -> Iterator[None]:
     """The other look: what is found to be discarded, since replicas differ about what was deleted."""
-    read, is_repeat = discarding.read_passed, vars(discarding)["is_repeat"]
+    read, is_repeat = discard.read_passed, vars(discard)["is_repeat"]
     reading: ContextVar[set[int]] = ContextVar("reading")
 
     async def watched_read(of: Actor, frontier: Frontier, to: int) -> Passed:
@@ -325,5 +325,5 @@ def _discards_watched(run: Run) -> Iterator[None]:
         reading.get().add(event.position)
         return bool(is_repeat(frontier, event))
 
-    with patch.multiple(discarding, read_passed=watched_read, is_repeat=watched_judgement):
+    with patch.multiple(discard, read_passed=watched_read, is_repeat=watched_judgement):
         yield

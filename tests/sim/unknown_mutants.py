@@ -5,7 +5,7 @@ from actors.memory.unacked import Bindings
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
-from actors.runtime.unknown_receivers import DECIDED_AT_ONCE, UnknownReceivers
+from actors.runtime.unknown.unknown_receivers import DECIDED_AT_ONCE, UnknownReceivers
 from streams.stores.receivers import Receivers
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import unknown_receivers

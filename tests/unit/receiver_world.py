@@ -31,7 +31,7 @@ from actors.machine.state import State
 from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from actors.runtime import actor, live_state
-from actors.runtime.discarding import forget
+from actors.runtime.discard import forget
 from actors.runtime.pending import Pending
 from actors.runtime.ping import ping
 from tests.unit.machine import NO_ANSWER, answer, policy

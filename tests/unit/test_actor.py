@@ -14,9 +14,9 @@ from actors.memory.mailbox import MAILBOX_MAX
 from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.runtime.discarding import forget
+from actors.runtime.discard import forget
 from actors.runtime.ping import ping
-from actors.runtime.skipping import skip
+from actors.runtime.skip import skip
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from actors.runtime.discarding import forget
+from actors.runtime.discard import forget
 from streams.control.requests import UNDER_WAY_MAX, Control, ControlRequest, ControlTotals, Denied, Granted
 from streams.control.service import ANSWERS_AT_ONCE, Identity, Service
 from streams.installation.topology import Names

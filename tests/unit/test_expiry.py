@@ -9,8 +9,8 @@ from actors.errors import ControlRefused
 from actors.machine import facts as f
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
-from actors.runtime.discarding import forget
-from actors.runtime.skipping import skip
+from actors.runtime.discard import forget
+from actors.runtime.skip import skip
 from tests.unit.machine import NOW, answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, relaxed, strict
 

@@ -6,8 +6,8 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.facts import Burial
-from actors.runtime import unknown_receivers
-from actors.runtime.unknown_receivers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
+from actors.runtime.unknown import unknown_receivers
+from actors.runtime.unknown.unknown_receivers import LEFT_BEHIND_S, TURN_LANES, TURN_PAUSE_S
 from tests.unit.machine import policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials

@@ -5,8 +5,8 @@ import pytest
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.retention import Needed
-from actors.runtime import unknown_receivers
-from actors.runtime.unknown_receivers import READ_AT_ONCE, WAITING_MAX
+from actors.runtime.unknown import unknown_receivers
+from actors.runtime.unknown.unknown_receivers import READ_AT_ONCE, WAITING_MAX
 from tests.unit.machine import answer, policy
 from tests.unit.shard_world import ShardWorld, in_virtual_time, strict
 from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials, record_of
@@ -56,7 +56,7 @@ async def test_so_do_many() -> None:
     await world.pass_time(2.5)
     assert world.journal.floor == len(world.stream.messages)
     assert len(world.sender.made) == 30
-    assert len(record_of(world).waiting) <= WAITING_MAX
+    assert len(record_of(world).undecided) <= WAITING_MAX
     world.policies.unavailable = False
     await all_buried(world, 3000)
     assert len([each for each in world.journal.of(f.Parked) if each.receiver == UNKNOWN_RECEIVERS]) == 1
@@ -265,7 +265,7 @@ async def test_what_is_about_to_come_is_left_to_come() -> None:
     await world.until(lambda: world.journal.floor == 2)
     world.crash()
     world.store()
-    await world.until(lambda: len(record_of(world).waiting) == 1)
+    await world.until(lambda: len(record_of(world).undecided) == 1)
     world.hand_out()
     await world.until_settled(2)
     assert {each.receiver for each in world.journal.of(f.Parked)} == {UNKNOWN_RECEIVERS}

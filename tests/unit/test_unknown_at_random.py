@@ -13,7 +13,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime import unknown_receivers
+from actors.runtime.unknown import unknown_receivers
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time
 

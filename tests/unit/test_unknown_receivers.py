@@ -8,8 +8,8 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.ports import Invalid
-from actors.runtime import unknown_receivers
-from actors.runtime.unknown_receivers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
+from actors.runtime.unknown import unknown_receivers
+from actors.runtime.unknown.unknown_receivers import LEFT_BEHIND_S, TURN_PAUSE_S, WAITING_MAX
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 from tests.unit.unknown_world import NOBODY, all_buried, flood, hold_burials, names, record_of
@@ -217,7 +217,7 @@ async def test_what_comes_again_while_it_waits_is_one_event_and_has_the_last_rep
     world.policies.unavailable = False
     await all_buried(world, 1)
     assert replies == ["1", "third"]
-    assert not record_of(world).waiting.receivers
+    assert not record_of(world).undecided.receivers
 
 
 @in_virtual_time
@@ -226,7 +226,7 @@ async def test_memory_is_bounded_also_before_the_record_is_read() -> None:
     world.policies.unavailable = True
     flood(world, 3000)
     await world.host.activate_unknown().ready
-    assert len(record_of(world).waiting) <= WAITING_MAX
+    assert len(record_of(world).undecided) <= WAITING_MAX
     assert world.host.bindings.bound == 0
     world.policies.unavailable = False
     await all_buried(world, 3000)

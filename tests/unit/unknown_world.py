@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from actors.machine.facts import Burial
-from actors.runtime.unknown_receivers import UnknownReceivers
+from actors.runtime.unknown.unknown_receivers import UnknownReceivers
 from tests.unit.shard_world import ShardWorld
 
 NOBODY = "acme.nobody"

@@ -14,19 +14,43 @@ simulator can disable it alone.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from actors.machine import commands as c
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
-
-if TYPE_CHECKING:
-    from actors.runtime.actor import Actor
+from actors.machine.state import State
+from actors.runtime.live_state import LiveState
+from actors.runtime.pending import Pending
+from actors.runtime.shard_ports import ShardPorts
 
 READ_EVENTS_MAX = 1024
 """Number of waiting events that are read; if there are more, the oldest are only counted."""
 READ_PAGE_EVENTS = 256
+
+
+class BusyActor(Protocol):
+    """The actor whose events are discarded; while `hold_count` is not 0, it begins nothing."""
+
+    receiver: str
+    host: ShardPorts
+    live: LiveState
+    pending: Pending
+    hold_count: int
+
+    @property
+    def state(self) -> State:
+        """The state as it is, confirmed or not."""
+        ...
+
+    async def landing(self) -> None:
+        """Return when an attempt is over."""
+        ...
+
+    def wake(self) -> None:
+        """Do the next steps."""
+        ...
 
 
 class Passed(Struct, frozen=True):
@@ -43,7 +67,7 @@ class Passed(Struct, frozen=True):
     keys: bytes
 
 
-async def forget(actor: "Actor") -> int:
+async def forget(actor: BusyActor) -> int:
     """Discard the waiting events, clear failures, and record it; returns the number of events.
 
     Raises Unavailable.
@@ -58,7 +82,7 @@ async def forget(actor: "Actor") -> int:
     return discarded
 
 
-async def remove(actor: "Actor") -> None:
+async def remove(actor: BusyActor) -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
     async with standing_still(actor):
         known = actor.host.policies.removal(actor.receiver)
@@ -70,7 +94,7 @@ async def remove(actor: "Actor") -> None:
 
 
 @asynccontextmanager
-async def standing_still(actor: "Actor") -> AsyncIterator[None]:
+async def standing_still(actor: BusyActor) -> AsyncIterator[None]:
     """Keep the actor still: nothing is in flight or begun, so everything that was posted is recorded."""
     actor.hold_count += 1
     try:
@@ -84,7 +108,7 @@ async def standing_still(actor: "Actor") -> AsyncIterator[None]:
         actor.wake()
 
 
-async def removed_to(actor: "Actor", removed_at: float) -> int:
+async def removed_to(actor: BusyActor, removed_at: float) -> int:
     """The last event of the removed receiver. Later ones may be for a receiver that was put again.
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
@@ -96,7 +120,7 @@ async def removed_to(actor: "Actor", removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.posted_to, min(taken_to, first - 1))
 
 
-async def _passed(actor: "Actor", to: int) -> Passed:
+async def _passed(actor: BusyActor, to: int) -> Passed:
     """Read the events between the frontier and position `to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier
@@ -108,7 +132,7 @@ async def _passed(actor: "Actor", to: int) -> Passed:
             return Passed(max(found.count, actor.pending.unrecorded), found.source, found.keys)
 
 
-async def read_passed(actor: "Actor", frontier: Frontier, to: int) -> Passed:
+async def read_passed(actor: BusyActor, frontier: Frontier, to: int) -> Passed:
     """Number all stored events as if they were delivered; of very many, only the last."""
     backlog, receiver, at = actor.host.backlog, actor.receiver, frontier
     many = max(READ_EVENTS_MAX, 2 * frontier.size_at(to))
@@ -131,14 +155,14 @@ async def read_passed(actor: "Actor", frontier: Frontier, to: int) -> Passed:
     return Passed(counted if counted > many else fresh, at.source, filling)
 
 
-async def count_between(actor: "Actor", after: int, to: int) -> int:
+async def count_between(actor: BusyActor, after: int, to: int) -> int:
     """Count the messages above `after` and up to `to`, as far as the answering replica knows."""
     backlog, receiver = actor.host.backlog, actor.receiver
     beyond = await backlog.count(receiver, to)
     return await backlog.count(receiver, after) - beyond
 
 
-async def _near_the_end(actor: "Actor", after: int, to: int, wanted: int) -> int:
+async def _near_the_end(actor: BusyActor, after: int, to: int, wanted: int) -> int:
     """A position above which there are `wanted` to twice as many messages up to `to`."""
     low, high = after, to
     while high - low > 1:

@@ -42,7 +42,7 @@ from actors.runtime.burials import Burials
 from actors.runtime.coalescing import next_beat
 from actors.runtime.live_state import LiveState
 from actors.runtime.shard_ports import ShardPorts
-from actors.runtime.waiting_events import WaitingEvent, WaitingEvents
+from actors.runtime.unknown.undecided_events import UndecidedEvent, UndecidedEvents
 
 DECIDED_AT_ONCE = 64
 """Events that are turned away, or buried, at a time."""
@@ -93,13 +93,13 @@ class UnknownReceivers:
     """The events of one shard for unknown names.
 
     - `state`: the record.
-    - `waiting`: events that are not decided; all others of them lie, unread, beyond the cursor.
+    - `undecided`: events that are not decided; all others of them lie, unread, beyond the cursor.
     - `remembered`: the receivers that ever had a snapshot.
     """
 
     __slots__ = ("_beat_at", "_buried_at", "_coming", "_turned_at", "_turning", "burials", "cursor", "cutoff",
                  "host", "live", "loaded", "ready", "receiver", "remembered", "touched_at",
-                 "unacked", "waiting")  # fmt: skip
+                 "unacked", "undecided")  # fmt: skip
 
     def __init__(self, host: UnknownReceiverPorts) -> None:
         self.receiver = UNKNOWN_RECEIVERS
@@ -111,7 +111,7 @@ class UnknownReceivers:
         self.cutoff: Cutoff | None = None
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting = WaitingEvents()
+        self.undecided = UndecidedEvents()
         self.remembered: set[str] = set()
         self.touched_at = self._buried_at = host.clock.now()
         self._coming: list[Actor] = []
@@ -159,18 +159,18 @@ class UnknownReceivers:
             break
         self.loaded = True
         self.cursor.begin(self.refused_to, 0)
-        for position in self.waiting.up_to(self.refused_to):
-            self.waiting.drop(position)  # It was turned away before the record was read.
+        for position in self.undecided.up_to(self.refused_to):
+            self.undecided.drop(position)  # It was turned away before the record was read.
             self.unacked.release(position, self.host.recorder.index)
         self.give_to_known(
-            *filter(self.host.knows, self.waiting.receivers)
+            *filter(self.host.knows, self.undecided.receivers)
         )  # Their next events must not overtake.
-        if self.state.parked or len(self.waiting) > WAITING_MAX:
+        if self.state.parked or len(self.undecided) > WAITING_MAX:
             self.cursor.begin(self.refused_to, self.host.bindings.received)
-            self.waiting.clear()
+            self.undecided.clear()
             self.park()
         else:
-            self.cursor.begin(self.waiting.highest or self.refused_to, 0)
+            self.cursor.begin(self.undecided.highest or self.refused_to, 0)
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
@@ -199,7 +199,7 @@ class UnknownReceivers:
         """Do what there is to do, because something happened."""
         if self.loaded and not self.host.stopped:
             self._bury_next()
-            if (self.waiting or self.state.parked) and not self._turning:
+            if (self.undecided or self.state.parked) and not self._turning:
                 self._turning = True
                 self.host.spawn(self._turns())
 
@@ -213,7 +213,7 @@ class UnknownReceivers:
             return
         if self.loaded and position <= self.refused_to:
             self.unacked.release(position, host.recorder.index)
-        elif not self.loaded or not (self.has_unread or len(self.waiting) >= WAITING_MAX):
+        elif not self.loaded or not (self.has_unread or len(self.undecided) >= WAITING_MAX):
             self._wait_for(receiver, event)
             self.wake()
         else:
@@ -222,15 +222,15 @@ class UnknownReceivers:
             self.wake()
 
     def _wait_for(self, receiver: str, event: Event) -> None:
-        self.waiting.add(receiver, event)
+        self.undecided.add(receiver, event)
         if self.loaded:
             self.cursor.arrived(max(self.cursor.read_to, event.position))
             self.cursor.saw(event.position, event.source)
 
     def give_to_known(self, *receivers: str) -> None:
         """Tell receivers that are known now where their events are, so that none of these waits here."""
-        for event in self.waiting.of(receivers):
-            self.waiting.drop(event.position)
+        for event in self.undecided.of(receivers):
+            self.undecided.drop(event.position)
             reply = self.unacked.drop(event.position)
             self.host.activate(event.receiver).find(event.position, event.source, reply)
 
@@ -238,8 +238,8 @@ class UnknownReceivers:
 
     async def _turns(self) -> None:
         """Take turns as long as any event waits."""
-        while self.waiting or self.state.parked:
-            busy = len(self.waiting) > DECIDED_AT_ONCE or self.has_unread
+        while self.undecided or self.state.parked:
+            busy = len(self.undecided) > DECIDED_AT_ONCE or self.has_unread
             due_at = self._turned_at + BUSY_TURN_PAUSE_S if busy else self._beat_at
             await asyncio.sleep(max(0.0, due_at - self.host.clock.now()))
             try:
@@ -254,7 +254,7 @@ class UnknownReceivers:
         self._beat_at = next_beat(now, TURN_PAUSE_S, lane=self.host.epoch, lanes=TURN_LANES)
         self._release_told()
         await self._read_on()
-        covered = self.waiting.positions
+        covered = self.undecided.positions
         try:
             if covered:
                 await self.host.policies.catch_up()
@@ -264,14 +264,14 @@ class UnknownReceivers:
             covered = [each for each in covered if each <= self.cutoff.to]
         if self.host.stopped:
             return
-        self.give_to_known(*filter(self.host.knows, self.waiting.receivers))
+        self.give_to_known(*filter(self.host.knows, self.undecided.receivers))
         self._turn_away(covered)
         self._pass_over()
 
     async def _read_on(self) -> None:
         """Read such events from the stream, as many as there is room for."""
         for _ in range(READS_A_TURN):
-            if not self.has_unread or len(self.waiting) > WAITING_MAX - READ_AT_ONCE:
+            if not self.has_unread or len(self.undecided) > WAITING_MAX - READ_AT_ONCE:
                 return
             if len(self._coming) >= COMING_MAX:
                 return
@@ -286,7 +286,7 @@ class UnknownReceivers:
     def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
         for receiver, event in found:
-            if receiver in self.waiting.receivers or not self.host.knows(receiver):
+            if receiver in self.undecided.receivers or not self.host.knows(receiver):
                 self._wait_for(receiver, event)
             else:
                 self._tell(receiver, event)
@@ -326,19 +326,19 @@ class UnknownReceivers:
                 "unknown_receivers.discarded", extra={"count": len(new), "why": "nothing can be buried"}
             )
         for burial in new:
-            self.waiting.drop(burial.position)
+            self.undecided.drop(burial.position)
             self.unacked.release(burial.position, self.host.recorder.index)
 
-    def _reason(self, event: WaitingEvent) -> str:
+    def _reason(self, event: UndecidedEvent) -> str:
         if self.cutoff is not None and event.position <= self.cutoff.to:
             return self.cutoff.reason
         return "malformed" if event.malformed else "unknown_receiver"
 
-    def _next(self, covered: list[int], *, discard: bool) -> Iterable[WaitingEvent]:
+    def _next(self, covered: list[int], *, discard: bool) -> Iterable[UndecidedEvent]:
         """The events that may be turned away now."""
         lowest_held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
         burials = () if discard else self.state.burials
-        return self.waiting.next(
+        return self.undecided.next(
             covered,
             lowest_held=lowest_held,
             count_max=DECIDED_AT_ONCE if discard else min(DECIDED_AT_ONCE, BURIALS_MAX - len(burials)),
@@ -354,9 +354,9 @@ class UnknownReceivers:
         if not self.state.parked:
             return
         read_to = self.cursor.read_to
-        clear_to = min(read_to, (self.waiting.lowest or read_to + 1) - 1)
+        clear_to = min(read_to, (self.undecided.lowest or read_to + 1) - 1)
         held = self.host.bindings.lowest_but(UNKNOWN_RECEIVERS)
-        if not (self.waiting or self.has_unread) and held > clear_to:
+        if not (self.undecided or self.has_unread) and held > clear_to:
             self.live.record(c.UnparkReceiver(), self.host.clock.now())
         elif (clear_to := int(min(clear_to, held - 1))) >= self.refused_to + PASS_OVER_MIN:
             self.live.record(c.PassOver(clear_to), self.host.clock.now())

@@ -1,4 +1,4 @@
-"""The events of unknown receivers that wait to be decided, by position: which name each is for."""
+"""The events of unknown receivers that are to be decided, by position: which name each is for."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,8 @@ from msgspec import Struct
 from actors.machine.event import Event
 
 
-class WaitingEvent(Struct, frozen=True, gc=False):
-    """An event that waits to be decided, without its body."""
+class UndecidedEvent(Struct, frozen=True, gc=False):
+    """An event to be decided, without its body."""
 
     position: int
     receiver: str
@@ -17,13 +17,13 @@ class WaitingEvent(Struct, frozen=True, gc=False):
     malformed: bool
 
 
-class WaitingEvents:
+class UndecidedEvents:
     """The events of one shard that wait. `receivers` counts those of each receiver."""
 
     __slots__ = ("_by_position", "receivers")
 
     def __init__(self) -> None:
-        self._by_position: dict[int, WaitingEvent] = {}
+        self._by_position: dict[int, UndecidedEvent] = {}
         self.receivers: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -47,11 +47,11 @@ class WaitingEvents:
     def add(self, receiver: str, event: Event) -> None:
         """Let an event wait, once."""
         if event.position not in self._by_position:
-            waiting = WaitingEvent(event.position, receiver, event.source, bool(event.malformed))
-            self._by_position[event.position] = waiting
+            undecided = UndecidedEvent(event.position, receiver, event.source, bool(event.malformed))
+            self._by_position[event.position] = undecided
             self.receivers[receiver] += 1
 
-    def drop(self, position: int) -> WaitingEvent:
+    def drop(self, position: int) -> UndecidedEvent:
         """Let an event wait no longer."""
         dropped = self._by_position.pop(position)
         self.receivers[dropped.receiver] -= 1
@@ -68,14 +68,14 @@ class WaitingEvents:
         """The positions of those that are not above `position`."""
         return [each for each in self._by_position if each <= position]
 
-    def of(self, receivers: Sequence[str]) -> list[WaitingEvent]:
+    def of(self, receivers: Sequence[str]) -> list[UndecidedEvent]:
         """The events of these receivers, in order."""
         found = [each for each in self._by_position.values() if each.receiver in receivers]
         return sorted(found, key=lambda each: each.position)
 
     def next(
         self, covered: Sequence[int], *, lowest_held: float, count_max: int, length_max: int
-    ) -> Iterator[WaitingEvent]:
+    ) -> Iterator[UndecidedEvent]:
         """Yield the first of `covered` that still wait: none above `lowest_held`."""
         length = 0
         for count, event in enumerate(filter(None, map(self._by_position.get, covered))):

@@ -9,9 +9,9 @@ from actors.ids import KEY_BYTES, dedup_key
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
-from actors.runtime.discarding import READ_EVENTS_MAX, forget
+from actors.runtime.discard import READ_EVENTS_MAX, forget
 from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
-from actors.runtime.skipping import skip
+from actors.runtime.skip import skip
 from tests.unit.machine import policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 
