@@ -2,7 +2,8 @@
 
 0: done; 1: failed; 2: wrong usage; 130: interrupted. What went wrong is one line on stderr that says what to
 do; only an unexpected error has a traceback, which the log shows at level `debug`.
-Commands are imported here, so they must be light: what takes long to import is imported when they run.
+A command's module is imported when the command is typed, all modules for `--help`. So they must be light:
+what takes long to import is imported when a command runs.
 """
 
 import errno
@@ -10,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
@@ -18,6 +20,16 @@ from angarium.terminal.run import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 
 EXIT_FAILED = 1
 EXIT_WRONG_USAGE = 2
+
+MODULES = {
+    name: name
+    for name in (
+        "api", "apply", "attempts", "audit", "bench", "dead", "demo", "dev", "doctor", "event", "export",
+        "history", "ledger", "listen", "node", "publish", "receiver", "repair", "replay", "setup", "tail",
+        "top",
+    )
+} | {"inspect": "inspection", "token": "tokens"}  # fmt: skip
+"""The module of each command."""
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if problems := package_check.foreign_packages():
             return _failed("; ".join(problems))
-        outcome = _commands().main(list(arguments), prog_name="angarium", standalone_mode=False)
+        outcome = angarium.main(list(arguments), prog_name="angarium", standalone_mode=False)
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except click.ClickException as error:
@@ -47,44 +59,25 @@ def run(arguments: Sequence[str]) -> int:
         return _broken(error)
 
 
-def _commands() -> click.Group:
-    from angarium.cli.api import api
-    from angarium.cli.apply import apply
-    from angarium.cli.attempts import attempts
-    from angarium.cli.audit import audit
-    from angarium.cli.bench import bench
-    from angarium.cli.dead import dead
-    from angarium.cli.demo import demo
-    from angarium.cli.dev import dev
-    from angarium.cli.doctor import doctor
-    from angarium.cli.event import event
-    from angarium.cli.export import export
-    from angarium.cli.history import history
-    from angarium.cli.inspection import inspect
-    from angarium.cli.ledger import ledger
-    from angarium.cli.listen import listen
-    from angarium.cli.node import node
-    from angarium.cli.publish import publish
-    from angarium.cli.receiver import receiver
-    from angarium.cli.repair import repair
-    from angarium.cli.replay import replay
-    from angarium.cli.setup import setup
-    from angarium.cli.tail import tail
-    from angarium.cli.tokens import token
-    from angarium.cli.top import top
+class _Commands(click.Group):
+    """The commands by name, each imported when it is asked for."""
 
-    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-    @click.version_option(__version__, message="angarium %(version)s")
-    def angarium() -> None:
-        """Send webhooks from NATS JetStream: in order, within each receiver's rate limit, crash-safe."""
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(MODULES)
 
-    commands = (
-        dev, demo, bench, node, setup, publish, receiver, apply, export, inspect, tail, dead, replay, listen,
-        doctor, repair, ledger, event, attempts, history, audit, top, api, token,
-    )  # fmt: skip
-    for command in commands:
-        angarium.add_command(command)
-    return angarium
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in MODULES:
+            return None
+        command: click.Command = getattr(import_module(f"angarium.cli.{MODULES[name]}"), name)
+        return command
+
+
+@click.command(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, message="angarium %(version)s")
+def angarium() -> None:
+    """Send webhooks from NATS JetStream: in order, within each receiver's rate limit, crash-safe."""
 
 
 def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
@@ -103,10 +96,12 @@ def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
 
 def _path(arguments: Sequence[str]) -> str:
     """The command that was typed: click does not name it where an option lacks its value."""
-    command: click.Command = _commands()
+    command: click.Command = angarium
     names = ["angarium"]
     for each in arguments:
-        if not isinstance(command, click.Group) or (found := command.commands.get(each)) is None:
+        if not isinstance(command, click.Group):
+            break
+        if (found := command.get_command(click.Context(command), each)) is None:
             break
         command = found
         names.append(each)

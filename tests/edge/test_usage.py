@@ -242,6 +242,18 @@ def test_help_imports_nothing_slow() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_command_imports_no_other() -> None:
+    program = (
+        "import sys, angarium.cli.main\n"
+        "angarium.cli.main.run(['publish', '--help'])\n"
+        "print(*sorted({f'angarium.cli.{name}' for name in angarium.cli.main.MODULES} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "angarium.cli.publish"
+
+
 @pytest.mark.parametrize(("package", "command"), LOADED)
 def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path, package: str, command: str) -> None:
     (tmp_path / package).mkdir()
