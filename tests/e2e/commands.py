@@ -1,13 +1,16 @@
 """Running `angarium` as people do: in a process of its own, its output taken whole or line by line."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self, TextIO
 
 import msgspec
 
@@ -74,27 +77,71 @@ class Terminal:
 
     def start(self, *arguments: str) -> "Running":
         """Start a command that stays; what is typed into it goes to its `stdin`."""
-        return Running(
-            [*COMMAND, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.directory,
-            env=self.environment,
-            text=True,
-            bufsize=1,
-        )
+        return Running(list(arguments), self.directory, self.environment)
 
 
-class Running(subprocess.Popen[str]):
+class Running:
     """A command that runs; as a context it is waited for, or killed where something failed meanwhile."""
+
+    def __init__(self, arguments: list[str], directory: Path, environment: dict[str, str]) -> None:
+        pipes = [os.pipe() for _ in range(3)]
+        (stdin, typed), (shown, stdout), (told, stderr) = pipes
+        try:
+            self._process = FORKS.start(arguments, [stdin, stdout, stderr], directory, environment)
+        finally:
+            for descriptor in (stdin, stdout, stderr):
+                os.close(descriptor)
+        self.stdin: TextIO = os.fdopen(typed, "w", buffering=1)
+        self.stdout: TextIO = os.fdopen(shown)
+        self.stderr: TextIO = os.fdopen(told)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its status, once it has been waited for; negative: the signal that ended it."""
+        return self._process.returncode
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
             self.kill()
-        super().__exit__(kind, error, trace)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with suppress(BrokenPipeError):
+                stream.close()
+        self.wait(PATIENCE_S)
+
+    def wait(self, timeout: float) -> int:
+        """Its status; `TimeoutError` where it takes too long."""
+        return self._process.wait(timeout)
+
+    def communicate(self, timeout: float = PATIENCE_S) -> tuple[str, str]:
+        """What it still says on both outputs until it ends; nothing more is typed into it."""
+        self.stdin.close()
+        said = {self.stdout: "", self.stderr: ""}
+
+        def read(stream: TextIO) -> None:
+            said[stream] = stream.read()
+
+        readers = [threading.Thread(target=read, args=(stream,), daemon=True) for stream in said]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+        return said[self.stdout], said[self.stderr]
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Nothing happens where it has ended."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
 
 def line_with(stream: Any, words: str) -> str:

@@ -4,7 +4,7 @@ To import what a command or a node needs takes ten times as long as what most of
 imports it once. For each request it forks; the fork gets the directory, the environment, the arguments, the
 descriptors and the limit of descriptors of whoever asked, runs the command, and exits. A keeper in between
 tells who asked its process id, and how it ended. What only a fresh process can show is shown by the pages of
-the documentation, whose commands are typed into a shell, and by `dev`, `listen` and `demo`.
+the documentation, whose commands are typed into a shell, and by `demo`.
 """
 
 import asyncio
@@ -30,6 +30,8 @@ from typing import Any, NoReturn
 REQUEST_MAX = 1 << 20
 LOOK_S = 0.01
 PACKAGES = ("actors", "streams", "angarium.cli", "angarium.node", "angarium.operations", "angarium.terminal")
+PACKAGES_OF = {"api": ("angarium.api", "angarium.ledger"), "dev": ("angarium.api", "angarium.ledger")}
+"""Packages that take long and that one command needs; they are imported when it is first run."""
 
 
 class Forked:
@@ -176,20 +178,28 @@ class Forks:
 def serve() -> None:
     """Forks for each request that comes in on descriptor 0, until nobody asks any more."""
     sys.modules[sys.argv[1]] = None  # type: ignore[assignment]
-    for package in PACKAGES:
-        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
-            import_module(module.name)
+    _import(PACKAGES)
     from angarium.cli.main import main
 
-    gc.freeze()
     requests = socket.socket(fileno=os.dup(0))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for the keepers.
     while request := _next(requests):
+        [[command, *_], *_], _ = request
+        _import(PACKAGES_OF.get(command, ()))
         if not os.fork():
             requests.close()
             _keep(main, *request)
         for descriptor in request[1]:
             os.close(descriptor)
+
+
+def _import(packages: Sequence[str]) -> None:
+    """Imports all modules of some packages; no fork has to look at them when it collects garbage."""
+    for package in packages:
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(module.name)
+    if packages:
+        gc.freeze()
 
 
 def _next(requests: socket.socket) -> tuple[list[Any], list[int]] | None:

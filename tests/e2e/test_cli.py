@@ -428,9 +428,6 @@ def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
 def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.pipe", "--url", URL, "--unsigned")
     with terminal.start("publish", "acme.pipe", "--lines", "--json") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write("1\n")
         process.stdin.flush()
         assert "position" in process.stdout.readline()
@@ -444,8 +441,6 @@ def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> Non
 def test_ctrl_c_is_quiet(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.interrupted", "--url", URL, "--unsigned")
     with terminal.start("publish", "acme.interrupted", "--lines", "--json") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("1\n")
         process.stdin.flush()
         assert "position" in process.stdout.readline()

@@ -18,7 +18,7 @@ from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from streams.server.embedded import EmbeddedServer
-from tests.e2e.commands import Terminal
+from tests.e2e.commands import PATIENCE_S, Terminal
 from tests.e2e.fleet import Fleet, names
 from tests.e2e.sink import Reply
 
@@ -61,7 +61,7 @@ async def redrive_and_kill(fleet: Fleet, terminal: Terminal, after: int) -> int:
         await fleet.until(sent.is_set, f"{after} letters are redriven")
         redrive.kill()
     await heard.unsubscribe()
-    return redrive.returncode
+    return redrive.wait(PATIENCE_S)
 
 
 # ---- with a node

@@ -42,10 +42,9 @@ class Listener:
         return answer
 
     def shown(self) -> Any:
-        assert self.process.stdout is not None
         return msgspec.json.decode(self.process.stdout.readline())
 
-    def end(self) -> tuple[int, str]:
+    def end(self) -> tuple[int | None, str]:
         """Its status, and what it said on stderr."""
         self.connection.close()
         out, err = self.process.communicate(timeout=PATIENCE_S)
