@@ -3,8 +3,8 @@
 To import what a command or a node needs takes ten times as long as what most of them do. So one process
 imports it once. For each request it forks; the fork gets the directory, the environment, the arguments, the
 descriptors and the limit of descriptors of whoever asked, runs the command, and exits. A keeper in between
-tells who asked its process id, and how it ended. What only a fresh process can show is shown by the pages of
-the documentation, whose commands are typed into a shell, and by `demo`.
+tells who asked its process id, and how it ended. What only a fresh process can show is shown by the README,
+whose commands are typed into a shell, and by `demo`.
 """
 
 import asyncio
@@ -80,6 +80,26 @@ class Forked:
             self._answers.close()
 
 
+_CLIENT = """\
+import json, os, resource, signal, socket, sys
+
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), limits])
+answers, theirs = socket.socketpair()
+socket.send_fds(socket.socket(fileno=requests), [request.encode() + b"\\n"], [0, 1, 2, theirs.fileno()])
+theirs.close()
+answers.settimeout(patience_s)
+said = b""
+while said.count(b"\\n") < 2:
+    try:
+        said += answers.recv(100)
+    except TimeoutError:
+        os.kill(int(said), signal.SIGKILL)
+os._exit(int(said.split()[1]) & 255)
+"""
+"""It imports little: a shell starts it for each command."""
+
+
 class Forks:
     """Runs commands as forks of a process that is started with the first one."""
 
@@ -108,6 +128,17 @@ class Forks:
         with self._one_at_a_time, theirs:
             socket.send_fds(self._started(), [request.encode() + b"\n"], [*files, theirs.fileno()])
         return Forked(answers)
+
+    def write_client(self, path: Path, patience_s: float) -> int:
+        """Write a program for a shell: it asks for a fork with its arguments and ends as that does.
+
+        Returns the descriptor that the shell has to inherit.
+        """
+        with self._one_at_a_time:
+            requests = self._started().fileno()
+        path.write_text(f"#!{sys.executable} -IS\nrequests, patience_s = {requests}, {patience_s}\n{_CLIENT}")
+        path.chmod(0o755)
+        return requests
 
     async def start_quiet(
         self,

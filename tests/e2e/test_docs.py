@@ -15,6 +15,7 @@ from tests.e2e.pages import Page, Typed, all_pages, logged
 from tests.e2e.samples import TOOLS, can_run, lay_out, missing
 
 PAGES = all_pages()
+README = next(page for page in PAGES if page.path == ROOT / "README.md")
 OPERATING = Page(ROOT / "docs" / "operating.md")
 DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
 
@@ -23,7 +24,7 @@ DEV = Typed("angarium dev", ["…", "ready: NATS on …"])
 def test_what_is_shown_works(page: Page, tmp_path: Path) -> None:
     typed = [each for each in page.typed if can_run(each.command)]
     lay_out(tmp_path)
-    with newcomer(tmp_path) as walker:
+    with newcomer(tmp_path, fresh=page == README) as walker:
         for name, source in page.programs.items():
             walker.save(name, source)
         if not any(each.command.startswith(DEV.command) for each in typed):

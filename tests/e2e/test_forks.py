@@ -1,5 +1,7 @@
 """A command that is forked says and does what it does in a fresh process, and leaves nothing for the next."""
 
+import os
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -46,6 +48,25 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         FORKS.run(["listen", "--port", "0"], b"", tmp_path, environment, patience_s=0.5)
     assert FORKS.run(["--version"], b"", tmp_path, environment, PATIENCE_S).returncode == 0
+
+
+def test_one_that_a_shell_starts_says_and_reads_the_same_and_is_killed_where_it_does_not_end(
+    tmp_path: Path,
+) -> None:
+    client = tmp_path / "angarium"
+    inherited = FORKS.write_client(client, patience_s=0.5)
+    environment = Terminal(tmp_path, NOWHERE).environment | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def typed(line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=environment, pass_fds=[inherited],
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    assert typed("cd / && angarium --version | cut -d ' ' -f 1 && pwd").stdout == "angarium\n/\n"
+    assert typed("echo | angarium publish acme.billing --lines --nats what").returncode == 1
+    assert typed("angarium nonsense").returncode == 2
+    assert typed("angarium listen --port 0").returncode == 256 - signal.SIGKILL
 
 
 def test_one_that_ended_before_anybody_looked_has_its_status() -> None:
