@@ -48,7 +48,7 @@ Answer = Callable[[Received], Reply | Reset]
 
 
 async def serve(host: str, port: int, answer: Answer) -> asyncio.Server:
-    """Listen; port 0 takes a free one. Raises OSError where the address cannot be had."""
+    """Listen; port 0 takes a free one. Raises OSError if the address cannot be had."""
     return await asyncio.get_running_loop().create_server(lambda: _Connection(answer), host, port)
 
 

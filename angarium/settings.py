@@ -250,7 +250,7 @@ def _file(flag: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any],
 def _given(
     name: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: dict[str, Any], where: str
 ) -> Given | None:
-    """The value that wins. Flags that may be repeated arrive as tuples, empty where none was given."""
+    """The value that wins. Flags that may be repeated arrive as tuples, empty if none was given."""
     flag = flags.get(name)
     if flag is not None and flag != ():
         return Given(flag, flag_name(name))

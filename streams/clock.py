@@ -1,4 +1,4 @@
-"""The two clocks that ownership needs, as a port, so that a test and the simulator can turn them.
+"""The two clocks that ownership needs, as a port, so that tests and the simulator can replace them.
 
 Everything else takes its time from the running event loop.
 """
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux goes on counting on it while the machine sleeps, as CLOCK_MONOTONIC does on macOS."""
+"""A clock that goes on while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
 
 
 class Timekeeper(Protocol):
@@ -16,11 +16,11 @@ class Timekeeper(Protocol):
         """Seconds since the epoch; it may be set, and jump."""
 
     def boottime(self) -> float:
-        """Seconds since some moment; it never jumps, and counts a suspended process or machine too."""
+        """Seconds since an arbitrary moment; it never jumps, and goes on while process or machine sleep."""
 
 
 class SystemTime:
-    """The clocks of this machine, with nothing of ours in between: each delivery reads them several times."""
+    """The clocks of this machine, without a wrapper in between: each delivery reads them several times."""
 
     wall = staticmethod(time.time)
     boottime = staticmethod(partial(time.clock_gettime, _BOOTTIME))

@@ -1,4 +1,4 @@
-"""Tasks on which others rely: if a defect ends one, its owner is told, and the log says why."""
+"""Watches tasks on which others rely: if a defect ends one, its owner is told, and the log says why."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.Task[Any]], None]:
-    """A done callback of tasks that work for `part`; calls `on_broken` if one raised."""
+    """A done callback for tasks that work for `part`; calls `on_broken` if one raised."""
 
     def ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

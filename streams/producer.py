@@ -1,7 +1,7 @@
 """A producer as users write one, with nothing but nats-py: the demo publishes with it.
 
-Nothing of ours stands between it and JetStream, so what the demo shows holds for any client. Angarium itself
-publishes by `streams.nats.jetstream`, for the reasons given there.
+It uses no code of Angarium, so what the demo shows is true for any client. Angarium itself publishes with
+`streams.nats.jetstream`, for the reasons given there.
 """
 
 from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ from streams.nats.headers import MESSAGE_ID
 
 
 class Producer:
-    """Made by `producer`."""
+    """A publisher of events to JetStream, created by `producer`."""
 
     def __init__(self, js: JetStreamContext) -> None:
         self._js = js
 
     async def publish(self, subject: str, body: bytes, *, event_id: str) -> int:
-        """Publish an event and return the sequence under which it is stored. Raises Unavailable."""
+        """Publish an event and return the sequence at which it is stored. Raises Unavailable."""
         headers = {MESSAGE_ID: event_id}
         try:
             return (await self._js.publish(subject, body, headers=headers)).seq

@@ -1,9 +1,9 @@
-"""Purging what is not needed any more: by sequence, which the server does quickly while others hardly notice.
+"""Purges messages that are no longer needed: by sequence, which is quick and hardly affects other requests.
 
-What a shard still needs of a stream only moves forward, since checkpoints only grow and what is settled stays
-settled. So a purge up to a place that was right once is never wrong later, however long its process slept in
-between, and no fence is needed (docs/decisions/journal-purge.md). Any node could do it; the owner of shard 0
-does, so that it is one.
+The position from which a shard needs a stream only moves forward, since checkpoints only grow and a settled
+event stays settled. So a purge up to a position that was right once is never wrong later, however long its
+process slept in between, and no fence is needed (docs/decisions/journal-purge.md). Any node could purge; the
+owner of shard 0 does, so that only one does.
 """
 
 import asyncio
@@ -21,25 +21,26 @@ from streams.nats.retry import stream_info, until_answered
 
 QUESTIONS_AT_ONCE = 32
 JOURNAL_SHARE = 0.5
-"""The journal is kept up to this part of its room, for those who want to read what was decided."""
+"""Part of its room up to which the journal is kept, for readers who want to know what was decided."""
 
 WINDOW_SHARE = 0.8
-"""Unneeded deliveries and events are kept for replays, up to this part of the room."""
+"""Part of the room up to which settled deliveries and events are kept, for replays."""
 
 SPARE_SHARE = 0.05
-"""If less than this part of the room is free, the oldest waiting events are given up, until twice that is."""
+"""If less than this part of the room is free, the oldest waiting events are given up until twice as much
+is."""
 
 PURGED_PART = 100
-"""A purge takes one part of so many at least."""
+"""A purge removes at least this fraction (1/n) of the stream."""
 
 _ANYWHERE = 1 << 62
-"""Beyond the end of every stream."""
+"""A position beyond the end of every stream."""
 
 
 class Held(Struct, frozen=True):
-    """The need of a shard, or of a receiver in it, for the stream from `position` on.
+    """A shard, or a receiver in it, that needs the stream from `position` on.
 
-    Nothing is known of what the shard needs where it is 0.
+    If `position` is 0, it is not known what the shard needs.
     """
 
     position: int
@@ -48,11 +49,11 @@ class Held(Struct, frozen=True):
 
 
 async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None:
-    """Purge the journal where it takes more than its share of the room; returns who holds it, if looked at.
+    """Purge the journal if it exceeds its share of the room; returns what holds it, if that was looked up.
 
-    Each shard keeps what lies behind its checkpoint, and its last message in any case: a claim that does not
-    find it cannot know that the shard was released in order, nor a node whose lease has expired that no
-    other node owned the shard. Raises what reading does.
+    Each shard keeps the messages after its checkpoint, and always its last message: without it, a claim could
+    not know that the shard was released cleanly, and a node whose lease has expired could not know that no
+    other node owned the shard. Raises the errors of reading.
     """
     info = await stream_info(js, names.journal)
     enough = surplus_end(info, JOURNAL_SHARE * info.max_bytes)
@@ -64,10 +65,10 @@ async def purge_journal(js: JetStream, names: Names, shards: int) -> Held | None
 
 
 async def journal_held(js: JetStream, names: Names, shards: int, journal: StreamInfo) -> Held:
-    """Finds the last message of the journal that no shard needs any more.
+    """Find the end of the part of the journal that no shard needs any more.
 
-    A shard without a message or a checkpoint, or with one that names another stream, holds all of it:
-    nothing is known of what it needs.
+    A shard without a message or a checkpoint, or with a checkpoint that names another stream, holds all of
+    it, since it is not known what it needs.
     """
 
     async def needs(shard: int) -> Held:
@@ -83,7 +84,7 @@ async def journal_held(js: JetStream, names: Names, shards: int, journal: Stream
 async def purge_deliveries(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, keep_since: float, settled_end: int
 ) -> None:
-    """Purge what is settled: what was stored before the instant `keep_since`, and more where room is short.
+    """Purge settled deliveries that were stored before the time `keep_since`, and more if room is short.
 
     `settled_end` is an end that the stream had some time ago; see `_first`.
     """
@@ -98,7 +99,7 @@ async def purge_events(
 ) -> None:
     """Purge the routed events that are not needed any more.
 
-    Here the server's own ack floor tells, since an ack by anyone follows the confirmation of every copy.
+    The server's own ack floor decides, since every ack follows the confirmation of all copies.
     """
     enough = await _dispensable_end(js, events, keep_since)
     if enough > events.first:
@@ -107,7 +108,7 @@ async def purge_events(
 
 
 async def events_held(js: JetStream, names: Names, partitions: int, settled_end: int = 0) -> Held:
-    """Finds the last event that no router needs any more; `shard` is the partition that needs the next."""
+    """Find the last event that no router needs any more; `shard` is the partition that needs the next."""
 
     async def needs(partition: int) -> Held:
         same_end = await _same_end(js, names, partition, names.events)
@@ -124,7 +125,7 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
 async def deliveries_held(
     js: JetStream, names: Names, shards: int, deliveries: StreamInfo, settled_end: int = 0
 ) -> Held:
-    """Finds the last delivery that no shard needs any more, by the checkpoints."""
+    """Find the last delivery that no shard needs any more, by the checkpoints."""
 
     async def needs(shard: int) -> Held:
         same_end = await _same_end(js, names, shard, deliveries.name)
@@ -139,11 +140,11 @@ async def deliveries_held(
 
 
 async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int:
-    """The place below which `stream` is the one that the shard's records name; 0 where it is another.
+    """The position below which `stream` is the one that the shard's records refer to; 0 if it is another.
 
-    A checkpoint or an ack floor of a stream that lost its tail names positions that new events have now.
-    To be asked before these are read: after a repair, older ones would be believed by its newer marks. Where
-    no mark is known (an older Angarium wrote none), the records are believed.
+    If a stream lost its tail, a checkpoint or an ack floor refers to positions that new events have now. Call
+    this before reading them: after a repair, its newer marks would confirm older ones. If no mark is known
+    (an older Angarium wrote none), the records are trusted.
     """
     if await read_recorded_loss(js, names, shard) is not None:
         return 0
@@ -155,7 +156,7 @@ async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int
 
 
 async def _marks(js: JetStream, names: Names, shard: int) -> Marks:
-    """The newest marks of the shard: of its last flush, or of its checkpoint if the journal has none."""
+    """The newest marks of the shard: those of its last flush, or of its checkpoint if it has no flush."""
     subject = names.journal_of(shard)
     last = await until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
@@ -164,18 +165,18 @@ async def _marks(js: JetStream, names: Names, shard: int) -> Marks:
 
 
 async def _first(js: JetStream, stream: str, subject: str, needed: int, settled_end: int) -> int:
-    """Finds the first message that may be needed: of the subject, and not below `needed`.
+    """Find the first message of the subject that may be needed, at or above `needed`.
 
-    If the leader has none, none is needed of what was stored when it was asked. How far that is it does not
-    say, and another question may be answered by another leader, which was deposed and does not know it yet;
-    so an end of some time ago has to do, longer than a leader believes in itself alone.
+    If the leader has none, nothing that was stored at that moment is needed. The leader does not say how far
+    its stream reached then, and the next request may be answered by a deposed leader. So an older end is
+    used: older than the time for which a leader may go on without followers.
     """
     message = await until_answered(lambda: js.next_message(stream, subject, needed))
     return max(needed, settled_end + 1) if message is None else message.sequence
 
 
 async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -> int:
-    """The place below which nothing is kept for those who do not need it."""
+    """The position below which settled messages are no longer kept."""
     if not info.messages:
         return 0
     kept = await until_answered(lambda: js.first_since(info.name, ">", keep_since))
@@ -183,16 +184,16 @@ async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -
 
 
 async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:
-    """Purge, if it is worth it: that is a part of the stream, or anything where room is short."""
+    """Purge if it is worth it: a certain part of the stream, or anything if room is short."""
     if below - info.first > (0 if is_short(info) else (info.last - info.first) // PURGED_PART):
         await js.purge(info.name, below)
 
 
 def eviction_end(deliveries: StreamInfo) -> int:
-    """The place below which nothing may wait any more, since the stream is full; 0 while it is not.
+    """The position below which no event may wait any more, since the stream is full; 0 if it is not.
 
-    Every node finds the same, and again until something is purged, so that no message between nodes is
-    needed. If more than that is below the horizon, no receiver waits there, and no event is given up.
+    Every node computes the same position until something is purged, so nodes need not tell each other. If
+    more than that is below the horizon, no receiver waits there, and no event is given up.
     """
     spare = _spare(deliveries)
     full = 0 < deliveries.max_bytes < deliveries.bytes + spare
@@ -200,25 +201,25 @@ def eviction_end(deliveries: StreamInfo) -> int:
 
 
 def is_short(info: StreamInfo) -> bool:
-    """True if there is no room for what is not needed."""
+    """True if there is no room for messages that are not needed."""
     return info.max_bytes > 0 and _window(info) < info.bytes
 
 
 def _window(info: StreamInfo) -> float:
-    """The bytes of the stream that may be of no need: fewer than make it full."""
+    """The size up to which the stream may keep settled messages; it is smaller than the full size."""
     return min(WINDOW_SHARE * info.max_bytes, info.max_bytes - 3 * _spare(info))
 
 
 def _spare(info: StreamInfo) -> float:
-    """The bytes that are kept free: room for the largest message, or the stream could be full unseen."""
+    """The bytes that stay free: room for the largest message, or the stream could be full unnoticed."""
     largest: int = info.config["max_msg_size"]
     return max(SPARE_SHARE * info.max_bytes, min(largest, info.max_bytes / 3))
 
 
 def surplus_end(info: StreamInfo, room: float) -> int:
-    """The place below which about as much lies as the stream holds beyond that room, in bytes.
+    """The position below which there is about as much data as the stream has in excess of `room` bytes.
 
-    It takes all messages for equally large; the next look corrects that.
+    It assumes that all messages have the same size; the next call corrects that.
     """
     surplus = info.bytes - room
     if info.max_bytes <= 0 or surplus <= 0:
@@ -227,7 +228,7 @@ def surplus_end(info: StreamInfo, room: float) -> int:
 
 
 async def lowest(shards: int, needs: Callable[[int], Awaitable[Held]]) -> Held:
-    """Finds the lowest need among the shards, asking for some at a time."""
+    """Find the lowest need among the shards, asking for some at a time."""
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(shard: int) -> Held:

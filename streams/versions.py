@@ -1,4 +1,4 @@
-"""Reading data with a version `v`: a newer one is refused before its members are read."""
+"""Decodes data with a version `v`; a newer version is refused before its members are read."""
 
 from typing import TypeVar
 
@@ -22,9 +22,9 @@ _version = msgspec.json.Decoder(_Versioned)
 
 
 def read_versioned(decoder: msgspec.json.Decoder[T], data: bytes, known: int, where: str) -> T:
-    """Decodes `data`, the thing that lies at `where`.
+    """Decode the `data` found at `where`.
 
-    Raises `NewerVersion` where its `v` is above `known`, and `NotOurs` where it is something else altogether.
+    Raises `NewerVersion` if its `v` is above `known`, and `NotOurs` if it is something else entirely.
     """
     try:
         version = _version.decode(data).v

@@ -50,7 +50,7 @@ def is_known(headers: Headers, revision: int) -> bool:
 
 
 def met(outcome: T | NotDone, asked: Condition) -> T:
-    """The result of a change. Raises `Refusal`, 412 where the condition does not hold."""
+    """The result of a change. Raises `Refusal`, 412 if the condition does not hold."""
     if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
         raise unmet(outcome.text)
     return answered(outcome)

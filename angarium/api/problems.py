@@ -107,7 +107,7 @@ def unavailable(detail: str) -> Refusal:
 
 
 def answered(outcome: T | NotDone) -> T:
-    """The result of an operation. Raises `Refusal` where it was not done."""
+    """The result of an operation. Raises `Refusal` if it was not done."""
     if isinstance(outcome, NotDone):
         raise refusal(outcome)
     return outcome

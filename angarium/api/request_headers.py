@@ -22,7 +22,7 @@ def headers_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def header(headers: Headers, name: bytes) -> str:
-    """The value of a header, or nothing. Raises `Refusal` where it comes twice and differs."""
+    """The value of a header, or nothing. Raises `Refusal` if it comes twice and differs."""
     value = headers.get(name)
     if value is None:
         return ""

@@ -44,7 +44,7 @@ class RequestLimits:
 
     @contextmanager
     def admit(self, tenant: str) -> Iterator[AdmittedRequest]:
-        """Count a request while the block runs. Raises `Refusal` where there are too many."""
+        """Count a request while the block runs. Raises `Refusal` if there are too many."""
         usage = self._tenants.get(tenant) or TenantUsage()
         if self.requests >= self._requests_max or usage.requests >= self._requests_max // TENANTS_MIN:
             raise unavailable("too many requests are in flight here; send it again, more slowly")
@@ -63,7 +63,7 @@ class RequestLimits:
                 del self._tenants[tenant]
 
     def hold(self, request: AdmittedRequest, size: int) -> None:
-        """Let a request hold so many bytes more. Raises `Refusal` where that is too much."""
+        """Let a request hold so many bytes more. Raises `Refusal` if that is too much."""
         usage = request.tenant
         if self.held + size > self._bytes_max or usage.held + size > self._bytes_max // TENANTS_MIN:
             raise unavailable("the requests in flight here hold too much; send it again, more slowly")

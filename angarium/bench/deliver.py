@@ -99,7 +99,7 @@ class Workload(Struct, frozen=True):
     memory_mb: float | None = None
 
     def parts_us(self, shares: dict[str, float]) -> dict[str, float]:
-        """The CPU a delivery, by its parts; empty where the system does not tell."""
+        """The CPU a delivery, by its parts; empty if the system does not tell."""
         return {} if self.cpu_us is None else {part: share * self.cpu_us for part, share in shares.items()}
 
     @property

@@ -43,7 +43,7 @@ def _per_second(rate: float | None) -> str | None:
 
 
 def _drained(row: ListedReceiver) -> str | None:
-    """The time until nothing waits; `never` where more comes than goes."""
+    """The time until nothing waits; `never` if more comes than goes."""
     if row.drain_s is not None:
         return f"in {quantities.age_text(row.drain_s)}" if row.waiting else None
     return "never" if row.waiting and row.limited_by else None

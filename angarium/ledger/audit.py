@@ -26,7 +26,7 @@ class LimitPeriod(Struct, frozen=True):
 class Window(Struct, frozen=True):
     """The busiest window of one length, by its room: it began `at`, and `allowed` attempts might start in it.
 
-    `exceeded` counts the windows in which more did. `allowed` is None where no limit was in force.
+    `exceeded` counts the windows in which more did. `allowed` is None if no limit was in force.
     """
 
     length_s: float

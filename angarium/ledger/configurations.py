@@ -38,7 +38,7 @@ def changed(before: str | None, after: str) -> list[str]:
 
 
 def policy_of(document: str | None) -> Policy | None:
-    """The policy by such a document, with a made-up URL; None where it says nothing that could be used."""
+    """The policy by such a document, with a made-up URL; None if it says nothing that could be used."""
     if document is None:
         return None
     shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SHOWN}

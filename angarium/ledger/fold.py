@@ -42,7 +42,7 @@ def base_due(receiver: ReceiverRow, now: int) -> bool:
 
 
 def fold(name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
-    """Fold the rows of `facts` (position, instant of the flush, facts), in order, up to the instant `until`.
+    """Fold the rows of `facts` (position, instant of the flush, facts), in order, up to the time `until`.
 
     A fact that names no instant happened with the one before it in its flush.
     """

@@ -81,7 +81,7 @@ class RecordedChange(Struct, frozen=True):
 
 
 class Configured(Struct, frozen=True):
-    """A configuration that was put, without what is secret; None where it was removed."""
+    """A configuration that was put, without what is secret; None if it was removed."""
 
     at: int
     revision: int

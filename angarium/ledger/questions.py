@@ -96,7 +96,7 @@ class Questions:
         )
 
     async def receiver(self, name: str) -> int | None:
-        """The number of a receiver; None where the ledger has nothing of it."""
+        """The number of a receiver; None if the ledger has nothing of it."""
         rows = await self.rows("SELECT id FROM receivers WHERE name = ?", name)
         return rows[0][0] if rows else None
 
@@ -179,7 +179,7 @@ class Questions:
         return [LateReceiver(*row) for row in rows]
 
     async def owner(self, shard: int, at: int) -> str:
-        """The node that owned a shard at an instant; empty where that is not known."""
+        """The node that owned a shard at an instant; empty if that is not known."""
         query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
         rows = await self.rows(query, shard, at)
         return rows[0][0] if rows else ""
@@ -260,7 +260,7 @@ def _attempt(row: Any, event: str | None) -> RecordedAttempt:
 
 
 def _read_only(path: Path) -> str:
-    """The address of the file. Raises LedgerError where there is none."""
+    """The address of the file. Raises LedgerError if there is none."""
     if not path.is_file():
         raise LedgerError(
             f"there is no ledger {path}: start one with angarium ledger --to sqlite:///{path} "
@@ -271,7 +271,7 @@ def _read_only(path: Path) -> str:
 
 @asynccontextmanager
 async def asked(path: Path) -> AsyncIterator[Questions]:
-    """The ledger in this file, for those who only read. Raises LedgerError where there is none."""
+    """The ledger in this file, for those who only read. Raises LedgerError if there is none."""
     address = _read_only(path)
     with told(path):
         db = await aiosqlite.connect(address, uri=True)

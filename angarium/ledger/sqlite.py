@@ -100,7 +100,7 @@ class SqliteStore:
         self._block_facts = 0
 
     async def begin(self) -> None:
-        """Make the tables where there are none. Raises LedgerError where a newer Angarium made them."""
+        """Make the tables where there are none. Raises LedgerError if a newer Angarium made them."""
         version = (await self._rows("PRAGMA user_version"))[0][0]
         if version > schema.VERSION:
             raise LedgerError(

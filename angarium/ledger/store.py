@@ -36,7 +36,7 @@ class Store(Protocol):
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
     async def write(self, stream: str, batch: RowBatch) -> None:
-        """Store the rows together with the place. Raises `LedgerError` where the stored place is not the one
+        """Store the rows together with the place. Raises `LedgerError` if the stored place is not the one
         before it: then another process writes, too."""
 
     async def rest(self, stream: str, place: Place, seen_at: int) -> None:

@@ -39,7 +39,7 @@ class HttpApi(Struct, frozen=True):
 
 
 async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
-    """Have the port and a token; None where the API is not installed. Raises AngariumError."""
+    """Have the port and a token; None if the API is not installed. Raises AngariumError."""
     try:
         from angarium.api import server
     except ModuleNotFoundError as error:

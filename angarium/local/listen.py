@@ -45,7 +45,7 @@ class Manners(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """One request as it is shown. `verified` is None where no secret was given.
+    """One request as it is shown. `verified` is None if no secret was given.
 
     `repeat`: the number was seen before; `missing`: how many numbers were left out before this one.
     """

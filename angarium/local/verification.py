@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 def problems(
     headers: Mapping[str, str], body: bytes, secrets: Sequence[SigningSecret], now: float
 ) -> list[str]:
-    """Reasons not to trust the request, a phrase each; none where it is genuine. Header names in lower case.
+    """Reasons not to trust the request, a phrase each; none if it is genuine. Header names in lower case.
 
     One of the secrets must have made each signature. `now` is in seconds since the epoch.
     """

@@ -79,7 +79,7 @@ async def run_node(settings: Settings, *, ready: Callable[[], None] | None = Non
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Returns the result of the work; None where `stop` came first. A node may wait for NATS for long."""
+    """Returns the result of the work; None if `stop` came first. A node may wait for NATS for long."""
     task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -90,7 +90,7 @@ class LocalNode:
         return said.decode().strip()
 
     def check(self) -> None:
-        """Raises NodeFailed where the node that was started has ended by itself."""
+        """Raises NodeFailed if the node that was started has ended by itself."""
         if self._child is None or self._child.ended:
             raise NodeFailed(f"the node exited by itself; {self.log} says why")
 
@@ -112,7 +112,7 @@ class LocalNode:
             self._child = None
 
     async def stop(self) -> None:
-        """Let it hand over its shards and end; does nothing where none runs."""
+        """Let it hand over its shards and end; does nothing if none runs."""
         if self._child is not None:
             await self._child.stop()
             self._child = None

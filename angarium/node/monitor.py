@@ -96,7 +96,7 @@ class Monitor(Collector):
 
 
 def unready(node: Node) -> str:
-    """The reason why the node does not do all that it should now; nothing where it does."""
+    """The reason why the node does not do all that it should now; nothing if it does."""
     members, owned = node.around.members, node.owned
     wanted = members.wanted(node.shards)
     if node.stopping:

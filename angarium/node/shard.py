@@ -227,10 +227,10 @@ class Shard:
         await self._inbox.stop()
 
     async def resume(self, lease: Lease, claimed: Claim) -> bool:
-        """Go on from memory under a new claim; False where that is not possible.
+        """Go on from memory under a new claim; False if that is not possible.
 
         Another node owned the shard in between, or the streams are not those of this memory.
-        Raises `ApiError` where one does not exist.
+        Raises `ApiError` if one does not exist.
         """
         host, around = self.host, self._around
         if self.ended.is_set() or not self.journal.is_before(claimed):
@@ -292,7 +292,7 @@ class Shard:
         """Hand the shard over: no new attempts, those in flight finished, everything recorded, acked and
         released.
 
-        False where the shard ended otherwise, `why` says how: then what was in flight may be repeated.
+        False if the shard ended otherwise, `why` says how: then what was in flight may be repeated.
         A second caller waits for the first.
         """
         async with self._handing_over:
@@ -401,7 +401,7 @@ class Shard:
 
 
 async def take_over(number: int, around: NodeContext) -> Shard | NotOwned:
-    """Claim a shard and bring its actors back. Raises what recovery raises where a stream was re-made."""
+    """Claim a shard and bring its actors back. Raises what recovery raises if a stream was re-made."""
     lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(
         around.js, around.names, number, around.node, around.time,

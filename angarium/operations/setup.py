@@ -17,6 +17,6 @@ class Installed(Struct, frozen=True):
 
 @operation
 async def install(to: Access) -> Installed:
-    """Make what is missing. Raises `SetupError` where what is there contradicts the settings."""
+    """Make what is missing. Raises `SetupError` if what is there contradicts the settings."""
     made = await installing.setup(to.js, to.of)
     return Installed(made, await rooms(to.js, to.of))

@@ -89,9 +89,9 @@ class Missed(Struct, frozen=True):
 
 
 class Tail:
-    """Attempts from now on, or from the instant `since`, or behind the one with the id `after`.
+    """Attempts from now on, or from the time `since`, or behind the one with the id `after`.
 
-    Raises BadInput where what is wanted cannot be.
+    Raises BadInput if what is wanted cannot be.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Tail:
         self._behind = (0, 0) if after is None else _place_of(after)
 
     async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
-        """Go on forever, also when NATS was away. Raises ApiError where nothing is set up; NewerVersion."""
+        """Go on forever, also when NATS was away. Raises ApiError if nothing is set up; NewerVersion."""
         reader = JournalReader(self._js, self._stream)
         try:
             place = await self._start()

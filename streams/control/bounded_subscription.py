@@ -1,9 +1,9 @@
-"""Subscriptions to requests of any client: if they are too many bytes, none is heard for a while.
+"""Subscriptions to requests from any client: after too many bytes, the subscription pauses for a while.
 
 A node reads all of its messages from one connection. Bodies of 900 kB on the subjects of the control requests
-came faster than it reads them. So nats-server cut the connection off as that of a slow consumer, heartbeats
-and all: seven times in 5 s, at 300 bodies a second. Headers count as bodies do, and are never read: 900 kB of
-them kept a node from all else for 0.1 s, so that ten a second silenced it.
+came faster than it could read them. So nats-server cut the connection, which carries the heartbeats too, as
+that of a slow consumer: seven times in 5 s, at 300 bodies a second. Headers count like bodies, and are never
+read: 900 kB of headers blocked a node for 0.1 s, so that ten such requests a second silenced it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from streams.nats.wire import Message, Subscription, Wire
 
 HEARD_BYTES_MAX = 4 << 20
-"""Bytes of bodies and headers that are heard within `HEARD_BYTES_PERIOD_S`. Requests have none, as a rule."""
+"""Bytes of bodies and headers that are read within `HEARD_BYTES_PERIOD_S`. Most requests have none."""
 HEARD_BYTES_PERIOD_S = 1.0
 UNSUBSCRIBED_FOR_S = 2.0
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class BoundedSubscription:
-    """Hears what comes on `subjects`, whatever the handler does with it; see above."""
+    """A subscription to `subjects` that pauses after too many bytes, whatever the handler does with them."""
 
     def __init__(self, wire: Wire, subjects: Sequence[tuple[str, Callable[[Message], None]]]) -> None:
         self._wire = wire
@@ -32,14 +32,14 @@ class BoundedSubscription:
         self._deaf: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to hand on messages."""
+        """Begin to pass on messages."""
         self._loop = asyncio.get_running_loop()
         for subject, handler in self._subjects:
             bounded = self._bounded(handler)
             self._subscriptions.append(await self._wire.subscribe(subject, bounded, headers=False))
 
     async def stop(self) -> None:
-        """Hear nothing more."""
+        """End the subscription."""
         if self._deaf is not None:
             self._deaf.cancel()
             await asyncio.wait({self._deaf})
@@ -68,7 +68,7 @@ class BoundedSubscription:
         return on_message
 
     async def _rest(self) -> None:
-        """Let the server keep for itself what comes meanwhile."""
+        """Unsubscribe for a while; messages that come meanwhile are not delivered to this node."""
         await self._unsubscribe()
         await asyncio.sleep(UNSUBSCRIBED_FOR_S)
         self._bytes = 0

@@ -1,6 +1,6 @@
 """Requests about one receiver: `<prefix>.ctl.<verb>.<tenant>.<name>`, answered by the owner of its shard.
 
-Every node hears every request, for no queue group could know the owner; all but the owner stay silent. So an
+Every node receives every request, since no queue group could know the owner; only the owner answers. So an
 answer always comes from the live state, and two answers would mean two owners.
 """
 
@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 64 << 10
 UNDER_WAY_MAX = 256
-"""More requests at a time are denied: a ping may take a minute, and they must not fill the memory.
-While as many again are being denied, nothing is answered: a denial takes memory and time as well."""
+"""Requests that are handled at a time; more are denied, since a ping may take a minute, and requests must not
+fill the memory. While as many again are being denied, others get no answer: a denial costs memory and time,
+too."""
 
 
 class ControlRequest(Struct, frozen=True):
@@ -41,7 +42,7 @@ class Granted(Struct, frozen=True):
 
 
 class Denied(Struct, frozen=True):
-    """A refusal: nothing was done. `code` is one token for programs, `message` one sentence for people."""
+    """A refusal: nothing was done. `code` is one token for programs, `message` is a sentence for people."""
 
     code: str
     message: str
@@ -51,14 +52,14 @@ class ControlHandler(Protocol):
     """Answers requests about receivers."""
 
     def owns(self, receiver: str) -> bool:
-        """True if this node owns the receiver's shard now; any two tokens may be asked for."""
+        """True if this node owns the receiver's shard now. The receiver may be any two tokens."""
 
     async def deal(self, request: ControlRequest) -> Granted | Denied:
-        """Do what is asked, and return once it is recorded."""
+        """Carry out the request, and return once that is recorded."""
 
 
 class ControlTotals(Struct):
-    """Totals of the requests that this node answered; `busy_s` is the time they took, added up."""
+    """Totals of the requests that this node answered; `busy_s` is the sum of the times they took."""
 
     requests: int = 0
     errors: int = 0
@@ -67,9 +68,9 @@ class ControlTotals(Struct):
 
 
 class Control:
-    """Hears the requests of one installation and answers those that are `handler`'s to answer.
+    """Receives the requests of one installation, and answers those about receivers that `handler` owns.
 
-    `inboxes` says which reply subjects are answered.
+    `inboxes` decides which reply subjects get an answer.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Control:
         await self._hearing.start()
 
     async def stop(self) -> None:
-        """Hear nothing more, and give up what is under way: who asked gets no answer and may ask again."""
+        """Take no more requests, and give up those under way: their clients get no answer."""
         await self._hearing.stop()
         for task in self._under_way:
             task.cancel()
@@ -123,7 +124,7 @@ class Control:
         await self._wire.publish(inbox, data)
 
     def _denied_unread(self, request: ControlRequest) -> Denied | None:
-        """Denies a request for its form, or for the number of those under way."""
+        """Deny a request because of its form, or because too many are under way; None if it is accepted."""
         if len(self._under_way) > UNDER_WAY_MAX:
             return Denied("busy", f"{UNDER_WAY_MAX} requests are running on this node; try again later")
         if len(request.body) > BODY_BYTES_MAX:
@@ -141,7 +142,7 @@ class Control:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not we have ended, but the shard that was waited for.
+            # The shard that was waited for has ended, not this node.
             return Denied("unavailable", "the receiver's shard has moved to another node; try again")
         except Exception as error:
             log.exception("control.failed", extra={"verb": request.verb, "receiver": request.receiver})

@@ -1,8 +1,8 @@
 """The nodes as a NATS micro service, so that `nats micro ls` and `nats micro stats angarium` list them.
 
-ADR-32: an instance answers PING, INFO and STATS on `$SRV.<verb>`, `$SRV.<verb>.<name>` and
-`$SRV.<verb>.<name>.<id>`. The one endpoint that it lists is that of the control requests, which has no queue
-group, since only the owner of a shard can answer for it.
+By ADR-32, an instance answers PING, INFO and STATS on `$SRV.<verb>`, `$SRV.<verb>.<name>` and
+`$SRV.<verb>.<name>.<id>`. It lists one endpoint, that of the control requests. It has no queue group, since
+only the owner of a shard can answer for it.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
 
 ANSWERS_AT_ONCE = 16
-"""Answers under way at a time; more questions get none. Nodes are listed seldom, and who lists them asks
-again: 15,000 questions at once held a node up for 2 s, each with an answer of its own."""
+"""Answers under way at a time; further requests get none. Nodes are rarely listed, and clients can ask again:
+15,000 requests at once, each with its own answer, blocked a node for 2 s."""
 
 DESCRIPTION = "Angarium, the webhook dispatcher on NATS JetStream"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """One node. `name` and `id` are one subject token each, `version` is semantic, `started_at` wall time."""
+    """One node: `name` and `id` are subject tokens, `version` is semantic, `started_at` is wall time."""
 
     name: str
     id: str
@@ -36,9 +36,9 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """Answers for one node. `subject` is what its endpoint hears, `data` is added to its statistics.
+    """The service of one node. `subject` is that of its endpoint; `data` is added to its statistics.
 
-    `inboxes` says which reply subjects are answered.
+    `inboxes` decides which reply subjects get an answer.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Service:
         await self._hearing.start()
 
     async def stop(self) -> None:
-        """List the node no more."""
+        """Stop listing the node."""
         await self._hearing.stop()
         if self._under_way:
             await asyncio.wait(self._under_way)
@@ -95,7 +95,7 @@ class Service:
         return self._answer("info_response") | {"description": DESCRIPTION, "endpoints": [endpoint]}
 
     def _stats(self) -> dict[str, Any]:
-        """Times are in nanoseconds."""
+        """The statistics, with times in nanoseconds."""
         totals = self._totals
         started = datetime.fromtimestamp(self._identity.started_at, UTC).isoformat(timespec="milliseconds")
         endpoint = self._endpoint | {

@@ -1,9 +1,9 @@
-"""Dead letters: what could not be delivered, kept with its body, its headers and the reason.
+"""Dead letters: events that could not be delivered, kept with their body, their headers and the reason.
 
 The message is read again from the deliveries stream, so that a dead letter is what the producer published and
-not what an actor made of it. The event's id is in `Angarium-Id`, from any source, so that a redrive
-keeps it. The id of the publish is made of receiver and number: burying again adds nothing within the stream's
-duplicate window, and after it a second letter that says the same.
+not what an actor made of it. The event's id is always in `Angarium-Id`, wherever it came from, so that a
+redrive keeps it. The message id of the dead letter consists of receiver and number: burying again adds
+nothing within the stream's duplicate window, and after it an identical second letter.
 """
 
 import asyncio
@@ -46,26 +46,26 @@ from streams.reading import messages
 log = logging.getLogger(__name__)
 
 RESPONSE_MAX = 1024
-"""Characters of the header that has the beginning of the last answer."""
+"""Length of the header with the beginning of the last answer, in characters."""
 BODY_GONE = "gone"
-"""The message had left the stream before it could be buried; there is nothing to redrive."""
+"""Mark of a letter whose message had left the stream before it was buried; there is nothing to redrive."""
 _LETTER_HEADERS = frozenset(map(str.lower, DEAD_LETTER))
 
 LETTER_HEADERS_BYTES_MAX = 60 << 10
-"""Bytes of all headers of a letter. JetStream takes 65,535, and a redrive adds some."""
+"""Bytes of all headers of a letter. JetStream accepts 65,535, and a redrive adds some."""
 FEW_HEADERS_BYTES_MAX = 8 << 10
 """Bytes of headers if the body leaves no room for more in the stream of the letters."""
 _HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE})
-"""Headers that mean something when it is sent again: they are kept before all others."""
+"""Headers that are needed when the event is sent again: they have priority over all others."""
 TOKEN_BYTES_MAX = 256
-"""Bytes of a tenant or a name in the subject of a letter; those that there may be have 64 at most."""
+"""Bytes of a tenant or a name in the subject of a letter; valid ones have 64 at most."""
 
 PAGE_BYTES_MAX = 1 << 20
 UNKNOWN_AT_ONCE = 2
-"""Number of letters for unknown names that are on their way at once, from all shards of a node.
+"""Number of letters for unknown names that all shards of a node publish at the same time.
 
-16 in a row, and 60 messages read to find them, delayed all others: during 1,000 such names a second, p95 of
-known receivers was 1.6 times what it is without them. With 2 it is 1.1 to 1.3 times.
+With 16 at a time, and 60 messages read to find them, known receivers were delayed: their p95 rose to 1.6
+times the usual one at 1,000 unknown names a second. With 2 it rises to 1.1 to 1.3 times.
 """
 _SERVER_HEADER_PREFIX = "nats-"
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - {"%"}
@@ -77,7 +77,7 @@ class DeadLetterWriter:
     """See `actors.ports.DeadLetterWriter`. It never gives up: a full stream only delays it."""
 
     def __init__(self, js: JetStream, names: Names, turns: asyncio.Semaphore | None = None) -> None:
-        """`turns` is shared by all shards of a node: one at a time buries letters for unknown names."""
+        """All shards of a node share `turns`: one shard at a time buries letters for unknown names."""
         self._js = js
         self._names = names
         self._turns = turns or asyncio.Semaphore(1)
@@ -85,16 +85,16 @@ class DeadLetterWriter:
     async def bury(
         self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str] = NO_ANSWERS
     ) -> None:
-        """Page by page, as the messages lie in their stream: so a thousand cost little more than one.
+        """Bury these events page by page, in the order of their stream: a thousand cost little more than one.
 
-        A letter that is published again, after a crash, has no answer. JetStream drops it all the same: its
-        message id is made of receiver and number alone.
+        A letter that is published again after a crash has no answer in it. JetStream drops it nevertheless:
+        its message id consists of receiver and number alone.
         """
         left = {each.position: each for each in sorted(burials, key=lambda each: each.position)}
         pauses = Pauses(self._js)
         complaint = Complaint(self._js, log, "dead_letter.waiting", receiver=receiver, position=min(left))
         while left:
-            if next(iter(left.values())).receiver:  # They wait for all others, on the node and in NATS.
+            if next(iter(left.values())).receiver:  # Unknown names wait for all others, here and in NATS.
                 async with self._turns:
                     why = await self._try(receiver, left, answers, UNKNOWN_AT_ONCE)
             else:
@@ -107,7 +107,7 @@ class DeadLetterWriter:
     async def _try(
         self, receiver: str, left: dict[int, Burial], answers: Mapping[int, str], at_once: int
     ) -> str | None:
-        """Bury those that one page holds, and take them out of `left`; says why not all of them are."""
+        """Bury the events of one page, and take them out of `left`; returns why some are still there."""
         try:
             page = await self._page(receiver, left)
         except (Unavailable, ApiError) as error:
@@ -120,13 +120,13 @@ class DeadLetterWriter:
             for (position, _), why in zip(some, buried, strict=True):
                 burial = left.pop(position)
                 if why is not None:
-                    left[position] = burial  # Behind all others, which it may not hold up.
+                    left[position] = burial  # At the end, so that it does not hold up the others.
             if any(why is not None for why in buried):
                 return next(why for why in buried if why is not None)
         return None
 
     async def _page(self, receiver: str, left: dict[int, Burial]) -> dict[int, StoredMessage | None]:
-        """The first message in `left`, or None if that is gone, by the leader; and what is read with it."""
+        """The first message in `left`, from the leader (None if it is gone), and those that follow it."""
         first, stream = next(iter(left)), self._names.deliveries
         whose = {position: each.receiver or receiver for position, each in left.items()}
         message = await message_at(self._js, stream, first)
@@ -135,7 +135,7 @@ class DeadLetterWriter:
         found: dict[int, StoredMessage | None] = {first: message}
         if len(left) > 1:
             subject = message.subject
-            if left[first].receiver:  # Others of the shard may lie between them.
+            if left[first].receiver:  # Messages for others in the shard may lie between them.
                 subject = f"{subject.removesuffix(whose[first])}*.*"
             page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {
@@ -148,7 +148,7 @@ class DeadLetterWriter:
     async def _publish(
         self, receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
     ) -> str | None:
-        """Store it; returns None, or why it is not stored."""
+        """Store the letter; returns None, or the reason why it is not stored."""
         ours = _ours(burial.receiver or receiver, burial, message, answer_text)
         return await store(self._js, self._names, burial.receiver or receiver, message, ours)
 
@@ -156,9 +156,9 @@ class DeadLetterWriter:
 async def store(
     js: JetStream, names: Names, receiver: str, message: StoredMessage | None, ours: dict[str, object]
 ) -> str | None:
-    """Publish a letter: the message, its headers as far as there is room, and what we say of it.
+    """Publish a letter: the message, as many of its headers as there is room for, and the headers about it.
 
-    Returns Store it; returns None, or why it is not stored.
+    Returns None, or the reason why it is not stored.
     """
     said = {name: str(value) for name, value in ours.items() if value is not None}
     answer: Answer = Unanswered("")
@@ -178,9 +178,9 @@ async def store(
 
 
 def filed_under(receiver: str) -> str:
-    """The name under which letters lie: `<tenant>.<name>`, with a hash in the place of what is far too long.
+    """The name under which letters are stored: `<tenant>.<name>`, with a hash for a part that is too long.
 
-    Subject and inbox of a publish stand in one line, and beyond 4,096 bytes nats-server ends the connection.
+    Subject and inbox of a publish are in one line, and nats-server cuts the connection beyond 4,096 bytes.
     """
     return ".".join(
         token if len(token.encode()) <= TOKEN_BYTES_MAX else f"_{stable_hash(token)}"
@@ -191,7 +191,7 @@ def filed_under(receiver: str) -> str:
 def _ours(
     receiver: str, burial: Burial, message: StoredMessage | None, answer_text: str
 ) -> dict[str, object]:
-    """The reason why the message is here; the producer cannot set it."""
+    """The headers that say why the event is a dead letter; a producer cannot set them."""
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
     problem = messages.receiver_problem(receiver[: messages.RECEIVER_LOOKED_AT_MAX])
@@ -209,10 +209,11 @@ def _ours(
 
 
 def passed_on(headers: dict[str, str], room: int) -> dict[str, str]:
-    """Keeps the headers that may stand in another stream, as long as they take no more than `room` bytes.
+    """The headers that may be passed on to another stream, as many as fit into `room` bytes.
 
-    The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would act again there; a name that our
-    client does not accept cannot be published at all; and only we say why a letter is here.
+    The server's own (`Nats-Expected-…`, `Nats-TTL`, `Nats-Rollup`, …) would take effect again there; a name
+    that the client library does not accept cannot be published at all; and only Angarium says why a letter is
+    here.
     """
     kept = dict[str, str]()
     for name, value in sorted(headers.items(), key=lambda header: header[0] not in _HEADERS_KEPT_FIRST):
@@ -236,7 +237,7 @@ def _size(headers: dict[str, str]) -> int:
 def encoded(text: str) -> str:
     """The header for a text: its beginning, percent-encoded as UTF-8, so that ASCII stays readable.
 
-    Without blanks at both ends, which are no part of a header's value.
+    Blanks at both ends are removed, since they are not part of a header's value.
     """
     parts, length = list[str](), 0
     for c in text.strip()[:RESPONSE_MAX]:

@@ -1,8 +1,8 @@
-"""Dead letters found, read and dropped; `streams.resending.redrive` sends them again.
+"""Finds, reads and deletes dead letters; `streams.resending.redrive` sends them again.
 
-Letters are found by batch direct get, which a replica may answer that lags (ADR-31). That is enough to look
-around: at worst the newest letters are missing, or some are shown that are no more. To act on a letter,
-ask the leader for it (`DeadLetters.letter`).
+Letters are found by batch direct get, which a lagging replica may answer (ADR-31). That is good enough for
+looking at them: at worst the newest letters are missing, or deleted ones are shown. Before you act on a
+letter, ask the leader for it (`DeadLetters.letter`).
 """
 
 import asyncio
@@ -33,13 +33,13 @@ REASONS = (
     "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed",
 )  # fmt: skip
 REQUESTS_MAX = 32
-"""Requests under way at a time, of those that concern one letter each."""
+"""Requests about single letters that are under way at a time."""
 SPAN_MIN, SPAN_MAX = 256, 16_384
 """Positions of the stream that are searched at a time from the newest on."""
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter as it lies in its stream: at `position` since `at`, seconds since the epoch."""
+    """A dead letter in its stream: at `position` since `at`, in seconds since the epoch."""
 
     position: int
     receiver: str
@@ -53,7 +53,7 @@ class Letter(Struct, frozen=True):
 
     @property
     def sequence(self) -> int | None:
-        """The receiver's own number of the event; None where it never got one."""
+        """The event's sequence number; None if it never got one."""
         return _count(self.headers.get(DEAD_SEQUENCE))
 
     @property
@@ -62,12 +62,12 @@ class Letter(Struct, frozen=True):
 
     @property
     def status(self) -> int | None:
-        """The last answer of the receiver; None where it gave none."""
+        """The status of the receiver's last answer; None if it gave none."""
         return _count(self.headers.get(DEAD_STATUS))
 
     @property
     def response(self) -> str:
-        """The beginning of the answer to the last attempt; nothing where it is not known."""
+        """The beginning of the answer to the last attempt; empty if it is not known."""
         return unquote(self.headers.get(DEAD_RESPONSE, ""), errors="replace")
 
     @property
@@ -80,7 +80,7 @@ class Letter(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Says what is wrong with a malformed event, in a sentence; empty for any other."""
+        """The problem of a malformed event, in a sentence; empty for any other event."""
         return self.headers.get(DEAD_PROBLEM, "")
 
     @property
@@ -90,10 +90,11 @@ class Letter(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Which letters are wanted.
+    """Selection of letters.
 
-    `receivers` is `<tenant>.<name>`, either of which may be `*`. No `reasons` means all. A letter's time is
-    that of the stream, from `since` on and before `until`, in seconds since the epoch.
+    - `receivers`: `<tenant>.<name>`, either of which may be `*`.
+    - `reasons`: if empty, all.
+    - `since`, `until`: the stream's time of the letter, in seconds since the epoch; `until` is excluded.
     """
 
     receivers: str = "*.*"
@@ -107,14 +108,17 @@ class Selection(Struct, frozen=True, kw_only=True):
         return in_time and (not self.reasons or letter.reason in self.reasons)
 
     def is_past(self, letter: Letter) -> bool:
-        """True if the letter is too late; so are all after it, since they are in the order of their times."""
+        """True if the letter is too new; so are all after it, since they are ordered by time."""
         return self.until is not None and letter.at >= self.until
 
 
 class LetterPage(Struct, frozen=True):
-    """The letters that are wanted of the next `seen`; about `unseen` are still to be looked at.
+    """One page of a search through the letters.
 
-    `up_to` is the last position that was looked at, in the order of the reading.
+    - `letters`: those that were selected.
+    - `seen`: how many were looked at.
+    - `unseen`: about how many are still to be looked at.
+    - `up_to`: the last position that was looked at, in reading order.
     """
 
     letters: list[Letter]
@@ -124,7 +128,7 @@ class LetterPage(Struct, frozen=True):
 
 
 class DeadLetters:
-    """The letters of one installation. A question without an answer is `Unavailable`, after a while."""
+    """The dead letters of one installation. A request that gets no answer in time raises `Unavailable`."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
@@ -138,7 +142,7 @@ class DeadLetters:
         return newest.sequence if newest else 0
 
     async def pages(self, selection: Selection, end: int, after: int = 0) -> AsyncIterator[LetterPage]:
-        """The letters behind the position `after`, up to and with `end`, the oldest first."""
+        """The letters after the position `after`, up to and including `end`, the oldest first."""
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
@@ -154,7 +158,7 @@ class DeadLetters:
             position = found.messages[-1].sequence + 1
 
     async def newest(self, selection: Selection, end: int) -> AsyncIterator[LetterPage]:
-        """The letters, the newest first, for those who want only some of them."""
+        """The letters, the newest first, for callers that want only some of them."""
         subject, oldest, span = self._names.dead(selection.receivers), 1, SPAN_MIN
         if selection.since is not None:
             first = await patiently(self._js.first_since, self._stream, subject, selection.since)
@@ -168,7 +172,7 @@ class DeadLetters:
             end = start - 1
 
     async def _between(self, subject: str, start: int, end: int) -> list[Letter]:
-        """The letters of these places, the oldest first."""
+        """The letters at these positions, the oldest first."""
         letters: list[Letter] = []
         while start <= end:
             batch = min(SPAN_MIN, end - start + 1)
@@ -185,7 +189,7 @@ class DeadLetters:
         return self._letter(found) if found else None
 
     async def letters(self, positions: Iterable[int]) -> list[Letter]:
-        """The letters at these places that are there, from the leader, oldest first."""
+        """The letters that exist at these positions, from the leader, oldest first."""
         found: list[Letter] = []
 
         async def look(position: int) -> None:
@@ -196,7 +200,7 @@ class DeadLetters:
         return sorted(found, key=lambda letter: letter.position)
 
     async def drop(self, positions: Iterable[int], told: Callable[[int], None] = lambda _: None) -> int:
-        """Delete these letters; returns how many there were. `told` hears of each that is gone now."""
+        """Delete these letters; returns how many there were. `told` is called for each that is gone."""
         dropped = 0
 
         async def drop(position: int) -> None:
@@ -214,7 +218,7 @@ class DeadLetters:
 
 
 async def _for_each(positions: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
-    """Do it for all of them, `REQUESTS_MAX` at a time; raises what the first raised that failed."""
+    """Call `do` for all positions, `REQUESTS_MAX` at a time; raises the first exception that it raises."""
     rest = iter(positions)
 
     async def work() -> None:

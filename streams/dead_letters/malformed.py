@@ -1,7 +1,7 @@
-"""Published events that no receiver can be sent as they are: a dead letter each, among their tenant's.
+"""Stores malformed events, which no receiver can be sent as they are, among their tenant's dead letters.
 
-It lies under a name that no receiver can have, is what the producer published, and says what is wrong with
-it.
+Such a dead letter has a receiver name that no receiver can have. It contains what the producer published, and
+says what is wrong with it.
 """
 
 from actors.errors import Unavailable
@@ -23,15 +23,15 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_LOOKED_AT_MAX
 
 MALFORMED_RECEIVER = "_events"
-"""Stands for the receiver's name, which does not begin with `_`."""
+"""Stands in the place of a receiver's name, which never begins with `_`."""
 
 
 async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Event) -> str:
-    """Store the dead letter of an event of the events stream; why it could not be, or nothing.
+    """Store the dead letter of a malformed event; returns the reason why it is not stored, or an empty text.
 
     `receiver` is `<tenant>._events`. Burying again adds nothing within the stream's duplicate window, and
-    after it a second letter that says the same. `e` in its id is a position of the events: `p` is one of the
-    deliveries, where a producer may address `<tenant>._events` as well.
+    after it an identical second letter. `e` in its id means a position of the events stream. `p` means one of
+    the deliveries stream, where a producer may address `<tenant>._events`, too.
     """
     try:
         message = await message_at(js, names.events, event.position)

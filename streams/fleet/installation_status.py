@@ -1,6 +1,6 @@
 """The status of an installation as seen from outside, for `angarium doctor`.
 
-Nothing here decides anything: who owns a shard is for the claim to find out, and who lives for the members.
+Nothing is decided here: a claim finds out who owns a shard, and the members find out which nodes are alive.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ async def server_time(js: JetStream, stream: str) -> float:
 
 
 async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
-    """The nodes that live, by name, and a sentence for each key that cannot be read or stands still.
+    """The live nodes, by name, and a sentence for each key that cannot be read or is not renewed.
 
-    A key that is not renewed expires, unless the server can store nothing any more.
+    A key that is not renewed expires, unless the server can no longer store anything.
     """
     now = await server_time(js, names.nodes)
     found: dict[str, Member] = {}
@@ -73,7 +73,7 @@ def _silent(node: str, silent_s: float) -> str:
 
 
 async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]:
-    """Reads the recorded owner of each shard; None: it never had one, or has none any more.
+    """The recorded owner of each shard; None if it has none.
 
     Raises `NewerVersion` and `NotOurs`.
     """
@@ -91,7 +91,7 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
 
 async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int, RecordedLoss]:
-    """The shards that are refused on record. Raises `NewerVersion` and `NotOurs`."""
+    """The shards that are recorded as refused, with the reason. Raises `NewerVersion` and `NotOurs`."""
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def refusal(shard: int) -> RecordedLoss | None:
@@ -103,9 +103,9 @@ async def recorded_losses(js: JetStream, names: Names, shards: int) -> dict[int,
 
 
 async def remade(js: JetStream, names: Names, shards: int) -> list[str]:
-    """The streams and buckets that the shards know as others of the same name, by their checkpoints.
+    """The streams and buckets that, according to the shards' checkpoints, were recreated.
 
-    Raises `NewerVersion`, `NotOurs`, and `ApiError` where one is missing.
+    Raises `NewerVersion`, `NotOurs`, and `ApiError` if one is missing.
     """
     now = {name: (await stream_info(js, name)).created for name in names.streams}
     turn = asyncio.Semaphore(QUESTIONS_AT_ONCE)

@@ -1,9 +1,9 @@
-"""The lease of a node: the time in which it can be sure that no other node has claimed its shards.
+"""The lease of a node: the time during which it can be sure that no other node has claimed its shards.
 
-Others may claim when they have seen no heartbeat for the TTL and half a second. A renewal that was
-acknowledged was seen no earlier than it was sent, so its holder is safe for the TTL less half a second from
-*before* it was sent, by a clock that counts sleep too: whatever the network, the scheduler or SIGSTOP did to
-it since.
+Others may claim when they have seen no heartbeat for the TTL plus half a second. They saw an acknowledged
+renewal no earlier than it was sent. So its holder is safe for the TTL minus half a second from *before* it
+sent the renewal, by a clock that goes on during sleep: whatever the network, the scheduler or SIGSTOP have
+done to it since.
 """
 
 from streams.clock import Timekeeper
@@ -16,7 +16,7 @@ class Lease:
     """One lease, from its first acknowledged renewal to its end; it never comes back.
 
     A renewal must not revive it: others may have claimed and released in the meantime. A node whose lease is
-    over stops its shards and begins another one, and what belongs to the old one stays powerless.
+    over stops its shards and begins another lease; whatever still holds the old one can do nothing.
     """
 
     def __init__(self, ttl_s: float, time: Timekeeper) -> None:
@@ -26,11 +26,11 @@ class Lease:
         self._over = False
 
     def sending(self) -> float:
-        """Note that a renewal is sent; call it before. Pass the result to `acknowledged`."""
+        """Note that a renewal is about to be sent, and pass the result to `acknowledged`."""
         return self._time.boottime()
 
     def acknowledged(self, sent_at: float) -> bool:
-        """Take a renewal as stored. False where that comes too late: the lease is over."""
+        """Take a renewal as stored. False if it comes too late and the lease is over."""
         if self.over:
             return False
         self._ends_at = max(self._ends_at or 0.0, sent_at + self._ttl_s - LEASE_MARGIN_S)

@@ -1,9 +1,9 @@
 """The members of the fleet: which nodes are alive, which should own what, and which may be taken over.
 
-Each node renews its key at a third of the TTL, which also renews its lease. It looks at the others by reading
-the bucket from its leader, as often; what is heard in between is only a hint to look sooner. A node that
-shows no new heartbeat for the TTL and half a second *by our clock* is dead to us. That its key has expired
-says nothing: a restart of NATS, or a server's fast clock, expires the living.
+Each node renews its key every third of the TTL, which also renews its lease. Just as often it looks at the
+others by reading the bucket from its leader; messages in between are only a hint to look sooner. A node that
+shows no new heartbeat for the TTL plus half a second, *by our clock*, counts as dead. An expired key proves
+nothing: a restart of NATS, or a server's fast clock, can expire the key of a live node.
 """
 
 import asyncio
@@ -35,14 +35,19 @@ RENEWALS_PER_TTL = 3
 RENEWAL_TIMEOUT_S = 2.0
 LOOK_PAUSE_MIN_S = 0.01
 FORGET_DEAD_AFTER_S = 3600.0
-"""A dead node whose key is gone is forgotten after so long."""
+"""Time after which a dead node whose key is gone is forgotten."""
 
 log = logging.getLogger(__name__)
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """A node as it shows itself. `heartbeat` counts its renewals, each good for `ttl_s` (0: unknown);
-    `started_at` is its wall clock's; `run` is another one in each process, whatever its name."""
+    """A node as it describes itself in its key.
+
+    - `started_at`: by its wall clock.
+    - `heartbeat`: number of its renewals.
+    - `ttl_s`: how long each renewal is valid; 0 if unknown.
+    - `run`: a random id of the process, so that two with the same name differ.
+    """
 
     v: int = VERSION
     node: str
@@ -54,7 +59,7 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class _Seen(Struct, frozen=True):
-    """A node's last heartbeat: its revision, 0 for none, when we saw it first, by our clock, its TTL."""
+    """A node's last heartbeat: its revision (0: none), when we first saw it by our clock, and its TTL."""
 
     revision: int
     since: float
@@ -67,12 +72,12 @@ _member = msgspec.json.Decoder(Member)
 class Members:
     """This node's membership, and its view of the others.
 
-    A node's name belongs to one process at a time, and to another one after each start. What they claimed is
-    told apart by `run`, which is drawn at the start, and never by their wall clocks.
+    A node's name belongs to one process at a time, and to another process after each start. Their claims are
+    distinguished by `run`, which is drawn at the start, never by their wall clocks.
 
-    `lease` is the one in force. Whatever needs it takes it *before* it claims, and keeps it: after a lapse
-    there is another one, and what was claimed under the old one stays powerless. `live` are the names of
-    those who should own shards, sorted, this node always among them.
+    - `lease`: the one in force. A caller takes it *before* it claims, and keeps it: after a lapse there is
+      another one, and claims under the old one can do nothing any more.
+    - `live`: sorted names of the nodes that should own shards, this node always among them.
     """
 
     def __init__(
@@ -102,15 +107,15 @@ class Members:
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Tell `listener` when `live` is another one."""
+        """Call `listener` when `live` changes."""
         self._on_change.append(listener)
 
     def on_lapse(self, listener: Callable[[], None]) -> None:
-        """Tell `listener` when the lease is over. It stops every shard before it returns."""
+        """Call `listener` when the lease is over. It stops every shard before it returns."""
         self._on_lapse.append(listener)
 
     def on_lease(self, listener: Callable[[], None]) -> None:
-        """Tell `listener` when a lease begins to be in force."""
+        """Call `listener` when a lease comes into force."""
         self._on_lease.append(listener)
 
     async def start(self) -> None:
@@ -134,7 +139,7 @@ class Members:
             task.add_done_callback(_report)
 
     async def leave(self) -> None:
-        """Say that this node is gone, once its shards are released. Does nothing the second time."""
+        """Announce that this node leaves, after its shards are released. A second call does nothing."""
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
@@ -157,7 +162,7 @@ class Members:
         if owner is None or owner.released is not None or (owner.node, owner.run) == (self.node, self.run):
             return True
         if owner.run:
-            # Also under our own name: that process may be asleep and think that it owns.
+            # This also holds for our own name: that process may be asleep and believe that it is the owner.
             first_asked = _Seen(0, self._time.boottime())
             return self._is_silent(self._runs.setdefault((owner.node, owner.run), first_asked))
         if owner.node != self.node:
@@ -165,13 +170,14 @@ class Members:
         return self._silent(self._started_boottime, self._time.boottime())
 
     def stale(self, node: str) -> bool:
-        """True if its heartbeat has stood still for the TTL and half a second, when we last looked.
+        """True if, at our last look, its heartbeat had not changed for the TTL plus half a second.
 
-        Of two TTLs the longer counts: nodes should have the same, but its lease is as long as its own.
+        The longer of the two TTLs counts: nodes should have the same one, but its lease is as long as its
+        own.
 
-        It is counted from the first look at it, or the last reconnect; if its key is gone, also from the
-        first look after a TTL without one. A node never heard of is looked at from now on, since it may have
-        come after our last look.
+        The time counts from the first look at it or the last reconnect; if its key is gone, also from the
+        first look after a TTL without one. An unknown node is watched from now on, since it may have come
+        after our last look.
         """
         seen = self._seen.get(node)
         if seen is None:
@@ -198,7 +204,7 @@ class Members:
                 await pauses.wait()
 
     def _lapse(self) -> None:
-        """Stops all shards before a renewal: the renewal must not revive the expired lease."""
+        """Stop all shards before a renewal if the lease is over: the renewal must not revive it."""
         told = Complaint(self._js, log, "lease.lapsed", node=self.node)
         told.tell(f"no heartbeat was stored for {self._ttl_s - LEASE_MARGIN_S:g} s")
         for listener in self._on_lapse:
@@ -235,7 +241,7 @@ class Members:
         return True
 
     def _expiry(self) -> dict[str, str]:
-        """The life of a key that is not renewed; the server takes whole seconds."""
+        """The header for the lifetime of a key that is not renewed; the server accepts whole seconds."""
         return {TTL: f"{math.ceil(self._ttl_s)}s"}
 
     # ---- looking at the others
@@ -255,7 +261,7 @@ class Members:
                 wait_s = self._ttl_s / RENEWALS_PER_TTL
 
     def _until_next_look_s(self) -> float:
-        """A third of the TTL; less where another node counts as dead before that unless it shows life."""
+        """A third of the TTL, or less if another node would count as dead sooner."""
         now = self._time.boottime()
         others = [seen for node, seen in self._seen.items() if node != self.node]
         others += [seen for run, seen in self._runs.items() if run != (self.node, self.run)]
@@ -267,7 +273,7 @@ class Members:
         return max(LOOK_PAUSE_MIN_S, min([self._ttl_s / RENEWALS_PER_TTL, *due_in]))
 
     async def _look(self) -> None:
-        """Read the bucket from its leader. A node's key moves on with each heartbeat, so none is missed."""
+        """Read the bucket from its leader. Each heartbeat changes the key's revision, so none is missed."""
         began_at = self._time.boottime()
         present: dict[str, None] = {}
         message = await self._next(1)
@@ -299,7 +305,7 @@ class Members:
             self._seen[node] = self._runs[node, run] = seen
 
     def _told(self, node: str, data: bytes) -> tuple[float, str]:
-        """The TTL and the run of a node. One that cannot be understood counts as having our TTL."""
+        """The TTL and the run of a node. If its value cannot be read, our own TTL is assumed."""
         try:
             member = _member.decode(data)
         except UNREADABLE:
@@ -314,7 +320,7 @@ class Members:
         return member.ttl_s, member.run
 
     def _give_time(self, present: dict[str, None]) -> None:
-        """Gives nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
+        """Give nodes more time after a TTL without a look: a heartbeat may have expired unseen."""
         now = self._time.boottime()
         if now - self._looked_at >= self._ttl_s:
             for node, seen in self._seen.items():
@@ -337,12 +343,12 @@ class Members:
                 del self._runs[key]
 
     def _on_heartbeat(self, message: Message) -> None:
-        """Look at once where a node is new, or leaves."""
+        """Look at once if a node is new, or leaves."""
         node = message.subject.rpartition(".")[2]
         if node not in self._seen or not message.data:
             self._hint.set()
         elif node == self.node and (told := self._told(node, message.data))[1] != self.run:
-            # Our own heartbeats hide it from our looks.
+            # Our looks cannot see it, since our own heartbeats overwrite it.
             self._runs[node, told[1]] = _Seen(0, self._time.boottime(), told[0])
 
     def _on_connection(self, connected: bool) -> None:

@@ -1,8 +1,8 @@
-"""The receivers as they are seen from outside: by their snapshots, and by the stream.
+"""The receivers as seen from outside: by their snapshots, and by the stream.
 
-Nodes write the snapshots of changed actors every five seconds. A receiver that is not parked has no event
-that waits for longer than two, unless no node runs its shard; so only the parked ones, and those of such
-shards, are counted in the stream.
+Nodes write the snapshots of changed actors every five seconds. In a receiver that is not parked, no event
+waits for longer than two seconds, unless no node runs its shard. So only the events of parked receivers, and
+of such shards, are counted in the stream.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from streams.reading.newest import newest
 from streams.versions import read_versioned
 
 UNWORKED_AFTER_S = 15.0
-"""Age at which an event that is in no checkpoint shows that no node runs its shard."""
+"""If an event that no checkpoint covers is older than this, no node runs its shard."""
 
 _snapshot = msgspec.json.Decoder(Snapshot)
 
 
 class ReceiverSnapshot(Struct, frozen=True):
-    """A receiver by its last snapshot: its state without the dedup window, None where it cannot be read."""
+    """A receiver's last snapshot: its state without the dedup window; None if it cannot be read."""
 
     receiver: str
     shard: int
@@ -39,9 +39,11 @@ class ReceiverSnapshot(Struct, frozen=True):
 
 
 class Worked(Struct, frozen=True):
-    """The progress of a shard: all deliveries up to `floor` are settled, or their receivers parked.
+    """The progress of a shard.
 
-    Its snapshots hold as of `age_s` ago. `behind`: deliveries wait that no node has looked at.
+    - `floor`: all deliveries up to here are settled, or their receivers are parked.
+    - `age_s`: the age of its snapshots.
+    - `behind`: deliveries wait that no node has looked at.
     """
 
     floor: int
@@ -50,7 +52,7 @@ class Worked(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The number of events that wait, and the instant at which the oldest of them was stored."""
+    """The number of events that wait, and the time at which the oldest of them was stored."""
 
     count: int
     oldest_at: float | None = None
@@ -59,7 +61,7 @@ class Waiting(Struct, frozen=True):
 async def receiver_snapshots(
     js: JetStream, names: Names, tenant: str = "*"
 ) -> AsyncIterator[ReceiverSnapshot]:
-    """Every receiver that has a snapshot; one may come twice, the newer one last. Raises as `newest`."""
+    """Every receiver that has a snapshot; one may come twice, the newer last. Raises like `newest`."""
     prefix = names.actor(0, "").removesuffix("0.")
     async for message in newest(js, names.actors, [f"{prefix}*.{tenant}.*"]):
         shard, _, receiver = message.subject.removeprefix(prefix).partition(".")
@@ -68,7 +70,7 @@ async def receiver_snapshots(
 
 
 async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverSnapshot | None:
-    """One receiver by its snapshot; None where it has none. Raises `Unavailable` and `ApiError`."""
+    """The last snapshot of one receiver; None if it has none. Raises `Unavailable` and `ApiError`."""
     if not (shards := await shard_count(js, names)):
         return None
     tenant, _, name = receiver.partition(".")
@@ -88,7 +90,7 @@ def _state(data: bytes, subject: str) -> State | None:
 
 
 async def shard_count(js: JetStream, names: Names) -> int:
-    """The number of shards, by the stamp of the installation. Raises `Unavailable` and `ApiError`."""
+    """The number of shards, from the stamp of the installation. Raises `Unavailable` and `ApiError`."""
     info = await js.stream_info(names.deliveries)
     metadata = (info.config.get("metadata") if info else None) or {}
     return int(metadata.get(STAMP_SHARDS, 0))
@@ -123,7 +125,7 @@ async def _worked(js: JetStream, names: Names, shard: int, now: float) -> Worked
 
 
 def waiting(standing: ReceiverSnapshot, worked: Worked) -> Waiting | None:
-    """The events that wait for a receiver, by its snapshot; None: they must be counted in the stream."""
+    """The waiting events of a receiver, by its snapshot; None if they must be counted in the stream."""
     state = standing.state
     if state is None or state.parked or worked.behind:
         return None
@@ -131,9 +133,9 @@ def waiting(standing: ReceiverSnapshot, worked: Worked) -> Waiting | None:
 
 
 async def counted(js: JetStream, names: Names, standing: ReceiverSnapshot, worked: Worked) -> Waiting:
-    """The events that wait by the stream, of a receiver whose state is known. Raises `Unavailable`."""
+    """The waiting events of a receiver with a known state, counted in the stream. Raises `Unavailable`."""
     state = standing.state or State(receiver=standing.receiver)
-    # What an owner released without parking the receiver is settled.
+    # An event that an owner released without parking the receiver is settled.
     after = max(state.frontier.position, 0 if state.parked else worked.floor)
     subject = names.delivery(standing.shard, standing.receiver)
     page = await js.read(names.deliveries, subject, after + 1, batch=1, max_bytes=1)

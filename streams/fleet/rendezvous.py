@@ -1,6 +1,7 @@
-"""Rendezvous hashing: who should own which shard; a death moves the dead node's shards and no others.
+"""Rendezvous hashing: which node should own which shard; if a node dies, only its own shards move.
 
-Every node computes it alone, from the nodes that it believes alive. It says who should own, never who may.
+Every node computes this alone, from the nodes that it believes to be alive. It says which node should own a
+shard, never which one may.
 """
 
 from collections.abc import Iterable
@@ -8,13 +9,13 @@ from hashlib import blake2b
 
 
 def wanted(shards: int, node: str, live: Iterable[str]) -> list[int]:
-    """The shards, of 0 to `shards` - 1, that belong to `node` among the `live` ones, itself included."""
+    """The shards from 0 to `shards` - 1 that `node` should own among the `live` nodes, itself included."""
     nodes = {node, *live}
     return [shard for shard in range(shards) if _winner(shard, nodes) == node]
 
 
 def _winner(shard: int, nodes: Iterable[str]) -> str:
-    """The node with the highest lot; the name settles a tie."""
+    """The node with the highest hash; the name breaks a tie."""
     return max(nodes, key=lambda node: (_lot(shard, node), node))
 
 

@@ -1,4 +1,4 @@
-"""Following the whole journal from outside, for records: nothing here belongs to a shard's owner.
+"""Follows the whole journal from outside, to keep records: nothing here belongs to a shard's owner.
 
 Read `journal_reader` first.
 """

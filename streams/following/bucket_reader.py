@@ -1,6 +1,6 @@
-"""Reads the configurations of receivers in the order of their bucket, as far as it still has them.
+"""Reads the configurations of receivers in the order of their bucket, as many as it still has.
 
-The bucket drops older values by itself, so a value that was put and replaced while no ledger ran is not known
+The bucket drops older values by itself, so a value that was put and replaced while no ledger ran is missing
 here.
 """
 
@@ -14,7 +14,7 @@ from streams.stores.receivers import is_removal
 
 
 class PutConfiguration(Struct, frozen=True):
-    """A configuration that was put, or None where it was removed."""
+    """A configuration that was put, or None if it was removed."""
 
     receiver: str
     revision: int
@@ -23,7 +23,7 @@ class PutConfiguration(Struct, frozen=True):
 
 
 class BucketReader:
-    """Reads on from a place; a bucket that was recreated is read from its beginning."""
+    """Reads on from a place; a recreated bucket is read from its beginning."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
@@ -39,7 +39,7 @@ class BucketReader:
         self._doubtful = True
 
     async def read(self, place: Place) -> tuple[Place, list[PutConfiguration]]:
-        """Read what was put behind the place; returns the place behind that, too. Waits for NATS."""
+        """Read the values after the place; returns them and the place where to go on. Waits for NATS."""
         if self._doubtful:
             self._doubtful = False
             info = await stream_info(self._js, self._stream)

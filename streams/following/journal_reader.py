@@ -1,7 +1,7 @@
 """Reads the journal of all shards in the order of its stream, each message once, and names what is missing.
 
-A position is only ever passed in order: a message that a replica does not show is asked of the leader, and
-what the leader does not have either was purged. Below a message that it does have, that is certain, since
+Positions are passed strictly in order: if a replica does not show a message, the leader is asked, and if the
+leader does not have it either, it was purged. That is certain if the leader has a later message, since
 nothing is ever stored below another message.
 """
 
@@ -20,7 +20,7 @@ READ_BYTES_MAX = 4 << 20
 
 
 class Gap(Struct, frozen=True):
-    """The messages from `first` to `last` are gone; the next one that there is was stored at `until_at`."""
+    """The messages from `first` to `last` are gone; the next existing one was stored at `until_at`."""
 
     first: int
     last: int
@@ -28,8 +28,12 @@ class Gap(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """The last message that was read of a stream: its position, the server's time of it, and the stream's
-    creation, by which another stream of the same name is known. Position 0: none was read yet."""
+    """The last message that was read from a stream.
+
+    - `created`: when the stream was created; another value means another stream of the same name.
+    - `position`: of the message; 0 if none was read yet.
+    - `stored_at`: the server's time of the message.
+    """
 
     created: str = ""
     position: int = 0
@@ -37,8 +41,10 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class JournalReader:
-    """Reads on from a place, which `check` compares with the stream first. `doubtful`: the
-    connection was lost since, so that the stream may be another one."""
+    """Reads on from a place, which `check` compares with the stream first.
+
+    `doubtful`: the connection was lost since then, so the stream may be another one.
+    """
 
     def __init__(self, js: JetStream, stream: str) -> None:
         self._js = js
@@ -53,10 +59,10 @@ class JournalReader:
         self.doubtful = True
 
     async def check(self, place: Place) -> Place:
-        """Compare the stream with what was read of it, where that may have changed since the last time.
+        """Compare the stream with what was read from it, if it may have changed since the last time.
 
-        Returns the place in the stream that there is. Raises `StreamRemade` where the stream is another one,
-        or ends before the place, or has another message there.
+        Returns the place in the present stream. Raises `StreamRemade` if the stream is another one, or ends
+        before the place, or has another message there.
         """
         if not self.doubtful:
             return place
@@ -91,7 +97,7 @@ class JournalReader:
 
 
 def _unbroken(messages: list[StoredMessage], after: int) -> list[StoredMessage]:
-    """The messages up to the first hole."""
+    """The messages before the first hole."""
     for index, message in enumerate(messages):
         if message.sequence != after + 1 + index:
             return messages[:index]

@@ -1,4 +1,4 @@
-"""Reads the snapshots of all actors, for those who have not read the facts that lie behind them."""
+"""Reads the snapshots of all actors, for a reader that has not read the facts before them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ _snapshot = msgspec.json.Decoder(Snapshot)
 
 
 class KnownState(Struct, frozen=True):
-    """The state of a receiver as of the journal's position `as_of`; it was written at `stored_at`."""
+    """The state of a receiver at the position `as_of` of the journal, written at `stored_at`."""
 
     shard: int
     as_of: int
@@ -30,7 +30,7 @@ class KnownState(Struct, frozen=True):
 
 
 async def all_snapshots(js: JetStream, names: Names) -> AsyncIterator[KnownState]:
-    """All that there are, each from the leader. Waits while NATS is away; raises NewerVersion and NotOurs.
+    """All snapshots, each from the leader. Waits while NATS is away; raises NewerVersion and NotOurs.
 
     A snapshot covers every fact of its actor that the journal does not hold any more.
     """

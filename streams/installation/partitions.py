@@ -1,8 +1,8 @@
 """The shard of a receiver, and the partition of a tenant's events.
 
-The server decides it when it stores a message, by `partition()` in the stream's subject transform: FNV-1a
-of 32 bits over the named tokens, joined by nothing, modulo the count. This is the same, for those who have
-to know the shard before they read.
+The server computes it when it stores a message, by `partition()` in the stream's subject transform: 32-bit
+FNV-1a over the named tokens, concatenated, modulo the count. This module computes the same for callers that
+have to know the shard before they read.
 """
 
 _OFFSET = 0x811C9DC5

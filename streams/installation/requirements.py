@@ -1,7 +1,7 @@
-"""Requirements on an installation that exists, and what would break without each.
+"""Requirements on an existing installation, and what would break without each.
 
-They say whether a difference between what there is and what we would make matters. A limit that an operator
-has enlarged is accepted; one that breaks a promise is refused.
+They say whether a difference between the existing configuration and the one that `setup` would create
+matters. A limit that an operator has raised is accepted; a setting that breaks a promise is refused.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from msgspec import Struct
 from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION
 
 SHARDS = "shards"
-"""The field of a problem that comes before all others: with the wrong number nothing else looks right."""
+"""The field of the problem that hides all others: with the wrong number of shards nothing else is right."""
 
 
 class Mismatch(Struct, frozen=True):
-    """One thing that is not as it must be: the value it `has`, the one it `wants`, what would break."""
+    """A field that differs: the value it `has`, the value it must have (`wants`), and what would break."""
 
     where: str
     field: str
@@ -31,7 +31,7 @@ class Mismatch(Struct, frozen=True):
 
 
 class _Rule(Struct, frozen=True):
-    """`holds(has, wants)`; `absent` is what the server means where it leaves the field out."""
+    """A rule on a field: `holds(has, wants)`; `absent` is the value if the server leaves the field out."""
 
     field: str
     absent: Any
@@ -93,7 +93,7 @@ _CONSUMER_RULES = (
 
 
 def stream_problems(wanted: dict[str, Any], actual: dict[str, Any]) -> list[Mismatch]:
-    """Finds problems of a stream. One of another version or shard count is not checked further."""
+    """The problems of a stream. If its version or shard count differs, nothing else is checked."""
     where = f"stream {wanted['name']}"
     stamped = _stamp_problems(where, wanted["metadata"], actual.get("metadata") or {})
     return stamped or _problems(where, _STREAM_RULES, wanted, actual)

@@ -1,7 +1,7 @@
 """Creates and checks streams, buckets and consumers.
 
-Only what is missing is made. Everything is looked at before anything is made, so that a refusal leaves all
-as it was; and two that set up at the same time make the same.
+Only missing parts are created. Everything is checked before anything is created, so that a refusal changes
+nothing; and two commands at the same time create the same parts.
 """
 
 from collections.abc import Awaitable
@@ -19,7 +19,7 @@ from streams.nats.errors import ApiError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 
 OLDEST_SERVER = (2, 14)
-"""The first that resets consumers, on which every takeover rests."""
+"""The first version that can reset consumers, on which every takeover relies."""
 
 REMEDIES = {
     STORAGE_EXCEEDED: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or "
@@ -49,10 +49,10 @@ class _Consumer(Struct):
 
 
 async def setup(js: JetStream, installation: Installation) -> list[str]:
-    """Create what is missing and stamp it; returns lines that say what was made.
+    """Create the missing parts and stamp them; returns lines that say what was created.
 
-    Raises `SetupError` where something that is there would break a promise, or where the server is too old,
-    has no JetStream, or refuses; `Unavailable` where it does not answer.
+    Raises `SetupError` if an existing part would break a promise, or if the server is too old, has no
+    JetStream, or refuses; `Unavailable` if it does not answer.
     """
     found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
@@ -62,7 +62,7 @@ async def setup(js: JetStream, installation: Installation) -> list[str]:
 
 
 async def check(js: JetStream, installation: Installation) -> list[Mismatch]:
-    """Find what `setup` would refuse or would have to make. Raises as it does, for the server itself."""
+    """Find what `setup` would refuse or would have to create. Raises the same errors about the server."""
     found_streams, found_consumers = await _look(js, installation)
     problems = _problems(found_streams, found_consumers)
     if any(problem.field == SHARDS for problem in problems):
@@ -115,12 +115,12 @@ async def _check_server(js: JetStream) -> None:
 def _problems(found_streams: list[_Stream], found_consumers: list[_Consumer]) -> list[Mismatch]:
     problems = [problem for stream in found_streams for problem in stream.problems()]
     if shards := [problem for problem in problems if problem.field == SHARDS]:
-        return _merged(shards)  # All else looks wrong with the wrong number, and is not.
+        return _merged(shards)  # With the wrong number everything else looks wrong, too, and is not.
     return _merged(problems + [problem for consumer in found_consumers for problem in consumer.problems()])
 
 
 def _merged(problems: list[Mismatch]) -> list[Mismatch]:
-    """Merge the same problem of several streams or consumers into one."""
+    """Merge equal problems of several streams or consumers into one."""
     places: dict[tuple[str, str, str, str], list[str]] = {}
     for each in problems:
         places.setdefault((each.field, each.has, each.wants, each.why), []).append(each.where)

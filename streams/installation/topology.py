@@ -1,8 +1,8 @@
 """The topology of an installation as data: names from its prefix, streams, buckets and consumers.
 
-The configurations are those of the JetStream API, since nats-py has no fields for some of them. Durations in
-them are nanoseconds. What must hold of each and why is in `streams.installation.requirements`;
-`streams.installation.setup` makes them.
+The configurations have the form of the JetStream API, since nats-py lacks some of its fields. Durations in
+them are nanoseconds. `streams.installation.requirements` says which settings must hold and why, and
+`streams.installation.setup` creates everything.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from msgspec import Struct
 from actors.policy import DOCUMENT_MAX
 
 VERSION = 1
-"""Stamped on every stream; it rises when a node could not work with what an older one made."""
+"""Version stamped on every stream; it rises if a node can no longer work with what an older one created."""
 
 STAMP_VERSION = "angarium.topology"
 STAMP_SHARDS = "angarium.shards"
@@ -21,11 +21,12 @@ PRIORITY_GROUP = "owner"
 """The priority group of each consumer; the pin goes to the shard's owner."""
 
 ACK_WAIT_S = 60.0
-"""Acks follow confirmed facts within seconds, and a takeover resets; this only catches what was forgotten."""
+"""Ack timeout. Acks follow confirmed facts within seconds and a takeover resets the consumer, so this is only
+a safety net."""
 
 MAX_ACK_PENDING = 20_000
 PIN_TIMEOUT_S = 5.0
-"""Time after the last request until the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
+"""Time from the last request until the pin is free; longer than `streams.reading.pull.REQUEST_EXPIRES_S`."""
 
 DUPLICATE_WINDOW_S = 120.0
 RECEIVERS_HISTORY = 8
@@ -42,14 +43,18 @@ JOURNAL_AGE_S = 3 * DAY_S
 DEAD_AGE_S = 30 * DAY_S
 BYTES_DEFAULT = 4 * GIB
 HEADER_ROOM = 8 * KIB
-"""Bytes of headers in addition to the body. Each copy of an event gets as much again for those it adds."""
+"""Bytes for headers in addition to the body. Each copy of an event gets as much again for added headers."""
 
 
 class Installation(Struct, frozen=True, kw_only=True):
-    """Choices of the operator. `shards` is fixed for the life of the installation.
+    """The settings that an operator chooses for an installation.
 
-    `max_bytes` is the room of events and of deliveries each, by default 4 GiB; the journal gets half of it,
-    dead letters a quarter. `max_age_s`, of events and deliveries, is longer than any receiver's own.
+    - `prefix`: the beginning of all names and subjects.
+    - `shards`: the number of shards; it cannot be changed later.
+    - `max_body`: bytes of the largest event.
+    - `max_bytes`: size of the events stream and of the deliveries stream, by default 4 GiB each; the journal
+      gets half of it, dead letters a quarter.
+    - `max_age_s`: how long events and deliveries are kept; longer than any receiver's own limit.
     """
 
     prefix: str = "angarium"
@@ -65,7 +70,7 @@ class Installation(Struct, frozen=True, kw_only=True):
 
 
 class Names(Struct, frozen=True):
-    """The streams and the subjects in them. A receiver is `<tenant>.<name>`; a bucket goes by its stream."""
+    """Names of streams and subjects. A receiver is `<tenant>.<name>`; a bucket is named by its stream."""
 
     prefix: str = "angarium"
 
@@ -105,8 +110,8 @@ class Names(Struct, frozen=True):
     def streams(self) -> tuple[str, ...]:
         """The streams that must not be recreated unnoticed.
 
-        The sequences of most are recorded elsewhere. Without the configurations all receivers would count
-        as removed, and what waits for them would be discarded.
+        Positions in most of them are recorded elsewhere. Without the configurations, all receivers would
+        count as removed, and their waiting events would be discarded.
         """
         return (self.events, self.deliveries, self.journal, self.receivers, self.actors)
 
@@ -133,15 +138,15 @@ class Names(Struct, frozen=True):
         return f"{self.prefix}.deliver.{shard}.{receiver}"
 
     def deliveries_to(self, receiver: str) -> str:
-        """The subjects of all deliveries to a receiver, for those who do not know the number of shards."""
+        """The subjects of all deliveries to a receiver, for callers that do not know the number of shards."""
         return f"{self.prefix}.deliver.*.{receiver}"
 
     def deliveries_of(self, shard: int) -> str:
-        """All deliveries of a shard."""
+        """The subjects of all deliveries of a shard."""
         return f"{self.prefix}.deliver.{shard}.*.*"
 
     def events_of(self, partition: int) -> str:
-        """All events of a partition."""
+        """The subjects of all events of a partition."""
         return f"{self.prefix}.events.{partition}.>"
 
     def journal_of(self, shard: int) -> str:
@@ -174,11 +179,11 @@ class Names(Struct, frozen=True):
 
     @property
     def redrive(self) -> str:
-        """The key, of no shard, of what a redrive is about to do."""
+        """The key of the plan of a redrive; it belongs to no shard."""
         return f"$KV.{self.prefix}_actors._redrive"
 
     def replay(self, receiver: str) -> str:
-        """The key, of no shard, of what a replay for the receiver is about to do; it has no third token."""
+        """The key of the plan of a replay for the receiver; it belongs to no shard and has no third token."""
         return f"$KV.{self.prefix}_actors._replay.{receiver.replace('.', '=')}"
 
     def node(self, node: str) -> str:
@@ -188,7 +193,7 @@ class Names(Struct, frozen=True):
         return f"$KV.{self.prefix}_tokens.{token}"
 
     def token_use(self, token: str) -> str:
-        """The key that says when a token was last used: next to the token, which is not written for that."""
+        """The key that says when a token was last used; it is separate so that the token is not rewritten."""
         return f"$KV.{self.prefix}_tokens.{token}.used"
 
     def control(self, verb: str, tenant: str, name: str) -> str:
@@ -202,8 +207,8 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
         _deliveries(installation),
         _journal(installation),
         _dead_letters(installation),
-        # Some history, since an invalid configuration leaves the last valid one in force, over restarts too.
-        # What is too large for a configuration the server refuses, and no node has to read it.
+        # Some history, since after an invalid configuration the last valid one stays in force, even over
+        # restarts. The server refuses a configuration that is too large, so no node has to read it.
         _bucket(
             installation,
             installation.names.receivers,
@@ -211,7 +216,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             allow_direct=True,
             max_msg_size=DOCUMENT_MAX + HEADER_ROOM,
         ),
-        # Snapshots decide what is true, so no replica may answer for the leader.
+        # Snapshots decide what is true, so no replica may answer instead of the leader.
         _bucket(installation, installation.names.actors, allow_direct=False, allow_atomic=True),
         _bucket(
             installation,
@@ -298,7 +303,7 @@ def _dead_letters(installation: Installation) -> dict[str, Any]:
 
 
 def _stream(installation: Installation, name: str, subjects: str, **more: Any) -> dict[str, Any]:
-    """Kept by age and size and not by ack, for what waits is read again; full, it refuses what is new."""
+    """A stream limited by age and size, not by acks: waiting events are read again. When full, it refuses."""
     return {
         "name": name,
         "subjects": [subjects],
@@ -314,7 +319,7 @@ def _stream(installation: Installation, name: str, subjects: str, **more: Any) -
 
 
 def _bucket(installation: Installation, stream: str, *, history: int = 1, **more: Any) -> dict[str, Any]:
-    """A bucket as other clients make one (ADR-8); `history` is how many values of a key are kept."""
+    """A bucket as other clients create one (ADR-8); `history` is how many values of a key are kept."""
     return _stream(
         installation,
         stream,

@@ -1,6 +1,6 @@
-"""The checkpoint of a shard: from where on its next owner has to read the journal, and what lies before.
+"""The checkpoint of a shard: where its next owner begins to read the journal, and what is known before that.
 
-It is a key of the bucket of the actors, next to the snapshots that it describes.
+It is a key in the bucket of the actors, next to the snapshots that it describes.
 """
 
 from collections.abc import Iterable
@@ -18,21 +18,23 @@ from streams.nats.retry import until_answered
 from streams.versions import read_versioned
 
 VERSION = 2
-"""1 named the parked receivers in the checkpoint itself, so an older node would take them for none."""
+"""Version 1 listed the parked receivers in the checkpoint itself, so an older node would see none."""
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """The start of a new owner.
+    """The starting point of a new owner.
 
-    Every actor is snapshotted as of the journal `sequence` or later. `floor`: deliveries up to there are
-    released. `needed`: the lowest position of the deliveries that an actor still needs, and `holder` whose it
-    is; no receiver if messages are only not released yet. `parked_parts`: as of which journal sequence each
-    part of the list of parked receivers was written (`streams.journal.parked`): those whose events lie in the
-    stream alone, or who owe a burial, so that no message of the inbox brings them back. `parked`: those that
-    version 1 named here, with the time at which they wake, if known. `unclean`: the last claim that did not
-    follow a release. `created`: when each stream and bucket was created, by its name. `marks`: those of the
-    flush at
-    `sequence`.
+    - `sequence`: every actor has a snapshot as of this sequence of the journal, or a later one.
+    - `floor`: the deliveries up to here are released.
+    - `needed`: the lowest position of the deliveries that is still needed.
+    - `holder`: the receiver that needs it; empty if messages are just not released yet.
+    - `parked`: the parked receivers as version 1 listed them, with their wake-up times, if known.
+    - `parked_parts`: the journal sequence of each part of the list of parked receivers: those whose events
+      are only in the stream, or whose dead letters are not stored yet, so that no incoming message brings
+      them back (`streams.journal.parked`).
+    - `unclean`: the last claim that did not follow a release.
+    - `created`: when each stream and bucket was created, by its name.
+    - `marks`: those of the flush at `sequence`.
     """
 
     v: int = VERSION
@@ -48,7 +50,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def known(self) -> Marks:
-        """The marks; an older Angarium wrote none."""
+        """The marks; empty ones if an older Angarium wrote the checkpoint."""
         return UNKNOWN_MARKS if self.marks is UNSET else self.marks
 
 
@@ -60,19 +62,19 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes, where: str) -> Checkpoint:
-    """Raises `NewerVersion` and `NotOurs`."""
+    """Decode the checkpoint found at `where`. Raises `NewerVersion` and `NotOurs`."""
     return read_versioned(_decoder, data, VERSION, where)
 
 
 async def read_checkpoint(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
-    """The shard's checkpoint, from the leader; None where none was written yet."""
+    """The shard's checkpoint, from the leader; None if none was written yet."""
     subject = names.checkpoint(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     return decode_checkpoint(message.data, subject) if message is not None and message.data else None
 
 
 def check_created(checkpoint: Checkpoint, infos: Iterable[StreamInfo]) -> None:
-    """Raise `StreamRemade` where one of the streams was created at another time than the checkpoint says."""
+    """Raise `StreamRemade` if one of the streams was created at another time than the checkpoint says."""
     for info in infos:
         created = checkpoint.created.get(info.name, info.created)
         if created != info.created:

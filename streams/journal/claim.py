@@ -1,13 +1,14 @@
-"""Claiming a shard: four steps after which exactly one owner can append to the shard's journal.
+"""Claims a shard in four steps, after which exactly one owner can append to the shard's journal.
 
-    1. put `_owner`, expecting what was read there; its revision is the epoch
+    1. put `_owner`, expecting the value that was read; its revision is the epoch
     2. read the journal's last message from the leader; give up if it carries a higher epoch
-    3. read `_owner` again; give up if it is not mine any more
-    4. append `Claimed`, expecting the message of step 2; where that is not the last any more, back to 2
+    3. read `_owner` again; give up if it is another node's by now
+    4. append `Claimed`, expecting the message of step 2; if that is no longer the last one, go back to 2
 
-`_owner` alone decides nothing: between two of these steps a whole other ownership may pass. The append does,
-since it makes every append of an earlier owner fail; and 2 and 3 see to it that the epochs in a journal only
-rise. Who may try at all is a question of heartbeats (`streams.fleet.members`), and not asked here.
+`_owner` alone decides nothing: a whole other ownership may pass between two of these steps. The append
+decides, since it makes every append of an earlier owner fail; steps 2 and 3 make sure that the epochs in a
+journal only rise. Which node may try at all depends on heartbeats (`streams.fleet.members`), and is not
+checked here.
 """
 
 import asyncio
@@ -34,15 +35,17 @@ from streams.versions import read_versioned
 
 VERSION = 1
 RELEASE_TIMEOUT_S = 5.0
-"""Time to try a release: without it the next claim is unclean, which costs time and loses nothing."""
+"""Time to try a release: without one the next claim is unclean, which costs time but loses nothing."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """The value of `_owner`: the node that claimed the shard, and when by its wall clock.
+    """The value of `_owner`.
 
-    `run` tells apart the processes that have a node's name one after another; empty from an older version.
-    `released` is the epoch that was given up in order, 0 where it was given up otherwise; None while it is
-    held.
+    - `node`: the node that claimed the shard, at the time `at` by its wall clock.
+    - `run`: distinguishes processes that have the same node name one after another; older versions left it
+      empty.
+    - `released`: the epoch that was released cleanly; 0 if it was given up in another way; None while the
+      shard is owned.
     """
 
     v: int = VERSION
@@ -53,7 +56,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 class NotOwned(Struct, frozen=True):
-    """A claim without ownership, since another node has it or may have it. `why` is for the log."""
+    """The result of a claim if another node owns the shard, or may own it. `why` is for the log."""
 
     why: str
 
@@ -68,15 +71,18 @@ class Predecessor(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """The ownership of a shard, as recorded.
+    """The recorded ownership of a shard.
 
-    `at` and `boottime` are the same moment by both clocks. `clean`: the owner before posted nothing
-    that is not on record. `position`: nothing beyond it can have been posted by an owner before. `unclean`:
-    the last claim that was not clean, this one included. `sequence`: where `Claimed` lies in the journal.
-    `floor`: the deliveries up to there are released. `predecessor`: None where the journal was empty.
-    `marks`: the highest messages that are known of the streams, that at `position` included. `replicated`: a
-    leader of the deliveries or of the actors may have been deposed and not know it
-    (`streams.journal.leadership`).
+    - `at`, `boottime`: the same moment by both clocks.
+    - `clean`: everything that the previous owner posted is recorded.
+    - `position`: no earlier owner can have posted anything beyond it.
+    - `unclean`: the last claim that was not clean, this one included.
+    - `sequence`: the sequence of `Claimed` in the journal.
+    - `floor`: the deliveries up to here are released.
+    - `predecessor`: None if the journal was empty.
+    - `marks`: the highest known messages of the streams, including the one at `position`.
+    - `replicated`: the streams have replicas, so a leader may have been deposed without knowing it
+      (`streams.journal.leadership`).
     """
 
     shard: int
@@ -108,7 +114,7 @@ class _Past(Struct, frozen=True, kw_only=True):
 
 
 class _Attempt(Struct, frozen=True, kw_only=True):
-    """A claim after its first step. `holder` and `revision` are what `_owner` said before."""
+    """A claim after its first step. `holder` and `revision` are those of `_owner` before it."""
 
     shard: int
     node: str
@@ -142,12 +148,12 @@ async def claim(
     resumes: int = 0,
     accepts_loss: bool = False,
 ) -> Claim | NotOwned:
-    """Claim the shard. It goes on until that is decided, however long NATS is away, and may be cancelled.
+    """Claim the shard. This goes on until it is decided, however long NATS is away, and may be cancelled.
 
-    `resumes` is the epoch of a claim of this process whose memory is whole (`Journal.reclaim`): where the
-    journal still ends with it, nothing was posted that is neither on record nor in memory.
-    `accepts_loss`: the streams are not compared with what is known of them, and that stays as it is.
-    Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` where a stream does not exist.
+    `resumes` is the epoch of a claim of this process whose memory is complete (`Journal.reclaim`): if the
+    journal still ends with it, everything that was posted is recorded or in memory.
+    With `accepts_loss`, the streams are not compared with the marks, which stay as they are.
+    Raises `StreamRemade`, `NotOurs` and `NewerVersion`, and `ApiError` if a stream does not exist.
     """
     began_at = asyncio.get_running_loop().time()
     if not accepts_loss:
@@ -183,7 +189,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     clean = attempt.follows_cleanly(past)
     deliveries = await _deliveries(js, names, attempt, clean)
     if not attempt.accepts_loss:
-        # Before the end of a stream that was recreated is recorded as one that is known.
+        # This must come before the end of a recreated stream is recorded as a known one.
         check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
         end = Mark(position=deliveries.last, stored_at=deliveries.last_at)
         marks = marks.raised(Marks(deliveries=end))
@@ -192,7 +198,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     if past.epoch > attempt.epoch:
         if not await _holds(js, names, attempt.shard, attempt.epoch):
             return NotOwned("another node claimed it meanwhile")
-        # The node that wrote that put `_owner` after us, yet ours is the last put: it was another bucket.
+        # The node that wrote this put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
             f"{names.actors} is not the bucket that the journal of shard {attempt.shard} names: its last "
             f"claim has revision {attempt.epoch}, the journal's {past.epoch}; see angarium doctor"
@@ -219,10 +225,10 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
 
 
 async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: bool) -> StreamInfo:
-    """The deliveries, up to whatever an owner before may have posted and left on no record.
+    """The deliveries, including everything that an earlier owner may have posted without a record.
 
-    It had lost its lease before this claim began. A clean claim needs no proof: all is on record, or lies
-    below the last unclean one.
+    That owner had lost its lease before this claim began. A clean claim needs no proof: everything is
+    recorded, or lies below the last unclean claim.
     """
     if clean:
         return await stream_info(js, names.deliveries)
@@ -230,10 +236,10 @@ async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: boo
 
 
 async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
-    """Give the shard up, once nothing is left to record or to write. False where that is not on record.
+    """Release the shard, after everything is recorded and written. False if the release is not recorded.
 
-    It is tried for `RELEASE_TIMEOUT_S` only, since a node that stops must end: without it the next claim
-    is unclean.
+    It is tried for `RELEASE_TIMEOUT_S` only, since a node that stops must end: without a release the next
+    claim is unclean.
     """
     data = msgspec.json.encode(Owner(node=node, at=claim.at, released=claim.epoch))
     try:
@@ -247,11 +253,11 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
 async def let_go(
     js: JetStream, names: Names, shard: int, node: str, *, may_claim: Callable[[Owner | None], bool]
 ) -> bool:
-    """Give up what this process holds by `_owner` alone; returns whether there was anything to give up.
+    """Give up a shard that this process only holds by `_owner`; returns whether there was such a shard.
 
-    A claim of which nothing came (recovery failed), and an ownership that ended without its release (attempts
-    in flight, no answer), would else keep everybody out for as long as this node lives. The next claim is
-    unclean. To be called where the shard is neither owned nor being claimed.
+    A claim that failed later (recovery failed), or an ownership that ended without a release (attempts in
+    flight, no answer), would otherwise keep all nodes out for as long as this one lives. The next claim is
+    unclean. Call this only if the shard is neither owned nor being claimed.
     """
     holder, revision = await read_owner(js, names, shard)
     if holder is None or holder.node != node or holder.released is not None or not may_claim(holder):
@@ -261,19 +267,19 @@ async def let_go(
 
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
-    """True if `_owner` is certainly still as this claim put it."""
+    """True if `_owner` certainly still has the value that this claim put."""
     return await _holds(js, names, claim.shard, claim.epoch)
 
 
 async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
-    """Check the epoch of `_owner` by a write: a leader that was deposed would not know of a later claim."""
+    """Check the epoch of `_owner` by a write: a deposed leader would not know about a later claim."""
     if (await read_owner(js, names, shard))[1] != epoch:
         return False
     return await is_last(js, names.proof(shard), names.owner(shard), epoch)
 
 
 async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | None, int]:
-    """The value of `_owner` and its revision, by its leader; a deleted one has a revision, too.
+    """The value of `_owner` and its revision, from the leader; a deleted one has a revision, too.
 
     Raises `NewerVersion` and `NotOurs`.
     """

@@ -1,12 +1,12 @@
-"""A flush: what one message of the journal says, and how it is written and read.
+"""A flush: the content of one journal message, and how it is written and read.
 
     {"v": 2, "node": …, "epoch": …, "flush": …, "floor": …, "at": …, "facts": [{"fact": "delivered", …}, …]}
 
-A flush tells whose it is and which one, so that its owner knows it again when the acknowledgement was lost.
-It also tells all that a claim must know of what lies before it, so that one read from the leader is enough:
-the floor, `unclean`, the last claim that did not follow a release (left out while there was none), and
-`marks`, the highest messages that the shard knows of the deliveries and of its events
-(`streams.journal.tails`).
+A flush names its owner and its number, so that the owner recognises it if the acknowledgement was lost. It
+also contains everything that a claim must know about earlier flushes, so that one read from the leader is
+enough: the floor, the last claim that did not follow a release (`unclean`, left out if there was none), and
+the highest messages of the deliveries and of its events that the shard knows (`marks`,
+`streams.journal.tails`).
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,16 @@ from streams.nats.errors import NotOurs
 from streams.versions import UNREADABLE, read_versioned
 
 VERSION = 2
-"""1 had no marks, so a node that knows only that would leave them out of its claim, and all accepted losses
-with them: positions that were given again would have old sources."""
+"""Version 1 had no marks. A node that knows only version 1 would leave them, and with them all accepted
+losses, out of its claim: positions that are used again would then have old sources."""
 
 
 class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The members of a flush except its facts, in the order in which they are written.
 
-    `flush` counts from 0, the claim, under each `epoch`. The deliveries up to `floor` are released by the
-    facts up to and with these. `at` is the writer's wall clock, in seconds since the epoch, for people.
+    - `flush`: counts from 0, the claim, in each `epoch`.
+    - `floor`: the facts up to and including these release the deliveries up to here.
+    - `at`: time by the writer's wall clock, in seconds since 1970, for people.
     """
 
     v: int
@@ -45,13 +46,13 @@ class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Flush(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
-    """One flush: what its writer recorded at once."""
+    """One flush: the facts that its writer recorded together."""
 
     facts: tuple[AnyFact, ...]
 
 
 class _Written(_Envelope, frozen=True, kw_only=True, omit_defaults=True):
-    """A flush whose facts are encoded already, each by itself, so that its size is known."""
+    """A flush whose facts are already encoded, each by itself, so that its size is known."""
 
     facts: list[msgspec.Raw]
 
@@ -85,7 +86,7 @@ def encode_flush(
     marks: Marks = UNKNOWN_MARKS,
     facts: Sequence[bytes],
 ) -> bytes:
-    """The message of a flush, of facts as `encode_fact` gave them."""
+    """The message of a flush, with facts as `encode_fact` returned them."""
     return _encoder.encode(
         _Written(
             v=VERSION,
@@ -102,15 +103,15 @@ def encode_flush(
 
 
 def message_id(shard: int, epoch: int, flush: int) -> str:
-    """The message id by which JetStream knows a flush that comes twice."""
+    """The message id by which JetStream recognises a flush that comes twice."""
     return f"{shard}-{epoch}-{flush}"
 
 
 def decode_flush(data: bytes, where: str) -> Flush:
-    """Read the flush that lies at `where`.
+    """Decode the flush found at `where`.
 
-    Raises `NewerVersion` for a newer envelope and for a kind of fact that is unknown here, since a fact
-    that is skipped is a fact that is lost, and `NotOurs` for what is no flush at all.
+    Raises `NewerVersion` for a newer envelope and for an unknown kind of fact, since a fact that is skipped
+    is lost; raises `NotOurs` if the data is not a flush.
     """
     try:
         return read_versioned(_flush, data, VERSION, where)

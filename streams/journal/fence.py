@@ -1,9 +1,9 @@
-"""The fence: appends only after a known message. All safety rests on it.
+"""The fence: appends a message only after a known one. All safety depends on it.
 
-Every writer of a shard says which message of the subject it expects to be the last. So of two that believe
-they own the shard one fails, whatever clocks and connections did. The server's refusal and our lost
-acknowledgement look alike, so one question tells them apart: is the subject's last message
-exactly ours?
+Every writer of a shard says which message it expects to be the last of the subject. So if two of them believe
+that they own the shard, one fails, whatever happened to clocks and connections. A refusal looks the same as
+our own append whose acknowledgement was lost, so one question decides: is the subject's last message exactly
+ours?
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Appended(Struct, frozen=True):
-    """Success: it is the message at `sequence`."""
+    """A successful append: the message is at `sequence`."""
 
     sequence: int
 
@@ -28,14 +28,14 @@ class Appended(Struct, frozen=True):
 class Overtaken(Struct, frozen=True):
     """A refused append: the subject's last message is this one (None: there is none) and not ours.
 
-    Ours may lie before it, if its answer was lost, and else cannot be stored any more.
+    If the answer was lost, ours may lie before it; otherwise it can no longer be stored.
     """
 
     last: StoredMessage | None
 
 
 def follows(message: StoredMessage) -> int:
-    """The message of its subject after which this one was appended; 0: as the only one, or not by us."""
+    """The message after which this one was appended; 0 if it was the first, or is not Angarium's."""
     expected = message.headers.get(EXPECTED, "")
     return int(expected) if expected.isascii() and expected.isdigit() else 0
 
@@ -43,11 +43,11 @@ def follows(message: StoredMessage) -> int:
 async def append(
     js: JetStream, stream: str, subject: str, data: bytes, *, expected: int, message_id: str = ""
 ) -> Appended | Overtaken:
-    """Store `data` as the message that follows the one at `expected` (0: as the only one) of its subject.
+    """Store `data` as the message after the one at `expected` (0: as the first) in its subject.
 
-    Nothing like `data` may ever have been stored there. Whatever is neither stored nor refused for its
-    expectation is repeated, the same bytes under the same id, until it is decided. Cancelled, it is
-    undecided.
+    The same `data` must never have been stored there before. Unless the server stores it, or refuses it
+    because of the expectation, the same bytes are published again under the same id until that is decided. If
+    it is cancelled, the result is unknown.
     """
     headers = {EXPECTED: str(expected)}
     if message_id:

@@ -1,12 +1,12 @@
-"""The journal of one shard: facts gather, and go out in one fenced append at a time.
+"""The journal of one shard: collects facts, and stores them with one fenced append at a time.
 
-A flush goes 200 ms after its oldest fact was added, or at 256 facts; the first one after a silence, and an
-urgent one, at once. It is cut at a quarter of what the server takes as one message. Adding facts never
-waits: the listener is told when they are confirmed, and `stalled` says when to start nothing new.
+A flush is sent 200 ms after its oldest fact was added, or when there are 256 facts; the first one after a
+silence, and an urgent one, at once. It is limited to a quarter of the server's largest message. Adding facts
+never waits: the listener is told when they are confirmed, and `stalled` says when nothing new may start.
 
 The fence (`streams.journal.fence`) decides whether the shard is still ours. A flush that was overtaken ends
-the journal, with one exception: where the subject is empty, since all of it aged out, and `_owner` is still
-ours, the flush becomes the first of a new chain. That is why a quiet shard, too, appends something from
+the journal, with one exception: if the subject is empty, because all of it aged out, and `_owner` is still
+ours, the flush becomes the first of a new chain. To avoid this, a quiet shard also appends something from
 time to time.
 """
 
@@ -34,13 +34,13 @@ GATHER_FACTS_S = 0.2
 FLUSH_AT_FACTS = 256
 STALLED_AFTER_S = 1.0
 FLUSH_MARKS_AFTER_S = 1.0
-"""Time after which new marks alone are flushed: routing leads to no fact of this shard."""
+"""Time after which new marks are flushed without facts: routing produces no facts in this shard."""
 FLUSHES_PER_PAYLOAD = 4
-"""A flush takes one part of so many of the server's largest message."""
+"""A flush takes at most this fraction (1/n) of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768
-"""Bytes that a flush needs in addition to its facts, at most."""
+"""Largest number of bytes that a flush needs in addition to its facts."""
 FLUSHES_PER_RETENTION = 4
-"""A quiet shard appends so many times in its journal's retention."""
+"""Number of times that a quiet shard appends within its journal's retention."""
 APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = logging.getLogger(__name__)
@@ -55,23 +55,23 @@ class JournalEntry(Struct, frozen=True, gc=False):
 
 
 class Listener(Protocol):
-    """A listener to what becomes of the facts. Nothing here may block or raise."""
+    """A listener that learns when facts are confirmed. Its methods must not block or raise."""
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`; asked at the cut."""
 
     def marks(self) -> Marks:
-        """The highest messages that were read of the streams; asked at the cut."""
+        """The highest messages that were read from the streams; asked at the cut."""
 
     def confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
-        """The journal holds these facts, at `sequence`. A quiet shard's sign of life has none."""
+        """The journal holds these facts, at `sequence`. There are none in a quiet shard's sign of life."""
 
     def fenced(self, why: str) -> None:
-        """Stop the shard, which is not ours any more, and ack nothing."""
+        """Stop the shard, which is no longer ours, and ack nothing."""
 
 
 class Statistics(Struct):
-    """Totals of appends, and the seconds that each flush took from its cut to its confirmation."""
+    """Totals of the appends, and the seconds from the cut of each flush to its confirmation."""
 
     flushes: int = 0
     facts: int = 0
@@ -80,7 +80,7 @@ class Statistics(Struct):
 
 
 class _Flush(Struct, frozen=True, gc=False):
-    """A flush on its way: its number, what it carries, and its bytes, which never change."""
+    """A flush that is being stored: its number, its content, and its bytes, which never change."""
 
     number: int
     entries: list[JournalEntry]
@@ -93,8 +93,9 @@ class _Flush(Struct, frozen=True, gc=False):
 class Journal:
     """The journal of a shard under one claim, and under its continuation; implements `actors.ports.Recorder`.
 
-    `index` is that of the last fact added, `confirmed_index` of the last that the journal holds. `sequence`,
-    `floor` and `marks` are those of the last confirmed flush, at first of the claim.
+    - `index`: of the last fact that was added.
+    - `confirmed_index`: of the last fact that the journal holds.
+    - `sequence`, `floor`, `marks`: of the last confirmed flush; at first, of the claim.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Journal:
         return self._pending is not None and self._loop.time() - self._pending.cut_at > STALLED_AFTER_S
 
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
-        """Take a fact and the state after it; returns its index. An `urgent` one waits for no others."""
+        """Take a fact and the state after it; returns its index. An `urgent` one does not wait for others."""
         self.index += 1
         if not self._waiting:
             self._waiting_since = self._loop.time()
@@ -160,12 +161,12 @@ class Journal:
     # ---- its life
 
     def show_life(self) -> None:
-        """Append something soon, were it an empty flush, so that this shard does not hold the journal."""
+        """Append something soon, if only an empty flush, so that this shard does not hold up the purge."""
         self._sign_due = True
         self._wake.set()
 
     def marks_rose(self) -> None:
-        """Append the marks, which are higher, within a second, if need be in an empty flush."""
+        """Append the higher marks within a second, if necessary in a flush without facts."""
         if self._marks_due_at is None:
             self._marks_due_at = self._loop.time() + FLUSH_MARKS_AFTER_S
             if not self._waiting:
@@ -177,7 +178,7 @@ class Journal:
         self._task = self._loop.create_task(self._run())
 
     async def drain(self, timeout_s: float) -> bool:
-        """Append what was added up to now; whether it was confirmed in time."""
+        """Append the facts that were added so far; returns whether they were confirmed in time."""
         target = self._urgent_index = self.index
         self._wake.set()
         try:
@@ -189,7 +190,7 @@ class Journal:
         return self.confirmed_index >= target
 
     async def suspend(self) -> None:
-        """Append nothing more under this claim, since the lease is over. A flush on its way is undecided."""
+        """Append nothing more under this claim: the lease is over. A flush under way stays undecided."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -198,10 +199,10 @@ class Journal:
     def reclaim(self, claim: Claim) -> bool:
         """Go on under a new claim of this process, after `suspend`.
 
-        The claim tells whose flush was the last before it. It is the one that was on its way: so that one
-        is confirmed. Or it is the one before, and then the one on its way was not stored, and cannot be any
-        more, since the claim took its place: its facts go out again, first of all. Anything else: False, and
-        the shard must be claimed once more and recovered.
+        The claim names the last flush before it. If it is the flush that was under way, that flush is
+        confirmed. If it is the one before, the flush under way was not stored, and cannot be stored any
+        more, since the claim took its place: its facts are sent again, before all others. If it is any other
+        flush, this returns False, and the shard must be claimed once more and recovered.
         """
         before, pending = claim.predecessor, self._pending
         if before is None or not self.is_before(claim):
@@ -269,7 +270,7 @@ class Journal:
         return since + GATHER_FACTS_S
 
     def _cut(self) -> _Flush:
-        """The next flush: of the facts that wait, as many as one message takes."""
+        """The next flush, with as many of the waiting facts as fit into one message."""
         room = self._js.wire.max_payload // FLUSHES_PER_PAYLOAD - ENVELOPE_BYTES_MAX
         entries, facts = list[JournalEntry](), list[bytes]()
         while self._waiting:
@@ -297,7 +298,7 @@ class Journal:
         return _Flush(self._number, entries, floor, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
-        """The sequence of the flush; None where the shard is not ours any more."""
+        """Store the flush; returns its sequence, or None if the shard is no longer ours."""
         shard, epoch, expected = self._claim.shard, self._claim.epoch, self.sequence
         while True:
             done = await append(

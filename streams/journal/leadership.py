@@ -1,9 +1,9 @@
-"""Leadership: which answers of a leader that may be deposed can be believed.
+"""Leadership: which answers can be trusted if the leader that gives them may have been deposed.
 
-A server that is cut off from the others goes on answering for a stream, by what it knew, for some 12 seconds
-(nats-server 2.15.1). What it tells was true. What it does not tell may be there all the same: "no message"
-and "the end" count only with a proof that the server knows enough to say so. Writes need none: a leader that
-was deposed acknowledges nothing.
+A server that is cut off from the others goes on answering for a stream, with its old knowledge, for some 12
+seconds (nats-server 2.15.1). The messages that it returns exist. But a message that it does not return may
+exist, too: "no message" and "the end" count only with a proof that the server knows enough to say so. Writes
+need no proof: a deposed leader acknowledges nothing.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from streams.nats.retry import Pauses, stream_info
 
 ALL_SUBJECTS = ">"
 SUBJECTS_MAX = 512
-"""Subjects whose last messages are asked for at a time; nats-server refuses more than 1,024 (2.15.1)."""
+"""Subjects whose last messages are requested at a time; nats-server refuses more than 1,024 (2.15.1)."""
 ANSWER_BYTES_MAX = 32 << 20
-"""Bytes of such an answer. The server stops at some 64 MiB."""
+"""Size of the answer to such a request, in bytes. The server stops at some 64 MiB."""
 
 
 def replicated(info: StreamInfo) -> bool:
@@ -30,8 +30,8 @@ def replicated(info: StreamInfo) -> bool:
 async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
     """The state of a stream that includes everything stored before `since`, by this event loop's clock.
 
-    Goes on until a leader tells that a majority has followed it since then. Replicas answer its heartbeats
-    once a second, or every message. Raises `ApiError` where there is no such stream.
+    Asks until a leader says that a majority has followed it since then. Replicas answer its heartbeats once a
+    second, and every message. Raises `ApiError` if there is no such stream.
     """
     loop, pauses = asyncio.get_running_loop(), Pauses()
     while True:
@@ -43,7 +43,7 @@ async def info_since(js: JetStream, stream: str, since: float) -> StreamInfo:
 
 
 async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage | None:
-    """The message at `position`, or None where it is gone. Raises `Unavailable` where that is not certain."""
+    """The message at `position`, or None if it is gone. Raises `Unavailable` if that is not certain."""
     message = await js.next_message(stream, ALL_SUBJECTS, position)
     if message is None:
         await _ensure_beyond(js, stream, position)
@@ -52,17 +52,17 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
 
 
 async def ensure_none(js: JetStream, stream: str, subject: str, after: int, reach: int) -> None:
-    """Return where the stream has no message of `subject` above `after` and up to `reach`, for certain.
+    """Return if the stream certainly has no message of `subject` above `after` and up to `reach`.
 
-    The subject may be a wildcard. A replica says so whose newest message of each is not one of these, and
-    which has the stream up to `reach`. Raises `Unavailable` where none says so.
+    The subject may be a wildcard. The proof is a replica that has the stream up to `reach`, and whose newest
+    message of each matching subject is outside this range. Raises `Unavailable` if there is no proof.
     """
     newest = await (_newest_of_many if "*" in subject else _newest)(js, stream, subject, reach)
     for last in newest:
         if after < last <= reach:
             raise Unavailable(f"{stream}: the leader does not know the message at {last}")
     if (last := max(newest, default=0)) > reach:
-        # The leader that is asked now may be another one, and know more.
+        # The leader that is asked now may be another one, which knows more.
         found = await js.next_message(stream, subject, after + 1)
         if found is None or found.sequence <= reach:
             unknown = last if found is None else found.sequence
@@ -79,10 +79,10 @@ async def _newest(js: JetStream, stream: str, subject: str, reach: int) -> list[
 
 
 async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) -> list[int]:
-    """Ensure it of all subjects that match, a few at a time.
+    """The positions of the newest messages of all subjects that match, a few subjects at a time.
 
-    The server answers for 1,024 subjects at most, and with some 64 MiB. The server that is asked for
-    the subjects may be a leader that was deposed: if it has the stream up to `reach`, it knows all of them.
+    The server answers for 1,024 subjects at most, and with some 64 MiB. The server that is asked for the
+    subjects may be a deposed leader: if it has the stream up to `reach`, it still knows all of them.
     """
     subjects, info = await js.subjects_and_info(stream, pattern)
     if info.last < reach:
@@ -97,9 +97,9 @@ async def _newest_of_many(js: JetStream, stream: str, pattern: str, reach: int) 
 
 
 def _ensure_reached(stream: str, page: Page, reach: int) -> None:
-    """Raise `Unavailable` where this is not all, or of a replica that lags."""
+    """Raise `Unavailable` if the page is incomplete, or comes from a replica that lags."""
     if page.pending:
-        # What is missing is the newest.
+        # The newest messages are missing.
         raise Unavailable(
             f"{stream}: the last messages of some subjects are too many bytes to be read at once"
         )
@@ -108,14 +108,14 @@ def _ensure_reached(stream: str, page: Page, reach: int) -> None:
 
 
 async def last_messages(js: JetStream, stream: str, subject: str, reach: int) -> Page | None:
-    """Read the last message of a subject, from a replica that tells how far it has the stream.
+    """Read the last message of a subject, from a replica that says how far it has the stream.
 
-    There may be other ones. None if everything up to `reach` was purged. Raises `Unavailable`.
+    The page may contain others. None if everything up to `reach` was purged. Raises `Unavailable`.
     """
     page = await js.last_of(stream, [subject])
     if page.messages:
         return page
-    # A replica tells how far it reaches only with a message: that of any subject does.
+    # A replica says how far it has the stream only with a message; one of any subject will do.
     oldest = await js.next_message(stream, ALL_SUBJECTS, 1)
     if oldest is None:
         await _ensure_beyond(js, stream, reach)
@@ -124,7 +124,7 @@ async def last_messages(js: JetStream, stream: str, subject: str, reach: int) ->
 
 
 async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
-    """Return where all up to `position` was purged. Raises `Unavailable` otherwise."""
+    """Return if everything up to `position` was purged. Raises `Unavailable` otherwise."""
     info = await js.existing_stream(stream)
     if info.first <= position and replicated(info):
         raise Unavailable(
@@ -133,10 +133,10 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
 
 
 async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
-    """True if the newest message of `subject` is that at `sequence` (0: none); waits for NATS.
+    """True if the newest message of `subject` is the one at `sequence` (0: there is none); waits for NATS.
 
-    An empty message on the subject `proof` of the same stream is stored under that condition, which only the
-    leader can do.
+    To prove it, an empty message is stored on the subject `proof` of the same stream under that condition,
+    which only the leader can do.
     """
     pauses = Pauses()
     while True:

@@ -1,4 +1,4 @@
-"""Turns for those who wait for one of a bounded number of places, the earliest due first."""
+"""Grants a bounded number of places to callers that wait for one, the earliest due first."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,12 +7,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 LOADS_MAX = 32
-"""Snapshots that all shards of a node read at a time. More of them would only wait in the server, and other
-requests, heartbeats among them, behind them."""
+"""Snapshots that all shards of a node read at a time. More would only wait in the server, and delay the other
+requests, including heartbeats."""
 
 
 class LoadTurns:
-    """A bounded number of places, each taken for as long as `turn` is held."""
+    """A bounded number of places; each is taken for as long as a `turn` lasts."""
 
     def __init__(self, places: int = LOADS_MAX) -> None:
         self._free = places
@@ -21,7 +21,7 @@ class LoadTurns:
 
     @asynccontextmanager
     async def turn(self, due: float) -> AsyncIterator[None]:
-        """Hold a place; where none is free, the next one goes to the caller that was due first."""
+        """Hold a place; if none is free, the next one goes to the caller that was due first."""
         await self._take(due)
         try:
             yield
@@ -38,7 +38,7 @@ class LoadTurns:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self._give()  # The place came in the same moment.
+                self._give()  # The place was granted at the same moment.
             raise
 
     def _give(self) -> None:

@@ -1,9 +1,9 @@
-"""The list of the parked receivers of a shard, whom no message of the inbox brings back after a takeover.
+"""The list of the parked receivers of a shard, which no incoming message brings back after a takeover.
 
-It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: one message would
-exceed what the server takes, and every change would write all of it. A part is written again when it has
-changed, in the same write as the snapshots of those in it. The checkpoint says how many parts there are, and
-as of which journal sequence each was written: so a part that is missing or older is noticed.
+It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: a single message
+would exceed the server's limit, and every change would rewrite all of it. A changed part is written together
+with the snapshots of its receivers. The checkpoint says how many parts there are, and as of which journal
+sequence each was written, so a missing or outdated part is noticed.
 """
 
 import asyncio
@@ -23,20 +23,22 @@ from streams.versions import read_versioned
 
 VERSION = 1
 PART_BYTES = 8 << 10
-"""About so much a part holds, and as much again per `LARGER_PARTS_EVERY` parts (`PART_BYTES_MAX` at most)."""
+"""Approximate size of a part; it grows by the same amount per `LARGER_PARTS_EVERY` parts, up to
+`PART_BYTES_MAX`."""
 PART_BYTES_MAX = 128 << 10
 LARGER_PARTS_EVERY = 512
 ENTRY_BYTES = 24
 """Bytes of an entry, in addition to its name."""
 WAKE_UP_TOLERANCE_S = 60.0
-"""A wake-up that moves by less than this changes no part: it only says whose turn comes first."""
+"""A wake-up that moves by less than this does not change a part: it only determines the order of turns."""
 PART_TIMEOUT_S = 15.0
-"""Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
+"""Time that a part may be missing: longer than a leader goes on without followers (10 s, nats-server
+2.15)."""
 READ_AT_ONCE = 16
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A part of the list as of the journal sequence `as_of`, with the time at which each wakes, if known."""
+    """A part of the list as of the journal sequence `as_of`: receivers with their wake-up times, if known."""
 
     v: int = VERSION
     as_of: int
@@ -47,11 +49,11 @@ _decoder = msgspec.json.Decoder(Part)
 
 
 class Incomplete(AngariumError):
-    """A part that is missing, or older than the checkpoint says, and stays so."""
+    """A part that stays missing, or older than the checkpoint says."""
 
 
 class ParkedList:
-    """The list as it is to be written next. Receivers stay in the part that took them in."""
+    """The list as it will be written next. A receiver stays in the part to which it was added."""
 
     def __init__(self) -> None:
         self.changed: set[int] = set()
@@ -62,7 +64,7 @@ class ParkedList:
         self._with_room: list[int] = []
 
     def read(self, parts: Iterable[Part]) -> None:
-        """Take in what was stored. A receiver may be in two parts, after a write that was never finished."""
+        """Take the stored parts. A receiver may be in two of them, after a write that was never finished."""
         for part in parts:
             number = self._append(part.as_of)
             for receiver, wakes_at in part.receivers.items():
@@ -72,7 +74,7 @@ class ParkedList:
                     self._place(receiver, wakes_at, number)
 
     def update(self, states: Iterable[State]) -> None:
-        """Note what the confirmed states of these actors say."""
+        """Update the list from the confirmed states of these actors."""
         for state in states:
             if state.unfinished:
                 self.add(state.receiver, state.wakes_at)
@@ -80,7 +82,7 @@ class ParkedList:
                 self._remove(state.receiver)
 
     def add(self, receiver: str, wakes_at: float | None) -> None:
-        """Add a receiver that is parked, and wakes then."""
+        """Add a parked receiver with its wake-up time."""
         number = self._part_of.get(receiver)
         if number is None:
             number = self._part_with_room()
@@ -92,7 +94,7 @@ class ParkedList:
         self.changed.add(number)
 
     def receivers(self) -> dict[str, float | None]:
-        """All of them, with the time at which they wake, if known."""
+        """All receivers of the list, with their wake-up times, if known."""
         found: dict[str, float | None] = {}
         for part in self._parts:
             found |= part
@@ -103,9 +105,9 @@ class ParkedList:
         return msgspec.json.encode(Part(as_of=as_of, receivers=self._parts[number]))
 
     def as_of(self, sequence: int) -> tuple[int, ...]:
-        """The journal sequence of each part, once the changed ones are as of `sequence`.
+        """The journal sequence of each part after the changed ones are written as of `sequence`.
 
-        Empty ones at the end are not needed.
+        Empty parts at the end are left out.
         """
         count = len(self._parts)
         while count and not self._parts[count - 1]:
@@ -131,7 +133,7 @@ class ParkedList:
         heappush(self._with_room, number)
 
     def _part_with_room(self) -> int:
-        """The first part with room, so that the list gets no longer than it must."""
+        """The first part with room, so that the list does not get longer than necessary."""
         while self._with_room:
             number = self._with_room[0]
             if self._bytes[number] < self._bytes_max(number):
@@ -160,8 +162,8 @@ def _moved(said: float | None, says: float | None) -> bool:
 async def read_parked(js: JetStream, names: Names, shard: int, checkpoint: Checkpoint) -> ParkedList:
     """The list that belongs to the checkpoint. Raises `Incomplete`, `NewerVersion` and `NotOurs`.
 
-    Parts may be younger than the checkpoint, where the write that brought them was never finished. What
-    that write knew of their receivers is in the journal's tail behind the checkpoint.
+    Parts may be newer than the checkpoint if a write was never finished. What that write knew about their
+    receivers is in the journal's tail after the checkpoint.
     """
     found, parts = ParkedList(), checkpoint.parked_parts
     for start in range(0, len(parts), READ_AT_ONCE):
@@ -174,7 +176,7 @@ async def read_parked(js: JetStream, names: Names, shard: int, checkpoint: Check
 
 
 async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of: int) -> Part:
-    """Read a part from the leader; one that was deposed, unknowingly, may answer with an older one."""
+    """Read a part from the leader; a leader that was deposed may unknowingly return an older one."""
     subject, pauses = names.parked(shard, number), Pauses()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PART_TIMEOUT_S

@@ -1,9 +1,9 @@
-"""Bringing a shard back after its claim: the checkpoint, the journal's tail behind it, and the actors in it.
+"""Recovers a shard after its claim: the checkpoint, the journal's tail after it, and the actors in that tail.
 
-The tail ends exactly with our own claim. An end before that is a replica that lags; anything beyond it, the
-checkpoint included, is another owner's, and the shard is lost. What no owner can have written means that a
-stream is not the one that the others name; the shard is then refused, since to go on would take new
-events for such as were settled long ago, and give their numbers a second time.
+The tail ends exactly with our own claim. If it seems to end before that, the replica lags; anything beyond
+it, the checkpoint included, belongs to another owner, and the shard is lost. If there is something that no
+owner can have written, a stream is not the one that the others refer to. The shard is then refused: going on
+would take new events for ones that were settled long ago, and assign their numbers a second time.
 """
 
 import asyncio
@@ -39,10 +39,11 @@ log = logging.getLogger(__name__)
 class Recovery(Struct, frozen=True):
     """A shard as of its claim.
 
-    `states` are the actors that the tail names, and no others; `parked` all others that have to come back
-    unasked, with the time at which they wake, if known; `listed` the list of them, as it is stored. `floor`:
-    the deliveries up to there are released. `created`: when each stream and bucket was created, for the next
-    checkpoint.
+    - `states`: the actors that the tail names, and no others.
+    - `parked`: all others that have to come back by themselves, with their wake-up times, if known.
+    - `listed`: the list of the parked receivers, as it is stored.
+    - `floor`: the deliveries up to here are released.
+    - `created`: when each stream and bucket was created, for the next checkpoint.
     """
 
     states: dict[str, State]
@@ -70,13 +71,13 @@ async def recover(
     *,
     accepts_loss: bool = False,
 ) -> Recovery | NotOwned:
-    """Read back what the journal and the snapshots say, as of `claim`, which is `node`'s.
+    """Restore the shard from the journal and the snapshots, as of `claim`, which belongs to `node`.
 
-    Snapshots are read in the `turns` of the node. `accepts_loss`: whatever has become of the streams
-    that they name.
+    Snapshots are read in the `turns` of the node. With `accepts_loss`, the streams to which they refer may
+    have lost messages.
 
-    Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError`
-    where a stream does not exist.
+    Goes on however long NATS is away. Raises `StreamRemade`, `NewerVersion`, `NotOurs`, and `ApiError` if a
+    stream does not exist.
     """
     infos = {name: await stream_info(js, name) for name in names.streams}
     found = await _newest_checkpoint(js, names, claim)
@@ -99,7 +100,7 @@ async def recover(
     states = _fold(loaded, tail)
     deliveries = infos[names.deliveries]
     if max([claim.floor, *(each.frontier.position for each in states.values())]) > deliveries.last:
-        # Maybe a leader said so that was deposed.
+        # The answer may come from a leader that was deposed.
         deliveries = await info_since(js, names.deliveries, asyncio.get_running_loop().time())
     if not accepts_loss:
         _check_ends(states, claim.floor, deliveries)
@@ -110,7 +111,7 @@ async def recover(
 
 
 async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Checkpoint | None:
-    """The checkpoint in force. What lies behind it may be purged, so that an older one would seem broken."""
+    """The checkpoint in force. Flushes before it may be purged, so an older checkpoint would seem broken."""
     subject, pauses = names.checkpoint(claim.shard), Pauses()
     while True:
         message = await until_answered(lambda: js.last_message(names.actors, subject))
@@ -121,7 +122,7 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
 
 
 async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
-    """The reason why something is beyond our claim. While `_owner` is ours, no other node put it there."""
+    """The result if something lies beyond our claim. While `_owner` is ours, no other node put it there."""
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: {what} lies beyond our claim at {claim.sequence}")
     raise StreamRemade(
@@ -136,7 +137,7 @@ async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOw
 async def _read_tail(
     js: JetStream, names: Names, claim: Claim, node: str, after: int
 ) -> list[_Recorded] | NotOwned:
-    """The flushes behind the sequence `after`, the last of which is our claim."""
+    """The flushes after the sequence `after`, the last of which is our claim."""
     tail: list[_Recorded] = []
     at = after
     while at < claim.sequence:
@@ -160,7 +161,7 @@ async def _read_tail(
 
 
 async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: StoredMessage) -> NotOwned:
-    """The reason why a message of the tail is missing. While `_owner` is ours, no other node may purge it."""
+    """The result if a message of the tail is missing. While `_owner` is ours, no other node may purge it."""
     if not await holds(js, names, claim):
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRemade(
@@ -171,7 +172,7 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
 
 
 async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[StoredMessage]:
-    """The flushes that follow `at`: many from any replica, or one from the leader where the replica lags."""
+    """The flushes that follow `at`: many from any replica, or one from the leader if the replica lags."""
     subject = names.journal_of(shard)
     page = await until_answered(lambda: js.read(names.journal, subject, at + 1))
     if page.messages:
@@ -207,8 +208,11 @@ async def _load_one(snapshots: Snapshots, receiver: str) -> Snapshot | None:
 async def _read_parked(
     js: JetStream, names: Names, claim: Claim, checkpoint: Checkpoint, snapshots: Snapshots
 ) -> ParkedList:
-    """The list of the parked receivers; where a part of it is gone, all are taken for parked: they are among
-    those that have snapshots, and those that are not parked leave memory again."""
+    """The list of the parked receivers.
+
+    If a part of it is gone, all receivers with snapshots are taken for parked, since the parked ones are
+    among them; the others leave memory again.
+    """
     try:
         return await read_parked(js, names, claim.shard, checkpoint)
     except Incomplete as error:
@@ -220,7 +224,7 @@ async def _read_parked(
 
 
 def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str, State]:
-    """The actors after the tail. A snapshot may be younger than the checkpoint: it knows a part of it."""
+    """The actors after the tail. A snapshot may be newer than the checkpoint and cover a part of the tail."""
     states = {
         receiver: State(receiver=receiver) if snapshot is None else snapshot.state
         for receiver, snapshot in loaded.items()
@@ -236,7 +240,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str
 
 
 def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
-    """Check that without a checkpoint all facts are in the journal, unless the bucket that had it is gone."""
+    """Without a checkpoint, check that the journal has all facts, unless the checkpoint's bucket is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRemade(
             f"{bucket.name} was recreated: it was created {bucket.created}, after the journal was started, "
@@ -245,9 +249,9 @@ def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
 
 
 def _check_ends(states: dict[str, State], floor: int, deliveries: StreamInfo) -> None:
-    """Check that nothing was read that was never stored.
+    """Check that the actors have read nothing beyond the end of the stream.
 
-    A source proves nothing of the kind: it stands in a header, which a producer may have forged.
+    Their sources prove nothing: a source is in a header, which a producer may have forged.
     """
     if floor > deliveries.last:
         raise _shorter(deliveries, f"the journal released everything up to {floor}")

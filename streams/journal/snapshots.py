@@ -1,10 +1,10 @@
 """Snapshots of actors, and the checkpoint that says how far they reach, in the bucket of the actors.
 
-They only shorten the way back: the journal is the truth. A snapshot says as of which journal sequence it is
-true, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
-key `_owner` is the fence: a process that wakes up late cannot put an old state over a new one. The one on the
-checkpoint, which every batch writes, keeps off our own: a batch that was repeated since its answer was lost
-may still arrive, and would put an older state next to a newer checkpoint.
+They only shorten recovery: the journal is the truth. A snapshot says as of which journal sequence it is
+valid, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
+key `_owner` is the fence: a process that wakes up late cannot overwrite a new state with an old one. The one
+on the checkpoint, which every batch writes, stops late batches of our own: a batch that was repeated because
+its answer was lost may still arrive, and would put an older state next to a newer checkpoint.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from streams.versions import read_versioned
 
 VERSION = 1
 BATCH_MESSAGES_MAX = 256
-"""Messages of one atomic batch: one server stages it in a file, which takes 4 ms."""
+"""Messages in one atomic batch: the server stages it in a file, which takes 4 ms."""
 BATCH_TIMEOUT_S = 5.0
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """An actor as of the journal sequence `as_of`, and of every later one that does not name it."""
+    """An actor as of the journal sequence `as_of`, and of every later sequence that does not name it."""
 
     v: int = VERSION
     as_of: int
@@ -74,12 +74,12 @@ class Snapshots:
         return None if snapshot is None else snapshot.state
 
     async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
-        """The last snapshot, with the journal sequence as of which it is true."""
+        """The last snapshot, with the journal sequence as of which it is valid."""
         subject = self._names.actor(self._claim.shard, receiver)
         async with self._turns.turn(due):
             message = await self._js.last_message(self._names.actors, subject)
             if self._claim.replicated:
-                # A state that is older than its checkpoint lacks facts, and numbers with them.
+                # A state that is older than its checkpoint lacks facts, and numbers that they assigned.
                 proof, sequence = self._names.proof(self._claim.shard), message.sequence if message else 0
                 if not await is_last(self._js, proof, subject, sequence):
                     raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")
@@ -88,7 +88,7 @@ class Snapshots:
         return read_versioned(_decoder, message.data, VERSION, subject)
 
     async def receivers(self) -> list[str]:
-        """The receivers that have snapshots, or had them, by the leader. Raises `Unavailable`."""
+        """The receivers that have snapshots, or had them, from the leader. Raises `Unavailable`."""
         prefix = self._names.actor(self._claim.shard, "")
         try:
             found = await self._js.subjects(self._names.actors, f"{prefix}*.*")
@@ -105,19 +105,20 @@ class Snapshots:
         checkpoint: Checkpoint,
         parked: ParkedList | None = None,
     ) -> bool:
-        """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint that then holds.
+        """Write the snapshots of `states`, delete those of `forget`, and put the checkpoint for the result.
 
-        With them go the changed parts of the list of parked receivers; it must not change meanwhile.
+        The changed parts of the list of parked receivers are written, too; the list must not change
+        meanwhile.
 
-        The states are as of the confirmed journal sequence `as_of`. False: another node owns the shard.
-        Raises `Unavailable` where it could not be stored for a while, and `ApiError` where the bucket is
-        gone; a part of it may be stored, which does no harm, since only the last batch carries the new
-        checkpoint, and the others the one in force again.
+        The states are as of the confirmed journal sequence `as_of`. Returns False if another node owns the
+        shard. Raises `Unavailable` if it cannot be stored for a while, and `ApiError` if the bucket is gone.
+        A part may be stored then, which does no harm: only the last batch carries the new checkpoint, and the
+        others repeat the one in force.
         """
         if self._revision is None:
             await self._look()
         puts: list[Put] = []
-        # Each is encoded when its batch is due: thousands at once would hold everybody up.
+        # Each is encoded when its batch is due: encoding thousands at once would delay everything else.
         listed = self._parts(parked, as_of) if parked else ()
         for put in chain(map(self._put, states, repeat(as_of)), map(self._delete, forget), listed):
             if len(puts) == BATCH_MESSAGES_MAX - 1:
@@ -145,8 +146,10 @@ class Snapshots:
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
 
     async def _store(self, puts: list[Put], checkpoint: bytes | None = None) -> bool:
-        """One batch, with the checkpoint in force where it carries no other; False where the shard is another
-        node's. Raises `Unavailable`."""
+        """Store one batch, with the checkpoint in force unless it carries another.
+
+        Returns False if another node owns the shard. Raises `Unavailable`.
+        """
         try:
             async with asyncio.timeout(BATCH_TIMEOUT_S):
                 return await self._repeat(puts, checkpoint)
@@ -154,11 +157,11 @@ class Snapshots:
             raise Unavailable(self._trouble) from None
 
     async def _repeat(self, puts: list[Put], checkpoint: bytes | None) -> bool:
-        """Publish the batch until it is stored or fenced. Too many at once (10210), a full store: it waits.
+        """Publish the batch until it is stored or fenced; wait if there are too many (10210), or no room.
 
-        An expectation that does not hold while `_owner` is ours was met by this very batch, whose answer was
-        lost, or by a batch of an earlier write, which was given up and came late. What is stored on top of
-        that is rebuilt: the checkpoint in force may be younger than the one that we knew.
+        If an expectation does not hold although `_owner` is ours, this very batch was stored before and its
+        answer was lost, or a batch of an earlier write that was given up came late. The batch is rebuilt on
+        top of that: the checkpoint in force may be newer than the one that we knew.
         """
         pauses = Pauses(self._js)
         while True:
@@ -177,7 +180,7 @@ class Snapshots:
             await pauses.wait()
 
     def _fenced(self, puts: list[Put], checkpoint: Put) -> list[Put]:
-        """The batch with its expectations. A message has one: a checkpoint that comes alone comes twice."""
+        """The batch with its expectations. A message has room for one, so a lone checkpoint is put twice."""
         chained = Put(checkpoint.subject, checkpoint.data, {EXPECTED: str(self._revision)})
         if not puts:
             return [chained, Put(checkpoint.subject, checkpoint.data, self._fence)]

@@ -1,4 +1,4 @@
-"""History of a shard: what its journal ever said of the streams, and how much is still true."""
+"""The history of a shard: the marks that its journal ever recorded, and how many of them still hold."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from streams.nats.retry import stream_info, until_answered
 
 
 class StreamHistory:
-    """All marks of one shard. `latest` are those recorded last, the others all known messages of a stream."""
+    """All marks of one shard. `latest` are those recorded last; the others are all known messages."""
 
     def __init__(self) -> None:
         self.latest = Marks()
@@ -22,7 +22,7 @@ class StreamHistory:
         self.events: set[Mark] = set()
 
     def add(self, marks: Marks) -> None:
-        """Marks that were recorded. Where they fall, a loss was accepted: what lay beyond is of no use."""
+        """Add recorded marks. If they are lower than before, a loss was accepted: higher ones are dropped."""
         if marks.deliveries.position < self.latest.deliveries.position:
             self.deliveries = _up_to(marks.deliveries, self.deliveries)
         if marks.events.position < self.latest.events.position:
@@ -61,13 +61,12 @@ def _up_to(mark: Mark, marks: set[Mark]) -> set[Mark]:
 
 
 async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mark) -> tuple[Mark, bool]:
-    """The highest of these messages that the stream still has, or the place before its first one; and whether
-    it has another one in the place of any.
+    """The highest of these messages that the stream still has, and whether others took the place of any.
 
-    `lost` is a message that it has not. Of the messages below that which are as old, all are the same up to
-    where the tail was lost, and beyond none is: so half of them are left at each look. A younger one was read
-    by a node that did not know yet that the tail was lost. An empty place, where a message was deleted by
-    hand, proves neither.
+    If it has none of them, the position before its first message is returned. `lost` is a message that it no
+    longer has. Of the messages below it that are not newer, all up to the loss are unchanged, and none beyond
+    it is: so a binary search finds the loss. A newer message was read by a node that did not know about the
+    loss yet. An empty position, whose message was deleted by hand, proves nothing.
     """
     info = await stream_info(js, stream)
     known = sorted(
@@ -90,5 +89,5 @@ async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mar
 
 
 def _is_older(mark: Mark, lost: Mark) -> bool:
-    """Compare two messages: is `mark` the lost one, or older and before it, in the same stream?"""
+    """True if `mark` is the lost message, or an older one before it in the same stream."""
     return mark.position <= lost.position and 0.0 < mark.stored_at <= (lost.stored_at or math.inf)

@@ -1,14 +1,15 @@
-"""Tells a stream that lost its tail from one that has grown again beyond the old end.
+"""Detects that a stream lost its tail, even if it has grown beyond its old end again.
 
-A server that loses its power may lose what it had not synced, and a stream may be restored older. Until
-producers have filled it up again, its end tells. After that a position tells nothing: new events would count
-as those that were settled long ago. So flushes and checkpoints hold marks: the highest messages that the
-shard knows, each with the server's time of it. Another time means another message. Marks are compared at
-each claim, and by each reader before it begins and after each gap.
+A server that loses power may lose messages that it had not synced, and a stream may be restored from an older
+backup. Until producers have filled it up again, its end shows the loss. After that, a position proves
+nothing: new events would count as old ones that were settled long ago. So flushes and checkpoints contain
+marks: the highest messages that the shard knows, each with the time at which the server stored it. Another
+time means another message. Marks are compared at each claim, and by each reader before it begins and after
+each gap.
 
-A shard whose mark differs is refused, on record (`<shard>._refused`), until the message is there again (the
-right stream was brought back), or an operator accepts the loss (`streams.repair`). Until then nothing is
-purged that the shard may need.
+A shard whose mark differs is refused, and that is recorded (`<shard>._refused`), until the message is there
+again (the right stream was brought back), or an operator accepts the loss (`streams.repair`). Until then,
+nothing that the shard may need is purged.
 """
 
 import asyncio
@@ -28,19 +29,19 @@ from streams.versions import read_versioned
 
 VERSION = 1
 MISSING_FOR_S = 2.0
-"""A message that is missing below the end has to be missing for this long, to count as deleted by hand."""
+"""Time that a message below the end must be missing before it counts as deleted by hand."""
 LOOK_AGAIN_AFTER_S = 0.25
 
 
 class Mark(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A message of a stream, and the server's time of it; 0.0 where only its position is known."""
+    """A message of a stream, and when the server stored it; 0.0 if only its position is known."""
 
     position: int = 0
     stored_at: float = 0.0
 
 
 class Restart(Struct, frozen=True, gc=False, kw_only=True):
-    """An accepted loss of events: those above the position have sources that are higher by the offset."""
+    """An accepted loss of events: `offset` is added to the sources of events above the position."""
 
     above: int
     offset: int
@@ -57,7 +58,7 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarts: tuple[Restart, ...] = ()
 
     def raised(self, other: "Marks") -> "Marks":
-        """The higher of both, stream by stream; itself, as mostly, where the other one has nothing higher."""
+        """The higher marks of both, stream by stream; usually `self`, since the other has nothing higher."""
         rose = (
             other.deliveries.position > self.deliveries.position
             or other.events.position > self.events.position
@@ -72,9 +73,9 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def source(self, position: int) -> int:
-        """The source that copies of the event at that position name: each above all earlier ones.
+        """The source that copies of the event at that position carry; it is above all earlier ones.
 
-        Positions that were lost are given again. Receivers may have seen the sources that they stood for.
+        Lost positions are used again, and receivers may have seen the sources that belonged to them.
         """
         return position + max((each.offset for each in self.restarts if position > each.above), default=0)
 
@@ -85,12 +86,12 @@ NO_MARK = UNKNOWN_MARKS.deliveries
 
 
 def higher(one: Mark, other: Mark) -> Mark:
-    """The mark with the higher position; of two at one position, the first."""
+    """The mark with the higher position; the first if both are the same."""
     return other if other.position > one.position else one
 
 
 class Loss(Struct, frozen=True):
-    """A message that was read from `stream` and is not there any more. `why` is a sentence for people."""
+    """A message that was read from `stream` and is no longer there. `why` is a sentence for people."""
 
     stream: str
     mark: Mark
@@ -109,7 +110,7 @@ class RecordedLoss(Struct, frozen=True, kw_only=True):
 
 
 class _Look(Struct, frozen=True):
-    """One look at a stream: is the message `gone`, and is that `certain` already?"""
+    """The result of one look at a stream: whether the message is `gone`, and whether that is `certain`."""
 
     gone: bool
     certain: bool
@@ -120,9 +121,9 @@ _refusal = msgspec.json.Decoder(RecordedLoss)
 
 
 async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
-    """The loss of the message at `mark`, or None where the stream has it, or has purged it.
+    """The loss of the message at `mark`; None if the stream has the message, or has purged it.
 
-    Goes on until that is certain, however long NATS is away. Raises `ApiError` where there is no such stream.
+    Asks until that is certain, however long NATS is away. Raises `ApiError` if there is no such stream.
     """
     loop = asyncio.get_running_loop()
     before, since, began_at = _Look(False, True), 0.0, loop.time()
@@ -138,10 +139,10 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
 
 
 async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
-    """Compare once. The end is asked for first: what is stored after that has another time in any case.
+    """Compare once. The end is asked for first: a message that is stored later has another time in any case.
 
-    An end that lies too low may be told by a leader that was deposed; a majority has to have followed it
-    since the instant `since`.
+    A deposed leader may report an end that is too low, so a majority must have followed the leader since the
+    time `since`.
     """
     asked_at = asyncio.get_running_loop().time()
     info = await js.existing_stream(stream)
@@ -151,7 +152,7 @@ async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
         return _Look(True, asked_at - info.heard_s >= since, _remade(stream, why))
     message = None if position < info.first else await js.message(stream, position)
     if message is None:
-        # Purged; or deleted by hand, so that no other message can ever take its place.
+        # It was purged, or deleted by hand; in both cases no other message can ever take its place.
         return _Look(False, position < info.first)
     if mark.stored_at in (0.0, message.stored_at):
         return _Look(False, True)
@@ -168,16 +169,16 @@ def _instant(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-# ---- the refusal, on record
+# ---- the recorded refusal
 
 
 async def compare(
     js: JetStream, names: Names, shard: int, epoch: int, marks: Marks, refusal: RecordedLoss
 ) -> None:
-    """Compare what is known with the streams; `refusal` is blank except for the node and the time.
+    """Compare the known marks with the streams; `refusal` is blank except for the node and the time.
 
-    What was refused on record before is looked at, too: the refusal ends where the message is there again.
-    To be called by who put `_owner` last, under `epoch`. Raises `StreamRemade`.
+    An earlier recorded refusal is checked, too: it ends if the message is there again. Call this only as the
+    owner that put `_owner` last, under `epoch`. Raises `StreamRemade`.
     """
     recorded = await read_recorded_loss(js, names, shard)
     known = [(names.deliveries, marks.deliveries), (names.events, marks.events)]
@@ -196,7 +197,7 @@ async def compare(
 
 
 async def check_record(js: JetStream, names: Names, shard: int) -> None:
-    """Raise `StreamRemade` where the shard is refused on record, and the message is still missing."""
+    """Raise `StreamRemade` if the shard is recorded as refused, and the message is still missing."""
     recorded = await read_recorded_loss(js, names, shard)
     if recorded is not None and await is_missing(js, recorded):
         raise StreamRemade(recorded.why)
@@ -205,7 +206,8 @@ async def check_record(js: JetStream, names: Names, shard: int) -> None:
 async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
     """True if the message of a recorded refusal is still missing.
 
-    That its place was purged since, or is empty, proves nothing: what lies behind it is of the new tail.
+    If its position was purged since then, or is empty, that proves nothing: later messages are of the new
+    tail.
     """
     if await find_loss(js, recorded.stream, recorded.mark) is not None:
         return True
@@ -213,20 +215,20 @@ async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
 
 
 async def is_there(js: JetStream, stream: str, mark: Mark) -> bool:
-    """Ask the leader for any message at that place."""
+    """True if the leader has any message at that position."""
     return await until_answered(lambda: js.message(stream, mark.position)) is not None
 
 
 async def refuse(
     js: JetStream, names: Names, shard: int, epoch: int, loss: Loss, refusal: RecordedLoss
 ) -> bool:
-    """Put the loss on record, unless `_owner` is another one's by now; False then."""
+    """Record the loss; returns False if another node owns the shard by now."""
     record = msgspec.structs.replace(refusal, stream=loss.stream, mark=loss.mark, why=loss.why)
     return await _put(js, names, shard, epoch, msgspec.json.encode(record))
 
 
 async def lift(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
-    """End the refusal, unless `_owner` is another one's by now; False then."""
+    """End the refusal; returns False if another node owns the shard by now."""
     return await _put(js, names, shard, epoch, b"", KV_DELETED)
 
 
@@ -245,7 +247,7 @@ async def _put(
 
 
 async def read_recorded_loss(js: JetStream, names: Names, shard: int) -> RecordedLoss | None:
-    """The refusal on record, from the leader. Raises `NewerVersion` and `NotOurs`."""
+    """The recorded refusal, from the leader. Raises `NewerVersion` and `NotOurs`."""
     subject = names.refusal(shard)
     message = await until_answered(lambda: js.last_message(names.actors, subject))
     if message is None or not message.data:

@@ -1,8 +1,7 @@
-"""JetStream's answers, in our own words.
+"""JetStream's answers as our own types.
 
-A publish has three outcomes and all are expected, so they are values. `Unanswered` is the one that
-matters: the message may be stored or not, and only repeating it under its expectation, or asking the
-leader, tells.
+A publish has three outcomes, and all are expected, so they are values. `Unanswered` is the important one: the
+message may be stored or not, and only repeating it under its expectation, or asking the leader, can tell.
 """
 
 from typing import Any
@@ -13,7 +12,7 @@ from msgspec import Struct
 class Stored(Struct, frozen=True, gc=False):
     """The message (of a batch: the last one) is stored at `sequence`.
 
-    `duplicate`: nothing was added, a message with the same `Nats-Msg-Id` lies at `sequence`.
+    `duplicate`: nothing was added, since a message with the same `Nats-Msg-Id` is at `sequence`.
     """
 
     sequence: int
@@ -21,20 +20,20 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """A refusal of the server, by its `err_code`; this request stored nothing."""
+    """A refusal by the server, with its `err_code`; this request stored nothing."""
 
     code: int
     text: str
 
 
 class Unanswered(Struct, frozen=True, gc=False):
-    """No answer: time-out, no leader, connection lost. It may be stored, or be so a little later."""
+    """No answer (timeout, no leader, connection lost): the message may be stored, now or a little later."""
 
     why: str
 
 
 class Forbidden(Unanswered, frozen=True, gc=False):
-    """The server told in its place that our user may not publish there, or not hear answers."""
+    """No answer, since the server said that our user may not publish there, or may not receive answers."""
 
 
 Answer = Stored | Refused | Unanswered
@@ -49,7 +48,7 @@ class Put(Struct, frozen=True, gc=False):
 
 
 class StoredMessage(Struct, frozen=True, gc=False):
-    """A message as it lies in a stream; `stored_at` is the server's time, seconds since the epoch."""
+    """A message in a stream; `stored_at` is the server's time, in seconds since the epoch."""
 
     subject: str
     sequence: int
@@ -59,8 +58,11 @@ class StoredMessage(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """The answer to one read. `pending` = messages that the answering replica has after these, `up_to` = the
-    last sequence that it knows of, where it says so."""
+    """The answer to one read.
+
+    - `pending`: number of messages that the answering replica has after these.
+    - `up_to`: the last sequence that it knows, if it says so.
+    """
 
     messages: list[StoredMessage]
     pending: int
@@ -70,10 +72,11 @@ class Page(Struct, frozen=True):
 class StreamInfo(Struct, frozen=True):
     """A stream as its leader sees it.
 
-    `created` is the server's RFC 3339 text, kept as it came, since it is only ever compared. `first` is
-    the sequence of the oldest message that is left (last + 1 when none is). `max_bytes` -1 = no limit.
-    `heard_s` = how long ago a majority last followed who tells this, 0.0 where there is but one server.
-    `last_at` is when the message at `last` was stored, seconds since the epoch; 0.0 where that is not known.
+    - `created`: the server's RFC 3339 text as it came, since it is only ever compared.
+    - `first`: sequence of the oldest message that is left; last + 1 if there is none.
+    - `max_bytes`: -1 means no limit.
+    - `heard_s`: how long ago a majority last followed the answering leader; 0.0 for a single server.
+    - `last_at`: when the message at `last` was stored, in seconds since the epoch; 0.0 if not known.
     """
 
     name: str
@@ -91,9 +94,11 @@ class StreamInfo(Struct, frozen=True):
 class ConsumerInfo(Struct, frozen=True):
     """A consumer as its leader sees it.
 
-    `delivered` and `ack_floor` are stream sequences, `delivered_consumer` and `ack_floor_consumer` the
-    consumer's own, which restart at 1 on a reset. `pending` = messages not yet handed out,
-    `unacked` = handed out and neither acked nor given up. `pinned` = the pin's id, of its priority group.
+    - `delivered`, `ack_floor`: stream sequences.
+    - `delivered_consumer`, `ack_floor_consumer`: the consumer's own sequences, which a reset restarts at 1.
+    - `pending`: messages that are not handed out yet.
+    - `unacked`: messages that are handed out, and neither acked nor given up.
+    - `pinned`: id of the pin of its priority group.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""nats-py's client, with the few changes that we need; each says why.
+"""nats-py's client, with the few changes that Angarium needs; each says why.
 
-What is read off the socket goes straight to the handlers of `listen`. nats-py would put each message into a
-queue, from which a task of the subscription takes it, and its parser tries one pattern after the other: it is
-4.2 µs until the handler of a pulled message has it, where this takes 2.2.
+Messages go from the socket straight to the handlers of `listen`. nats-py would put each message into a queue,
+from which a task of the subscription takes it, and its parser tries one pattern after the other: it takes
+4.2 µs until the handler has a pulled message, instead of 2.2 µs.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ Handler = Callable[[Message], None]
 
 
 class NatsClient(Client):
-    """`wants_tls`: never fall back to an open connection, whatever the server says.
+    """A client of nats-py; with `wants_tls` it never uses an unencrypted connection.
 
-    Headers are read as we do elsewhere, so that a message always has the same ones, and so
-    that no producer's block of headers, which the server takes as it is, hides what the server adds to it.
+    Headers are read as everywhere in Angarium, so that a message always has the same ones. The server accepts
+    a producer's block of headers unchecked, and it must not hide the headers that the server adds.
     """
 
     def __init__(self, *, wants_tls: bool) -> None:
@@ -40,13 +40,12 @@ class NatsClient(Client):
 
     async def listen(self, subject: str, handler: Handler, *, headers: bool = True) -> Subscription:
         """Subscribe; `handler` gets each message as it is read, and must neither block nor raise."""
-        # The number that `subscribe` is about to give, with no await before: no message can come too early.
         number = self._sid + 1
         (self._handlers if headers else self._handlers_without_headers)[number] = handler
         return await self.subscribe(subject)
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
-        """Publish the same to each subject in one command: 0.1 µs for each, where `publish` takes 1.3."""
+        """Publish the same data to each subject in one write: 0.1 µs for each; `publish` takes 1.3 µs."""
         if self.is_closed:
             raise nats.errors.ConnectionClosedError
         if not self.is_connected:
@@ -86,9 +85,9 @@ class NatsClient(Client):
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
     def hand_over(self, number: int, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
-        """Give a message to its listener. A subject that is no UTF-8 has `\\xff` for its bytes.
+        """Give a message to its listener. In a subject that is not UTF-8, bytes appear as `\\xff`.
 
-        To read 900 kB of headers takes 0.1 s, so those that the listener does not want are only counted.
+        Parsing 900 kB of headers takes 0.1 s, so headers that the listener does not want are only counted.
         """
         handler, unread = self._handlers.get(number), 0
         if handler is None:
@@ -115,7 +114,7 @@ class NatsClient(Client):
         self._handlers_without_headers.pop(sid, None)
 
     def abandon(self) -> None:
-        """Leave the server at once. Cut off while it closes, nats-py takes an open connection for closed."""
+        """Leave the server at once. If closing is interrupted, nats-py believes that it has finished."""
         for writer in (getattr(self._transport, name, None) for name in ("_io_writer", "_bare_io_writer")):
             if writer is not None:
                 writer.transport.abort()
@@ -123,13 +122,13 @@ class NatsClient(Client):
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
     ) -> None:
-        """Takes what nats-py's parser has read; `headers` is None where there are none."""
+        """Take a message that nats-py's parser has read; `headers` is None if there are none."""
         self.hand_over(sid, subject, reply, headers or b"", data)
 
     async def _attempt_reconnect(self) -> None:
-        """Give up, and say so, where nats-py would end unsaid: it foresees no key that cannot be used.
+        """Give up and report it where nats-py would end silently: it does not expect an unusable key.
 
-        A file may be just being written. A client that gives up is replaced (`streams.nats.connection`).
+        A key file may just be being written. A client that gives up is replaced (`streams.nats.connection`).
         """
         try:
             await super()._attempt_reconnect()
@@ -138,10 +137,10 @@ class NatsClient(Client):
             await self.close()
 
     async def _flush_pending(self, force_flush: bool = False) -> None:
-        """Never fail for a connection that broke just now, which nats-py notices a moment later.
+        """Flush without failing if the connection has just broken, which nats-py notices a moment later.
 
-        Its flusher has ended by then, so that it writes here, at which uvloop raises RuntimeError and asyncio
-        an OSError. Its reading loop is about to connect again, with all subscriptions that there are then.
+        Its flusher has ended by then, so it writes here, and uvloop raises RuntimeError or asyncio an
+        OSError. Its reading loop is about to reconnect, with all subscriptions that exist then.
         """
         try:
             await super()._flush_pending(force_flush)
@@ -149,7 +148,7 @@ class NatsClient(Client):
             log.debug("NATS: %s", error)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        """Close even if the rest cannot be sent; nats-py would end without a word then."""
+        """Close even if buffered data cannot be sent; nats-py would end silently then."""
         try:
             await super()._close(status, do_cbs)
         except (OSError, RuntimeError) as error:
@@ -160,17 +159,17 @@ class NatsClient(Client):
             await super()._close(status, do_cbs)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        """nats-py calls it before it sends anything, and upgrades only where the server requires it."""
+        """Require TLS before nats-py sends anything; by itself it upgrades only if the server requires it."""
         if initial_connection and self._wants_tls and not info.get("tls_required"):
             raise nats.errors.SecureConnRequiredError
         await super()._process_info(info, initial_connection)
 
 
 class _Parser(Parser):
-    """Reads messages, and leaves all else that a server says to nats-py, as well as the end of one cut off.
+    """Parses whole messages, and leaves partial ones and everything else that a server sends to nats-py.
 
-    A subject may hold any byte but blank, tab, CR and LF; nats-py's own patterns take \\v and \\f for blanks,
-    and over a message that they do not know it would stop reading without a word.
+    A subject may contain any byte but blank, tab, CR and LF. nats-py's own patterns take \\v and \\f for
+    blanks, and a message that does not match them makes it stop reading silently.
     https://docs.nats.io/reference/reference-protocols/nats-protocol
     """
 
@@ -196,7 +195,7 @@ class _Parser(Parser):
             data = data[line_end:]
 
     def _messages(self, data: bytes) -> int:
-        """Hand over the messages that `data` begins with; returns where the last whole one ends."""
+        """Hand over the complete messages at the beginning of `data`; returns where the last one ends."""
         at, hand_over = 0, self._client.hand_over
         while data.startswith((b"HMSG ", b"MSG "), at):
             line_end = data.find(b"\r\n", at)
@@ -207,7 +206,7 @@ class _Parser(Parser):
                 head_size = int(middle.pop()) if verb == b"HMSG" else 0
                 listener, whole_size = int(number), int(size)
             except (ValueError, IndexError):
-                raise nats.errors.ProtocolError from None  # At which nats-py reconnects.
+                raise nats.errors.ProtocolError from None  # This makes nats-py reconnect.
             reply = middle[0] if middle else b""
             start = line_end + CRLF_SIZE
             end = start + whole_size

@@ -1,4 +1,4 @@
-"""Error codes of the JetStream API (`err_code`) that decide what is done next; all others are only shown."""
+"""Error codes of the JetStream API (`err_code`) that Angarium reacts to; all others are only shown."""
 
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
@@ -8,12 +8,12 @@ MESSAGE_TOO_LARGE = 10054
 NO_RESOURCES = 10023
 STREAM_FULL = 10077
 NO_ROOM = frozenset({NO_RESOURCES, STORAGE_EXCEEDED, STREAM_FULL})
-"""Refusals that pass once there is room again."""
+"""Refusals that end when there is room again."""
 STREAM_NOT_FOUND = 10059
 HEADERS_TOO_LARGE = 10097
 
 WRONG_LAST_SEQUENCE = 10071
-"""The expectation is not met: the only refusal that may mean that another process writes here."""
+"""The code if the expectation is not met: the only refusal that may mean that another process writes here."""
 
 IN_FLIGHT = frozenset({10158, 10164})
-"""The leader still works on the same message id, or on another expectation on the same subject."""
+"""The codes while the leader still works on the same message id, or on an expectation on the same subject."""

@@ -1,8 +1,8 @@
 """The real `Wire`: a connection of nats-py, used for core NATS only.
 
-nats-py makes a broken connection again by itself, but gives up for good on some errors that a server may
-send at any time (a user that expired, a permission revoked). Then a new client takes its place and is
-given all subscriptions, so that the wire ends only when it is closed.
+nats-py reconnects by itself, but gives up for good after some errors that a server may send at any time (an
+expired user, a revoked permission). Then a new client takes its place and gets all subscriptions, so that the
+wire ends only when it is closed.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from streams.nats.wire import Message
 log = logging.getLogger(__name__)
 
 RECONNECT_WAIT_S = 0.25
-"""Between two attempts at the same server; short, since every shard waits while there is none."""
+"""Pause between two attempts to reach the same server; short, since every shard waits for a connection."""
 
 CANCEL_AGAIN_AFTER_S = 0.1
 
 _NOT_PERMITTED = re.compile(r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 PING_INTERVAL_S = 5
-"""A server that vanished without a word is noticed after two pings without an answer."""
+"""Interval of pings; a server that vanished silently is noticed after two of them without an answer."""
 
 
 class ConnectOptions(Struct, frozen=True):
     """Options of a connection to NATS. Files are paths; user, password or token may be in the URL.
 
-    `inbox_prefix` is what the subjects begin with to which answers come. `second`: this process has another
-    connection, which tells when the server is away.
+    - `inbox_prefix`: the beginning of the subjects to which answers are sent.
+    - `second`: this process has another connection, which reports when the server is away.
     """
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
@@ -65,14 +65,14 @@ class ConnectOptions(Struct, frozen=True):
 
 
 async def connect(options: ConnectOptions) -> "NatsWire":
-    """Raises `ConnectError` when no server can be connected to, or none is within `timeout_s`."""
+    """Connect; raises `ConnectError` if no server can be reached within `timeout_s`."""
     wire = NatsWire(options)
     await wire.open()
     return wire
 
 
 class NatsWire:
-    """See `streams.nats.wire.Wire`. Made by `connect`."""
+    """A `Wire` over nats-py, created by `connect`; see `streams.nats.wire.Wire`."""
 
     def __init__(self, options: ConnectOptions) -> None:
         self.closed = False
@@ -89,7 +89,7 @@ class NatsWire:
         self._lost_at = 0.0
 
     async def open(self) -> None:
-        """Make the first connection. nats-py would try forever, so its first round of failures ends it."""
+        """Make the first connection; give up after one round of failures, since nats-py would try forever."""
         _check_files(self._options)
         attempt = asyncio.ensure_future(self._connect())
         failed = asyncio.ensure_future(self._one_round_of_errors())
@@ -105,7 +105,7 @@ class NatsWire:
             await _end(failed)
         if failure is not None:
             self.closed = True
-            with suppress(AssertionError):  # nats-py's word for a client that never began to connect.
+            with suppress(AssertionError):  # nats-py raises it for a client that never began to connect.
                 await self._client.close()
             self._client.abandon()
             raise ConnectError(_cannot_connect(self._options, _reason(failure))) from failure
@@ -155,8 +155,8 @@ class NatsWire:
             if self.closed:
                 raise Disconnected("the connection to NATS was closed") from None
         except nats.errors.OutboundBufferLimitError:
-            # Core NATS promises nothing to a message sent without a connection; who needs an answer
-            # learns by its absence.
+            # Core NATS promises nothing for a message that is sent without a connection; a caller that
+            # needs an answer notices that none comes.
             log.debug("not connected and the buffer is full: dropped a message to %s", where)
 
     async def subscribe(
@@ -210,9 +210,9 @@ class NatsWire:
         return error
 
     async def _replace(self) -> None:
-        """Put a new client in the place of one that gave up, however long that takes.
+        """Replace a client that gave up, however long that takes.
 
-        Whatever keeps it from connecting: a key file may just be being rotated.
+        Every obstacle may be temporary: a key file, for example, may just be being rotated.
         """
         said = ""
         while True:
@@ -233,7 +233,7 @@ class NatsWire:
             await asyncio.sleep(RECONNECT_WAIT_S)
 
     def _tell(self, connected: bool) -> None:
-        """A client that gives up says once more that it is not connected."""
+        """Call the listeners on a change; a client that gives up reports twice that it is not connected."""
         if connected == self._told:
             return
         self._told = connected
@@ -255,7 +255,7 @@ class NatsWire:
         if refused := _NOT_PERMITTED.search(str(error)):
             self._refused(refused[1], str(error))
         elif self._opened:
-            # What ends the connection is told as its loss; failed attempts to connect again are not logged.
+            # An error that ends the connection is logged as its loss; failed reconnects are not logged.
             ends = isinstance(error, nats.errors.UnexpectedEOF | OSError)
             level = logging.WARNING if self._client.is_connected and not ends else logging.DEBUG
             log.log(level, "NATS: %s", str(error) or type(error).__name__)
@@ -263,7 +263,7 @@ class NatsWire:
             self._errors.put_nowait(error)
 
     def _refused(self, subject: str, text: str) -> None:
-        """Logs a refusal once: a request that is repeated is refused again."""
+        """Log a refusal once: a repeated request is refused again."""
         log.log(logging.DEBUG if text == self._last_refusal else logging.WARNING, "NATS: %s", text)
         self._last_refusal = text
         for listener in self._told_of_refusals:
@@ -281,7 +281,7 @@ class NatsWire:
 
 
 class _Subscribed:
-    """One subscription of ours, through all clients that follow one another."""
+    """One subscription, which all successive clients carry on."""
 
     def __init__(
         self, wire: NatsWire, subject: str, handler: Callable[[Message], None], *, headers: bool
@@ -297,7 +297,7 @@ class _Subscribed:
         if self._client is client:
             return
         if client.is_closed:
-            return  # It gave up just now; its successor will take this subscription with all others.
+            return  # The client has just given up; its successor will take over all subscriptions.
         self._client = client
         self._current = await client.listen(self._subject, self._on_message, headers=self._headers)
 
@@ -315,10 +315,10 @@ class _Subscribed:
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel it until it has ended.
+    """Cancel the task until it has ended.
 
-    `asyncio.wait_for` of Python 3.11 may return a connection that was made in that moment instead, and
-    nats-py, which has heard of no cancellation, would go on forever.
+    `asyncio.wait_for` of Python 3.11 may swallow the cancellation and return a connection that was made at
+    that moment; nats-py, which did not notice the cancellation, would go on forever.
     """
     while not task.done():
         task.cancel()
@@ -330,7 +330,7 @@ def _client(options: ConnectOptions) -> NatsClient:
 
 
 def _check_files(options: ConnectOptions) -> None:
-    """nats-py reads some of them only when a server asks for them."""
+    """Check that the files can be read; nats-py reads some of them only when a server asks for them."""
     for path in options.files():
         try:
             with open(path, "rb"):
@@ -341,7 +341,7 @@ def _check_files(options: ConnectOptions) -> None:
 
 
 def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
-    """None leaves it to nats-py: TLS with the system's authorities where server or URL ask for it."""
+    """The TLS context; None leaves it to nats-py: TLS with the system's CAs if server or URL ask for it."""
     if options.tls_ca is None and options.tls_certificate is None:
         return None
     context = ssl.create_default_context(cafile=options.tls_ca)
@@ -351,12 +351,12 @@ def _tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
 
 
 def _cannot_connect(options: ConnectOptions, reason: str) -> str:
-    """One sentence; the URLs without what may be a password in them."""
+    """The error message, with URLs that show no password."""
     return f"cannot connect to NATS at {', '.join(map(_place, options.servers))}: {reason}"
 
 
 def _reason(failure: BaseException) -> str:
-    """Why there is no connection, and what to do."""
+    """The reason why there is no connection, and what to do."""
     match failure:
         case ssl.SSLError():
             return f"TLS failed ({failure}); check the certificate, key and CA files"
@@ -370,7 +370,7 @@ def _reason(failure: BaseException) -> str:
             return "nothing listens there; start nats-server or give another address"
         case OSError():
             return f"{failure.strerror or failure}; check the address"
-        case NkeysError() | ValueError() | TypeError():  # The last is of credentials without a JWT.
+        case NkeysError() | ValueError() | TypeError():  # Credentials without a JWT raise TypeError.
             return f"a key cannot be used ({type(failure).__name__}); check the files of creds and nkey"
         case _ if "authorization" in str(failure).lower():
             return "the server refused our login; check the credentials, the nkey, or the user in the URL"
@@ -379,6 +379,6 @@ def _reason(failure: BaseException) -> str:
 
 
 def _place(server: str) -> str:
-    """The URL without its user; it may have come without a scheme."""
+    """The URL without its user; the scheme may be missing."""
     scheme, separator, rest = server.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]

@@ -1,7 +1,7 @@
-"""Exceptions for what can go wrong between us and NATS.
+"""Exceptions for failures between Angarium and NATS.
 
-Only what stops the caller's present work is an exception. A publish that is refused or unanswered is an
-expected outcome and therefore a value (`streams.nats.answers`). A question that got no answer is
+Only a failure that stops the caller's present work is an exception. A publish that is refused or unanswered
+is an expected outcome and therefore a value (`streams.nats.answers`). A request without an answer raises
 `actors.errors.Unavailable`, since the actors ask through ports.
 """
 
@@ -9,11 +9,11 @@ from actors.errors import AngariumError, Unavailable, Unusable
 
 
 class Disconnected(AngariumError):
-    """The connection to NATS was closed by us; nothing more can be sent on it."""
+    """We closed the connection to NATS; nothing more can be sent on it."""
 
 
 class NotPermitted(Unavailable):
-    """NATS does not let our user ask that; the message names the subject and the remedy."""
+    """NATS does not permit this request to our user; the message names the subject and the remedy."""
 
 
 class ConnectError(AngariumError):
@@ -23,8 +23,8 @@ class ConnectError(AngariumError):
 class ApiError(AngariumError):
     """A refusal of the JetStream API.
 
-    `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like
-    `code` of the same answer is not told apart finely enough to be of use.
+    `code` is the server's `err_code` (such as 10059, stream not found), which is stable; the HTTP-like `code`
+    of the same answer is too coarse to be useful.
     """
 
     def __init__(self, code: int, description: str) -> None:
@@ -42,12 +42,12 @@ class ServerError(AngariumError):
 
 
 class StreamRemade(Unusable):
-    """A stream or bucket is not the one that the rest names; the message names it and both values."""
+    """A stream or bucket is not the one that others refer to; the message names it and both values."""
 
 
 class RepairError(AngariumError):
-    """A shard cannot be repaired as things are; the message says why and what to do."""
+    """A shard cannot be repaired in its present condition; the message says why and what to do."""
 
 
 class NotOurs(Unusable):
-    """Something under our names that no Angarium wrote; the message says where it lies."""
+    """Data under one of our names that no Angarium wrote; the message says where it is."""

@@ -1,8 +1,8 @@
-"""Following a subject of a stream: every message is handed on once, in order, and nothing dies silently.
+"""Follows a subject of a stream: every message is passed on once, in order, and nothing fails silently.
 
-It takes the place of a watch, whose consumer may vanish with a server's restart unnoticed. A core
-subscription on the subject is only a hint that wakes us; what is handed on is read from the stream, from
-the last sequence seen: after a hint, after a reconnect, and at every interval, whatever was or was not heard.
+It replaces a watch, whose consumer may disappear unnoticed when a server restarts. A core subscription on the
+subject is only a hint that wakes the follower. The messages themselves are read from the stream, from the
+last sequence on: after a hint, after a reconnect, and at a fixed interval, whether or not a hint came.
 """
 
 import asyncio
@@ -18,21 +18,22 @@ from streams.nats.wire import Message, Subscription
 log = logging.getLogger(__name__)
 
 LOOKS_AFTER_A_HINT_S = (0.0, 0.002, 0.01, 0.05, 0.2)
-"""A hint may be faster than the stream, and than the replica that is read."""
+"""Times of the looks after a hint, which may be faster than the stream, and than the replica that is read."""
 
 MESSAGES_IN_A_ROW = 64
 BYTES_IN_A_ROW = 64 << 10
-"""Number handed on before other work has a turn: about two milliseconds' work of a node."""
+"""Bytes that are passed on before other work has a turn: about two milliseconds of work."""
 
 READ_PAUSE_S = 0.05
-"""A pause after each change that was read. Of a key that changes all the time the stream keeps the last
-values alone, so that most changes need not be read at all."""
+"""Pause after each change that was read. Of a key that changes all the time, the stream keeps only the last
+values, so that most changes need not be read at all."""
 
 
 class Follower:
-    """Follows `subject` (may be a wildcard; the stream must not transform it) from the stream's start.
+    """A follower of `subject` (may be a wildcard; the stream must not transform it) from the stream's start.
 
-    The handler must not raise: a message would be lost with it, so an error ends the following, loudly.
+    The handler must not raise, since a message would be lost: an exception ends the follower, with a log
+    line.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Follower:
         every_s: float = 1.0,
     ) -> None:
         self.applied = 0
-        self.read_at = float("-inf")  # By the loop's clock: all that there was by then is handed on.
+        self.read_at = float("-inf")  # By the loop's clock: everything stored by then has been passed on.
         self._js = js
         self._stream = stream
         self._subject = subject
@@ -57,7 +58,7 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Return when everything that there is has been handed on; retries while it cannot be read."""
+        """Return when all existing messages have been passed on; retry while they cannot be read."""
         self._subscription = await self._js.wire.subscribe(self._subject, self._on_hint, headers=False)
         self._js.add_listener(self._on_change)
         while not await self._read():  # noqa: ASYNC110  # A retry, with nothing to wait for.
@@ -66,7 +67,7 @@ class Follower:
         self._task.add_done_callback(_report)
 
     async def stop(self) -> None:
-        """Hand on nothing more. Does nothing the second time."""
+        """Pass on nothing more. A second call does nothing."""
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
@@ -77,18 +78,18 @@ class Follower:
             await asyncio.wait({self._task})
 
     async def start_over(self) -> None:
-        """Hand on all that the stream has, which is another one of the same name."""
+        """Pass on everything in the stream, which is another stream of the same name now."""
         async with self._reading:
             self.applied = 0
         self._woken.set()
 
     async def catch_up(self) -> None:
-        """Return when all that the leader has by now has been handed on, whether or not anything was heard.
+        """Return when everything that the leader has by now has been passed on, even without a hint.
 
-        Raises `Unavailable`, and `ApiError` where there is no such stream.
+        Raises `Unavailable`, and `ApiError` if there is no such stream.
         """
         pauses = Pauses()
-        # What was the last a moment ago may be wiped before a replica shows it, so it is asked for each time.
+        # The last message of a moment ago may be deleted before a replica shows it, so ask again each time.
         while (last := await self._js.last_message(self._stream, self._subject)) is not None:
             if last.sequence > self.applied:
                 await self._read()
@@ -117,7 +118,7 @@ class Follower:
                 return
 
     async def _read(self) -> bool:
-        """Hand on what is new; False where it could not be read."""
+        """Pass on the new messages; returns False if they could not be read."""
         async with self._reading:
             asked_at = asyncio.get_running_loop().time()
             while True:

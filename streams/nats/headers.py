@@ -1,4 +1,4 @@
-"""Names of headers as they stand on the wire: those of NATS and JetStream, and Angarium's own.
+"""Names of headers in messages: those of NATS and JetStream, and Angarium's own.
 
 Angarium's are public (`docs/` describes each) and stored, so they never change.
 """
@@ -13,7 +13,7 @@ DESCRIPTION = "Description"
 MESSAGE_ID = "Nats-Msg-Id"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
-"""The subject of which `EXPECTED` speaks, where that is another one than the message's own."""
+"""The subject to which `EXPECTED` refers, if it is not the message's own."""
 TTL = "Nats-TTL"
 ROLLUP = "Nats-Rollup"
 BATCH_ID = "Nats-Batch-Id"
@@ -29,7 +29,7 @@ TIME_STAMP = "Nats-Time-Stamp"
 NUM_PENDING = "Nats-Num-Pending"
 LAST_SEQUENCE = "Nats-Last-Sequence"
 DIRECT_GET = (STREAM, SUBJECT, SEQUENCE, TIME_STAMP, NUM_PENDING, LAST_SEQUENCE)
-"""All that the server puts on such a message."""
+"""All headers that the server adds to such a message."""
 UP_TO_SEQUENCE = "Nats-UpTo-Sequence"
 
 # ---- JetStream: on what a consumer hands out (ADR-37, ADR-42)
@@ -61,7 +61,7 @@ DEAD_SEQUENCE = "Angarium-Sequence"
 DEAD_ATTEMPTS = "Angarium-Attempts"
 DEAD_STATUS = "Angarium-Status"
 DEAD_RESPONSE = "Angarium-Response"
-"""The beginning of the last attempt's answer, percent-encoded; absent where the node that had it is gone."""
+"""The beginning of the last attempt's answer, percent-encoded; absent if the node that had it is gone."""
 DEAD_PROBLEM = "Angarium-Problem"
 """The problem of a malformed event, in a sentence."""
 DEAD_BODY = "Angarium-Body"
@@ -72,4 +72,5 @@ DEAD_LETTER = (
 # ---- Angarium: a configuration
 
 REMOVED = "Angarium-Removed"
-"""On a configuration that was put after a removal: `<revision> <instant>` of that, which a rollup drops."""
+"""On a configuration that was put after a removal, which a rollup drops: `<revision> <time>` of the
+removal."""

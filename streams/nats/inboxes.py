@@ -1,8 +1,8 @@
 """The reply subjects that a node answers: inboxes, and nothing else.
 
-A request names the subject that its answer goes to, and NATS asks for no permission to name it. A node that
-published there whatever it was, with its own permissions, would write into the journal, the configurations or
-the API of JetStream for every client that may send it a request.
+A request names the subject for its answer, and NATS does not check whether the client may use that subject. A
+node publishes with its own permissions: if it answered on any subject, every client that may send it a
+request could make it write into the journal, the configurations or the JetStream API.
 """
 
 import logging
@@ -13,11 +13,11 @@ DEFAULT_INBOX_PREFIX = "_INBOX"
 """The default prefix of the inboxes of NATS clients."""
 
 IMPORTED_REPLY_PREFIX = "_R_"
-"""The prefix by which the server replaces reply subjects of other accounts; no client can use it."""
+"""The prefix with which the server replaces reply subjects of other accounts; no client can use it."""
 
 LENGTH_MAX = 512
-"""Characters of a reply subject. A byte that is no UTF-8 makes four of them, and a node that publishes a line
-of more than 4,096 is cut off."""
+"""Characters of a reply subject. A byte that is not UTF-8 takes four of them, and a node that publishes a
+line of more than 4,096 characters is cut off."""
 
 
 class Inboxes:

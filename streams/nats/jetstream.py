@@ -1,8 +1,8 @@
 """JetStream over a `Wire`: publishing, reading and the management API, with nothing that can hang.
 
-Why not nats-py's own: its `publish_async` leaves futures that never end after an error or a lost
-connection, and it answers "refused" and "unknown" with the same exceptions. Here every question ends
-(`streams.nats.replies`), and an outcome that is unknown is called so.
+nats-py's own JetStream is not used: its `publish_async` leaves futures that never end after an error or a
+lost connection, and it reports "refused" and "unknown" by the same exceptions. Here every request ends
+(`streams.nats.replies`), and an unknown outcome is reported as unknown.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from streams.nats.replies import Replies
 from streams.nats.wire import Message, Wire
 
 BATCH_MAX = 1000
-"""The most messages of an atomic batch (ADR-50)."""
+"""Largest number of messages in an atomic batch (ADR-50)."""
 
 API_TIMEOUT_S = 5.0
 
@@ -56,7 +56,7 @@ R = TypeVar("R", bound=ApiReply)
 T = TypeVar("T")
 
 SENT_IN_A_ROW = 32
-"""Messages of a batch that are sent before others have a turn; they take half a millisecond."""
+"""Messages of a batch that are sent before other work has a turn; they take half a millisecond."""
 
 
 class JetStream:
@@ -75,7 +75,7 @@ class JetStream:
         self._batch_prefix = self.wire.new_inbox().rpartition(".")[2]
 
     async def stop(self) -> None:
-        """Drop the subscription; what is still open ends as unanswered. The wire stays open."""
+        """Drop the subscription; open requests end as unanswered. The wire stays open."""
         await self._replies.stop()
 
     def add_listener(self, listener: Callable[[bool], None]) -> None:
@@ -83,13 +83,14 @@ class JetStream:
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[bool], None]) -> None:
-        """The wire's own listeners stay forever, which does for us but not for those who come and go."""
+        """Remove a listener. The wire has no such method: its own listeners stay forever."""
         self._listeners.remove(listener)
 
     async def unless_forbidden(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do a command's work, and raise `NotPermitted` as soon as NATS forbids any question of it.
+        """Do a command's work, and raise `NotPermitted` as soon as NATS forbids one of its requests.
 
-        A node asks again: an operator may permit it while the node waits. For a command a person waits.
+        A node asks again, since an operator may grant the permission meanwhile. But a person waits for a
+        command.
         """
         task, forbidden = asyncio.ensure_future(work), list[Forbidden]()
 
@@ -115,7 +116,7 @@ class JetStream:
         return not self.wire.connected or asyncio.get_running_loop().time() < self._settled_at
 
     async def reconnected(self, within_s: float) -> bool:
-        """Wait so long for a new connection; returns at once, and True, when it is made."""
+        """Wait up to `within_s` for a new connection; returns True as soon as there is one."""
         try:
             async with asyncio.timeout(within_s):
                 await self._back.wait()
@@ -136,10 +137,9 @@ class JetStream:
     async def publish(
         self, subject: str, data: bytes, headers: dict[str, str] | None = None, timeout_s: float = 2.0
     ) -> Answer:
-        """Store one message. Ends at once as `Unanswered` when the connection is, or gets, lost.
+        """Store one message. Returns `Unanswered` at once if the connection is lost before or meanwhile.
 
-        What is larger than the server takes at all is refused here, since the server would close the
-        connection over it.
+        A message larger than the server's limit is refused here, since the server would close the connection.
         """
         if _size(data, headers) > self.wire.max_payload:
             return Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
@@ -162,10 +162,10 @@ class JetStream:
         ]
 
     async def publish_batch(self, puts: Sequence[Put], timeout_s: float = 5.0) -> Answer:
-        """Store 1 to 1,000 messages of one stream, all or nothing (ADR-50); the stream allows it.
+        """Store 1 to 1,000 messages of one stream, all or nothing (ADR-50); the stream must allow this.
 
-        Expectations in the headers of any of them hold for the whole batch. An answer tells the
-        sequence of the last message.
+        Expectations in the headers of any of them hold for the whole batch. The answer contains the sequence
+        of the last message.
         """
         if not 1 <= len(puts) <= BATCH_MAX:
             raise ValueError(f"a batch has 1 to {BATCH_MAX} messages, not {len(puts)}")
@@ -194,9 +194,9 @@ class JetStream:
         return await self._message(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
 
     async def first_since(self, stream: str, subject: str, at: float) -> StoredMessage | None:
-        """The first message of `subject` that was stored since the instant `at`, from the leader.
+        """The first message of `subject` that was stored at the time `at` or later, from the leader.
 
-        Where messages lie microseconds apart, it may be one that was stored just before.
+        If messages are microseconds apart, it may be one that was stored just before.
         """
         return await self._message(stream, {"next_by_subj": subject, "start_time": rfc3339(at)})
 
@@ -205,9 +205,9 @@ class JetStream:
         return await self._message(stream, {"seq": sequence})
 
     async def delete(self, stream: str, sequence: int) -> bool:
-        """Drop the message at `sequence`, without overwriting it on the disk; False: there was none.
+        """Delete the message at `sequence`, without overwriting it on disk; returns False if there was none.
 
-        The server has one code for "there is none" and "it may not be", so a second question is needed.
+        The server has one code for "there is none" and "not allowed", so a second request is needed.
         """
         try:
             await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, ApiReply)
@@ -232,16 +232,16 @@ class JetStream:
     ) -> Page:
         """Messages of `subject` (may be a wildcard) from `sequence` on, from any replica (ADR-31).
 
-        At most `batch` of them, and about `max_bytes`. A replica may lag, so that the end of what it has
-        is not the end of the stream. Raises `Unavailable`, also where the stream has no direct get.
+        At most `batch` of them, and about `max_bytes`. A replica may lag, so its end need not be the end of
+        the stream. Raises `Unavailable`, also if the stream has no direct get.
         """
         which = {"seq": max(sequence, 1), "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
         return await self._direct(stream, which, timeout_s, f"from {sequence}")
 
     async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
-        """The newest message of each subject that has one, from any replica, all from the same.
+        """The newest message of each subject that has one, all from the same replica.
 
-        `up_to` tells how far that one has the stream, unless it has no message at all. Raises as `read`.
+        `up_to` says how far that replica has the stream, unless it has no message at all. Raises like `read`.
         """
         return await self._direct(stream, {"multi_last": list(subjects)}, timeout_s, "its last messages")
 
@@ -255,9 +255,9 @@ class JetStream:
         return answer
 
     async def subjects(self, stream: str, subject: str) -> dict[str, int]:
-        """The subjects that match and how many messages each has, from the leader.
+        """The subjects that match, and how many messages each has, from the leader.
 
-        Raises `Unavailable`, and `ApiError` where there is no such stream.
+        Raises `Unavailable`, and `ApiError` if there is no such stream.
         """
         found: dict[str, int] = {}
         async for reply in self._subject_pages(stream, subject):
@@ -265,10 +265,10 @@ class JetStream:
         return found
 
     async def subjects_and_info(self, stream: str, subject: str) -> tuple[list[str], StreamInfo]:
-        """The subjects that match, and the state of their stream: the list is complete.
+        """The complete list of the subjects that match, and the state of their stream.
 
-        Raises as `subjects`; `Unavailable`, too, where there are several pages of them and a purge came in
-        between, for then some that are left may stand on no page.
+        Raises like `subjects`; also raises `Unavailable` if there are several pages and a purge came in
+        between, since then some remaining subjects may be on no page.
         """
         found: dict[str, int] = {}
         infos: list[StreamInfo] = []
@@ -295,21 +295,21 @@ class JetStream:
         return None if reply is None else stream_info(reply)
 
     async def existing_stream(self, stream: str) -> StreamInfo:
-        """A stream that has to be there. Raises `ApiError` where it is not."""
+        """The state of a stream that must exist. Raises `ApiError` if it does not."""
         info = await self.stream_info(stream)
         if info is None:
             raise ApiError(STREAM_NOT_FOUND, f"stream {stream} not found")
         return info
 
     async def stream_create(self, config: dict[str, Any]) -> StreamInfo:
-        """Create it; the same again changes nothing, another configuration is `ApiError` 10058."""
+        """Create a stream; repeating it changes nothing, another configuration raises `ApiError` 10058."""
         return stream_info(await self._api(f"STREAM.CREATE.{config['name']}", config, StreamReply))
 
     async def stream_update(self, config: dict[str, Any]) -> StreamInfo:
         return stream_info(await self._api(f"STREAM.UPDATE.{config['name']}", config, StreamReply))
 
     async def purge(self, stream: str, up_to: int) -> int:
-        """Drop all messages below the sequence `up_to`; returns how many."""
+        """Delete all messages below the sequence `up_to`; returns how many."""
         return (await self._api(f"STREAM.PURGE.{stream}", {"seq": up_to}, PurgeReply)).purged
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo | None:
@@ -318,17 +318,17 @@ class JetStream:
         return None if reply is None else consumer_info(reply)
 
     async def consumer_create(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
-        """Create the durable; the same again changes nothing, another configuration is `ApiError` 10148."""
+        """Create the durable; repeating it changes nothing, another configuration raises `ApiError` 10148."""
         body = {"stream_name": stream, "config": config, "action": "create"}
         operation = f"CONSUMER.CREATE.{stream}.{config['durable_name']}"
         return consumer_info(await self._api(operation, body, ConsumerReply))
 
     async def consumer_reset(self, stream: str, consumer: str, sequence: int | None = None) -> int:
-        """Deliver again from `sequence` on (None: from behind the ack floor); returns where it starts.
+        """Deliver again from `sequence` on (None: after the ack floor); returns where it starts.
 
-        Consumer sequences restart at 1, and everything from there counts as never delivered, also what
-        was acked already. A `sequence` beyond the stream's end is taken at its word by the server: what
-        is published until then would be skipped. Raises `ApiError` 10014 where there is no such consumer.
+        Consumer sequences restart at 1, and all messages from there on count as never delivered, even acked
+        ones. The server accepts a `sequence` beyond the stream's end: messages published before it would be
+        skipped. Raises `ApiError` 10014 if there is no such consumer.
         """
         body = {} if sequence is None else {"seq": max(sequence, 1)}
         try:
@@ -341,11 +341,11 @@ class JetStream:
         return reply.reset_seq
 
     async def consumer_unpin(self, stream: str, consumer: str, group: str) -> None:
-        """Take the pin from the client that has it; the next pull in the line gets a new one."""
+        """Take the pin from the client that has it; the next pull in the queue gets a new one."""
         await self._api(f"CONSUMER.UNPIN.{stream}.{consumer}", {"group": group}, ApiReply)
 
     async def check(self) -> None:
-        """Raises `Unavailable` where JetStream is off for the account that we use."""
+        """Raise `Unavailable` if JetStream is disabled for our account."""
         await self._api("INFO", None, ApiReply)
 
     async def request(

@@ -1,7 +1,7 @@
-"""JetStream's answers on the wire, and how they become ours (`streams.nats.answers`).
+"""Decodes JetStream's answers into our own types (`streams.nats.answers`).
 
-Only what we use is decoded; what newer servers add is ignored. The shapes are those of the NATS
-documentation (JetStream wire API reference) and of ADR-31 (direct get), ADR-42 (priority groups).
+Only the members that Angarium uses are decoded; newer ones are ignored. The formats are those of the NATS
+documentation (JetStream wire API reference), of ADR-31 (direct get) and of ADR-42 (priority groups).
 """
 
 import math
@@ -48,7 +48,7 @@ class ApiFault(Struct):
 
 
 class ApiReply(Struct):
-    """Members that all answers of the API have."""
+    """The members that all answers of the API have."""
 
     error: ApiFault | None = None
 
@@ -157,7 +157,7 @@ def stream_info(reply: StreamReply) -> StreamInfo:
 
 
 def _heard_s(replicas: int, cluster: Cluster | None) -> float:
-    """Seconds since a majority followed the answering leader; `active` is 0 where it never heard of one."""
+    """Seconds since a majority followed the answering leader; `active` is 0 if it never heard of one."""
     others = replicas // 2
     if not others:
         return 0.0
@@ -183,12 +183,12 @@ def consumer_info(reply: ConsumerReply) -> ConsumerInfo:
 
 
 def stored_message(raw: RawMessage) -> StoredMessage:
-    """A message that the leader was asked for by `STREAM.MSG.GET`.
+    """A message that the leader returned to `STREAM.MSG.GET`.
 
-    Headers that the server puts on messages of a direct get could only be a producer's claim. So they are
-    no header of the message itself, however it was read.
+    Headers that the server adds in a direct get could only come from the producer here. So they are removed,
+    and a message has the same headers however it was read.
     """
-    _, _, lines = raw.hdrs.partition(b"\r\n")  # The first is NATS/1.0.
+    _, _, lines = raw.hdrs.partition(b"\r\n")  # The first line is NATS/1.0.
     headers = parse_headers(lines)
     for name in DIRECT_GET:
         headers.pop(name, None)
@@ -196,17 +196,17 @@ def stored_message(raw: RawMessage) -> StoredMessage:
 
 
 def is_page_part(message: Message) -> bool:
-    """True if the answer to a direct get is a message; else it is the status that ends the page.
+    """True if the answer to a direct get is a message; otherwise it is the status that ends the page.
 
-    `Status` cannot tell, since a producer may have stored a header of this name.
+    The header `Status` proves nothing, since a producer may have stored one.
     """
     return message.headers is not None and TIME_STAMP in message.headers
 
 
 def page(parts: list[Message]) -> Page | Unanswered:
-    """The page that these answers to one batch direct get make up; the last of them is its status.
+    """The page that these answers to one batch direct get form; the last of them is its status.
 
-    Each message names the one before it, so that a hole would not pass as a gap in the sequences.
+    Each message names the one before it, so a lost one is not mistaken for a gap in the sequences.
     """
     end = parts.pop().headers or {}
     status = end.get(STATUS)
@@ -235,7 +235,7 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
 
 
 def header_block(headers: dict[str, str] | None) -> bytes:
-    """Write a whole block of headers. Raises ValueError where one of them would be read as several."""
+    """Write a whole block of headers. Raises ValueError if one of them would be read as several."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]) if headers else ""
     block = f"NATS/1.0\r\n{lines}\r\n"
     ends = 2 + (len(headers) if headers else 0)
@@ -245,7 +245,7 @@ def header_block(headers: dict[str, str] | None) -> bytes:
 
 
 def parse_block(raw: bytes) -> dict[str, str]:
-    """Read a whole block of headers, as it came: its first line may have a status (ADR-4)."""
+    """Parse a whole block of headers; its first line may contain a status (ADR-4)."""
     if raw.startswith(_NO_STATUS):
         return parse_headers(raw[len(_NO_STATUS) :])
     first, _, lines = raw.partition(b"\r\n")
@@ -259,7 +259,7 @@ def parse_block(raw: bytes) -> dict[str, str]:
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
-    """Read lines `Name: value`; of a repeated name the last value counts."""
+    """Parse lines `Name: value`; if a name is repeated, the last value counts."""
     headers: dict[str, str] = {}
     for line in raw.decode("utf-8", "replace").split("\r\n"):
         if line:
@@ -270,10 +270,10 @@ def parse_headers(raw: bytes) -> dict[str, str]:
 
 
 def epoch_of(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 instant in UTC, with all its nanoseconds.
+    """Seconds since the epoch of an RFC 3339 time in UTC, with all its nanoseconds.
 
-    The same instant comes as an integer of nanoseconds in the reply subject of a delivered message
-    (`streams.reading.delivered`); both must give the same float, and `datetime` alone would cut it.
+    The same time comes as an integer of nanoseconds in the reply subject of a delivered message
+    (`streams.reading.delivered`). Both must give the same float; `datetime` would truncate it.
     """
     whole = int(datetime.fromisoformat(text[:_WHOLE] + "+00:00").timestamp())
     nanoseconds = int(text[_WHOLE + 1 : -1].ljust(9, "0") or 0)
@@ -281,9 +281,10 @@ def epoch_of(text: str) -> float:
 
 
 def rfc3339(at: float) -> str:
-    """The instant `at` (seconds since the epoch) as the server reads it, rounded down by 1 to 2 µs.
+    """The time `at` (seconds since the epoch) as the server reads it, rounded down by 1 to 2 µs.
 
-    A float is exact to a quarter of a microsecond, so a message's own `stored_at` never lies after it.
+    A float is exact to a quarter of a microsecond, so the result is never after the message's own
+    `stored_at`.
     """
     seconds, microseconds = divmod(int(at * 1e6) - 1, 1_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{microseconds:06}Z"

@@ -1,7 +1,7 @@
-"""Questions and their answers over one inbox: every question ends, by an answer or by a stated reason.
+"""Requests and their answers over one inbox: every request ends, with an answer or with a reason.
 
-One subscription takes all answers; the last token of the subject tells whose it is. Deadlines are held
-by one sweep while anything is waiting, so that a question costs one future and no timer.
+One subscription receives all answers; the last token of the subject names the request. One sweep enforces all
+deadlines while requests are waiting, so a request costs one future and no timer.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
 
 SWEEP_EVERY_S = 0.1
-"""Longest time after its deadline at which a question may end."""
+"""Interval of the sweep: a request ends at most this long after its deadline."""
 
 
 class _Question:
@@ -65,7 +65,7 @@ class _Row:
 
 
 class Replies:
-    """The questions of one `JetStream`. `on_forbidden` hears what our user may not ask."""
+    """The requests of one `JetStream`. `on_forbidden` is called for those that our user may not send."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -85,7 +85,7 @@ class Replies:
         self._subscription = await self._wire.subscribe(self._prefix + "*", self._on_message)
 
     async def stop(self) -> None:
-        """End what is open; a question asked from now on ends at once."""
+        """End the open requests; a request from now on ends at once."""
         subscription, self._subscription = self._subscription, None
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -96,7 +96,7 @@ class Replies:
     async def ask(
         self, subject: str, data: bytes, headers: dict[str, str] | None, timeout_s: float
     ) -> Message | Unanswered:
-        """The first answer, or why there is none."""
+        """Send a request; returns the first answer, or why there is none."""
         answer = await self.ask_parts(subject, data, headers, timeout_s, None)
         return answer if isinstance(answer, Unanswered) else _heard(answer[0], subject)
 
@@ -130,7 +130,7 @@ class Replies:
         timeout_s: float,
         is_part: Callable[[Message], bool] | None,
     ) -> list[Message] | Unanswered:
-        """All answers up to and with the first that is no part of a longer one."""
+        """Send a request; returns all answers up to and including the first that ends the page."""
         if (why := self._closed()) is not None:
             return why
         self._asked += 1
@@ -186,12 +186,12 @@ class Replies:
             self._sweep_later()
 
     def end_all(self, why: str) -> None:
-        """End every question that is open. The next connection may be another user's, in effect."""
+        """End every open request. The next connection may have other permissions."""
         self._deaf = None
         self._end_everything(Unanswered(why))
 
     def _refused(self, subject: str) -> None:
-        """End the questions that get no answer: they may not be asked, or their inbox may not be heard."""
+        """End the requests that get no answer because they, or their inbox, are not permitted."""
         if subject == f"{self._prefix}*".lower():
             self._deaf = Forbidden(_forbidden("subscribe", f"{self._prefix}*"))
             self._end_everything(self._deaf)
@@ -227,7 +227,7 @@ class Replies:
 
     @staticmethod
     def _end(question: _Question, answer: list[Message] | Unanswered) -> None:
-        # It is done already when the one who asked was cancelled.
+        # It is done already if the caller was cancelled.
         if not question.future.done():
             question.future.set_result(answer)
 

@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, 50 ms to 1 s, and tells once why something has to be retried."""
+"""Retries with exponential backoff, 50 ms to 1 s, and logs once why something has to be retried."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from streams.nats.jetstream import JetStream
 PAUSE_MIN_S = 0.05
 PAUSE_MAX_S = 1.0
 COMMAND_PATIENCE_S = 30.0
-"""Time that a command retries without NATS, since a person waits for it."""
+"""Time that a command retries while NATS is away; a person waits for it."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
 class Pauses:
-    """The pauses between the tries of one thing, each twice as long as the one before it.
+    """The pauses between attempts, each twice as long as the one before.
 
-    With `js`, a new connection ends a pause at once, and the next one is short again.
+    With `js`, a new connection ends a pause at once, and the next pause is short again.
     """
 
     def __init__(self, js: JetStream | None = None) -> None:
@@ -39,11 +39,10 @@ class Pauses:
 
 
 class Complaint:
-    """The line `event` of a log, which tells why something waits: a warning, once for each reason.
+    """A log line `event` that says why something waits: a warning, once for each reason.
 
-    While NATS is away, and until all have found their way back, it is told at level debug: that the
-    connection is lost was told already, and what is ill after that is told then. `fields` are what the line
-    has in addition to the reason.
+    While NATS is away, and shortly after, it is logged at level debug: the lost connection was logged
+    already, and a problem that stays is logged later. `fields` are added to each line.
     """
 
     def __init__(self, js: JetStream, log: logging.Logger, event: str, **fields: Any) -> None:
@@ -54,19 +53,19 @@ class Complaint:
         self._said = 0, ""
 
     def tell(self, why: str, **fields: Any) -> None:
-        """Log the reason, unless that was done; `fields` belong to this occurrence of it."""
+        """Log the reason, unless that was done before; `fields` belong to this occurrence."""
         level = logging.DEBUG if self._js.unsettled else logging.WARNING
         if (level, why) != self._said:
             self._said = level, why
             self._log.log(level, self._event, extra=self._fields | fields | {"why": why})
 
     def over(self) -> None:
-        """End the complaint: the same reason is told when it comes again."""
+        """End the complaint: if the same reason comes again, it is logged again."""
         self._said = 0, ""
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is an answer, however long NATS is away; the caller bounds it where it must."""
+    """Ask until there is an answer, however long NATS is away; a caller that needs a limit sets it."""
     pauses = Pauses()
     while True:
         try:
@@ -76,12 +75,12 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def stream_info(js: JetStream, stream: str) -> StreamInfo:
-    """A stream that has to be there, however long NATS is away. Raises `ApiError` where it is not."""
+    """The state of a stream that must exist, however long NATS is away. Raises `ApiError` if it does not."""
     return await until_answered(lambda: js.existing_stream(stream))
 
 
 async def patiently(ask: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask for a command: raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
+    """Ask for a command; raises the last `Unavailable` after `COMMAND_PATIENCE_S`, `NotPermitted` at once."""
     pauses, loop = Pauses(), asyncio.get_running_loop()
     deadline = loop.time() + COMMAND_PATIENCE_S
     while True:

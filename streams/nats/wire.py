@@ -1,8 +1,8 @@
-"""The port to NATS for everything here: core NATS only, and as little of it as possible.
+"""The port to NATS: core NATS only, and as little of it as possible.
 
-JetStream is built on top of it (`streams.nats.jetstream`), so the simulator replaces only this port by a
-server in memory, and publisher, pull loop, follower, journal and claim run in it as they are.
-`streams.nats.connection.NatsWire` is the real one.
+JetStream is built on top of it (`streams.nats.jetstream`). So the simulator replaces only this port with a
+server in memory, and publisher, pull loop, follower, journal and claim run in it unchanged.
+`streams.nats.connection.NatsWire` is the real implementation.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ from streams.nats.answers import Put
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message as it came in.
+    """One received message.
 
     An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
-    `Description`. Of a repeated header the last value counts. `unread` counts the bytes of its headers where
-    the subscription wants none.
+    `Description`. If a header is repeated, the last value counts. `unread` is the size of its headers in
+    bytes if the subscription wants none.
     """
 
     subject: str
@@ -30,22 +30,22 @@ class Message(Struct, frozen=True, gc=False):
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
-        """End the subscription: the handler is not called again. Does nothing the second time."""
+        """End the subscription: the handler is not called again. A second call does nothing."""
 
 
 class Wire(Protocol):
-    """One connection to a NATS server (or cluster), made again forever when it breaks."""
+    """One connection to a NATS server (or cluster), which reconnects forever when it breaks."""
 
     @property
     def connected(self) -> bool: ...
 
     @property
     def max_payload(self) -> int:
-        """The largest message the server takes, headers included, in bytes."""
+        """The largest message that the server accepts, headers included, in bytes."""
 
     @property
     def server_version(self) -> str:
-        """Such as `2.15.1`; that of the server we are, or were last, connected to."""
+        """The version of the server of the present or last connection, such as `2.15.1`."""
 
     def new_inbox(self) -> str:
         """A subject that no other client uses; answers may come to it and to the subjects below it."""
@@ -53,10 +53,10 @@ class Wire(Protocol):
     async def publish(
         self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Hand the message to the connection; that it was sent is not known when this returns.
+        """Give the message to the connection; it may not have been sent yet when this returns.
 
-        While the connection is lost, it is kept and sent on the next one. Raises `Disconnected` only
-        when the wire was closed.
+        While the connection is lost, the message is kept and sent on the next one. Raises `Disconnected` only
+        if the wire was closed.
         """
 
     @property
@@ -71,22 +71,22 @@ class Wire(Protocol):
         """
 
     async def publish_each(self, subjects: Sequence[str], data: bytes) -> None:
-        """Publish the same to each of these subjects, which servers gave us; it costs little for each."""
+        """Publish the same data to each of these subjects, which servers gave us; each one costs little."""
 
     async def subscribe(
         self, subject: str, handler: Callable[[Message], None], *, headers: bool = True
     ) -> Subscription:
         """Call `handler` for each message, in the order of arrival; it must neither block nor raise.
 
-        The subscription outlives reconnects; what was published in between is not seen. Without `headers`
-        those of a message are left unread, which may be 900 kB of them.
+        The subscription survives reconnects; messages published in between are missed. Without `headers`,
+        those of a message are not parsed; they may take 900 kB.
         """
 
     def on_change(self, listener: Callable[[bool], None]) -> None:
-        """Tell `listener` False when the connection is lost, True when there is a new one."""
+        """Call `listener` with False when the connection is lost, with True when there is a new one."""
 
     def on_refusal(self, listener: Callable[[str], None]) -> None:
-        """Tell `listener` a subject, in lower case, that our user may not publish to or subscribe to."""
+        """Call `listener` with a subject, in lower case, that our user may not publish or subscribe to."""
 
     async def close(self) -> None:
-        """Send what is buffered, then end. Does nothing the second time."""
+        """Send buffered data, then close. A second call does nothing."""

@@ -1,9 +1,9 @@
-"""Acks on their way: gathered for GATHER_ACKS_S, or until there are SEND_AT_ACKS, and sent by one task.
+"""Collects acks for GATHER_ACKS_S, or until there are SEND_AT_ACKS, and sends them from one task.
 
-The server writes the state of a consumer to its disk within 100 ms of each change, 0.3 ms of its CPU; so acks
-that come with every flush of the journal cost more than all else that it does for a delivery.
-Nothing is recovered from an ack, it only tells the server that it may hand out more. Without a connection
-they are dropped: a RESET follows, and hands out again what is not released.
+The server writes the state of a consumer to its disk within 100 ms of each change, which takes 0.3 ms of its
+CPU. So acks with every flush of the journal would cost more than everything else that it does for a delivery.
+Recovery never relies on an ack; it only tells the server that it may hand out more. Without a connection acks
+are dropped: a RESET follows, and hands out again all messages that are not released.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ class Acks:
         self._enough = asyncio.Event()
 
     def add(self, replies: list[str]) -> None:
-        """Ack these messages, by their reply subjects, soon."""
+        """Ack the messages with these reply subjects soon."""
         self._replies += replies
         self._due.set()
         if len(self._replies) >= SEND_AT_ACKS:
             self._enough.set()
 
     async def run(self) -> None:
-        """Send what is due, until cancelled."""
+        """Send the acks when they are due, until cancelled."""
         while True:
             await self._due.wait()
             with contextlib.suppress(TimeoutError):
@@ -45,7 +45,7 @@ class Acks:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is due now."""
+        """Send all collected acks now."""
         replies, self._replies = self._replies, []
         if replies and self._wire.connected:
             with contextlib.suppress(Disconnected):

@@ -1,8 +1,8 @@
-"""The backlog of one receiver: read by batch direct get, completed by the leader's word.
+"""The backlog of one receiver: read by batch direct get, and completed by asking the leader.
 
-A direct get may be answered by a replica that lags (ADR-31), so its end proves nothing. Where it ends below
-what is known to have been there, the leader is asked for the next message: it has one, and that is the next
-event; or it has none, and the read is complete, once it is certain that this leader was not deposed
+A direct get may be answered by a replica that lags (ADR-31), so its end proves nothing. If it ends below a
+position that certainly existed, the leader is asked for the next message. If it has one, that is the next
+event. If it has none, the read is complete, once it is certain that this leader was not deposed
 (`streams.journal.leadership`).
 """
 
@@ -24,7 +24,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem, stored_event
 
 READERS_MAX = 16
-"""Reads under way at a time, over all shards of a node: a cold message costs the server a whole block."""
+"""Reads under way at a time, in all shards of a node: for a cold message the server reads a whole block."""
 
 PAGE_BYTES_MAX = 1 << 20
 
@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 
 class Backlog:
-    """See `actors.ports.Backlog`; of one shard. All shards of a node share the semaphore `readers`.
+    """The backlogs in one shard (see `actors.ports.Backlog`). All shards of a node share `readers`.
 
-    `mark` is the highest message that was read: it may not have been handed out yet.
+    `mark` is the highest message that was read; the consumer may not have handed it out yet.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Backlog:
         return None if message is None else message.sequence
 
     async def end(self) -> int:
-        """A position at or beyond all that was stored before this was asked."""
+        """A position at or beyond everything that was stored before this call."""
         return (await _answer(info_since(self._js, self._stream, asyncio.get_running_loop().time()))).last
 
     async def count(self, receiver: str, after: int) -> int:
@@ -104,7 +104,7 @@ class Backlog:
         return len(page.messages) + page.pending
 
     async def _page(self, subject: str, after: int, reach: int, count_max: int) -> list[StoredMessage]:
-        """The next messages above `after`; none where the leader has none up to `reach`."""
+        """The next messages above `after`; none if the leader has none up to `reach`."""
         page = await self._js.read(self._stream, subject, after + 1, count_max, PAGE_BYTES_MAX)
         if page.messages or after >= reach:
             return page.messages
@@ -115,7 +115,7 @@ class Backlog:
 
 
 async def _answer(asked: Awaitable[T]) -> T:
-    """A refusal (the stream is missing, say) is no answer either: the caller can only ask again."""
+    """Turn a refusal (for example, the stream is missing) into Unavailable: the caller can only ask again."""
     try:
         return await asked
     except ApiError as error:

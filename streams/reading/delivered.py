@@ -1,7 +1,7 @@
-"""Delivered messages: the contents of their reply subjects, and the possible answers.
+"""Reply subjects of delivered messages, and the possible answers to them.
 
-The server writes all it knows of a delivery into the subject that an ack goes to, in 9 tokens, or in 11
-or 12 where the account has a JetStream domain or is imported (ADR-15):
+The server writes all it knows about a delivery into the subject for the ack, in 9 tokens, or in 11 or 12 if
+the account has a JetStream domain or is imported (ADR-15):
 
     $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<nanoseconds>.<pending>
     $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>. ...
@@ -10,17 +10,18 @@ or 12 where the account has a JetStream domain or is imported (ADR-15):
 from msgspec import Struct
 
 ACK = b"+ACK"
-"""The body of an ack, which is published to the message's reply subject and has no answer."""
+"""The body of an ack, which is published to the message's reply subject and gets no answer."""
 
 
 TOKENS_WITHOUT_DOMAIN = 9
-"""Tokens of a reply subject without a domain; a longer one has two more before those that are read here."""
+"""Tokens of a reply subject without a domain; a longer one has two more in front of those read here."""
 
 
 class DeliveryInfo(Struct, frozen=True, gc=False):
-    """`stored_at` is the server's time of the message, seconds since the epoch.
+    """The information in a reply subject.
 
-    `deliveries` restarts at 1 on a reset of the consumer, so it does not count attempts.
+    - `stored_at`: the server's time of the message, in seconds since the epoch.
+    - `deliveries`: restarts at 1 on a reset of the consumer, so it does not count attempts.
     """
 
     sequence: int
@@ -31,7 +32,7 @@ class DeliveryInfo(Struct, frozen=True, gc=False):
 
 
 def delivered(reply: str) -> DeliveryInfo:
-    """Read the reply subject of a delivered message. Raises `ValueError` where it is none."""
+    """Parse the reply subject of a delivered message. Raises `ValueError` for any other subject."""
     tokens = reply.split(".")
     if len(tokens) < TOKENS_WITHOUT_DOMAIN or tokens[0] != "$JS" or tokens[1] != "ACK":
         raise ValueError(f"not the reply subject of a delivered message: {reply!r}")
@@ -40,7 +41,7 @@ def delivered(reply: str) -> DeliveryInfo:
     return DeliveryInfo(sequence, consumer_sequence, deliveries, nanoseconds / 1e9, pending)
 
 
-# The rest of them is not read for every single message: what is asked for has a short way of its own.
+# The hot path does not parse all tokens of every message: the two functions below read only what it needs.
 
 
 def place(reply: str) -> tuple[int, float]:

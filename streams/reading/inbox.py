@@ -1,7 +1,7 @@
 """The inbox of a shard: the messages of its consumer, in the order of the stream, from its floor on.
 
-Nothing is recovered from acks, so a message may come any number of times; actors recognise by its position
-what they have seen. Acks only tell the server that it may hand out more.
+Recovery never relies on acks, so a message may come any number of times; actors recognise a message that they
+have seen by its position. Acks only tell the server that it may hand out more.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,12 @@ PULL_BATCH = 64
 class Inbox:
     """The inbox of one shard, under one claim.
 
-    `on_event` gets the receiver, the event and the reply subject that `ack` will want. `on_malformed` gets
-    what no receiver can be called: the two tokens of the subject, position, reply subject and why. `floor`
-    must not exceed what the confirmed journal says. The rest is a `Reader`'s.
+    - `on_event`: gets the receiver, the event and the reply subject for `ack`.
+    - `on_malformed`: gets an impossible receiver name (two tokens of the subject), the position, the reply
+      subject and the reason.
+    - `floor`: must not exceed the floor of the confirmed journal.
+
+    The other parameters are those of `Reader`.
     """
 
     def __init__(
@@ -64,22 +67,22 @@ class Inbox:
 
     @property
     def received(self) -> int:
-        """The highest position handed on since the last RESET; the floor, if none was."""
+        """The highest position passed on since the last RESET; the floor if there was none."""
         return self._reader.received
 
     @property
     def mark(self) -> Mark:
-        """The highest message that was ever handed on, or known before."""
+        """The highest message that was ever passed on, or known before."""
         return self._reader.mark
 
     @property
     def compared(self) -> bool:
-        """True if the stream was compared since the order was last in doubt, and is the known one."""
+        """True if, since the order was last in doubt, the stream was compared and is the known one."""
         return self._reader.compared
 
     @property
     def resets(self) -> int:
-        """The number of times that it was begun again."""
+        """The number of RESETs so far."""
         return self._reader.resets
 
     def _on_message(self, message: Message) -> int:

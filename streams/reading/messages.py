@@ -1,11 +1,11 @@
-"""Messages of the deliveries: their headers, read once into the event that actors know.
+"""Messages of the deliveries stream: their headers, parsed once into the event that actors know.
 
-A message comes to us by two ways, handed out by the consumer or read from the stream. Both make the same
-event of it, to the last bit, since actors recognise by id and position what they have numbered before.
-What cannot be passed on to a receiver as it was published makes a malformed event, which says why; what is
-wrong in it is left out. Only trace headers are dropped without a word, as W3C Trace Context asks.
+A message reaches a node in two ways: the consumer hands it out, or it is read from the stream. Both make
+exactly the same event of it, since actors recognise events that they have numbered by id and position. A
+message that cannot be passed on to a receiver as it was published makes a malformed event, which says why;
+the invalid parts are left out. Only invalid trace headers are dropped silently, as W3C Trace Context demands.
 
-Header names are compared as they stand: NATS keeps their case (ADR-4).
+Header names are case-sensitive: NATS keeps their case (ADR-4).
 """
 
 import re
@@ -32,9 +32,9 @@ CONTENT_TYPE_DEFAULT = "application/json"
 
 _OUR_TYPES = "angarium."
 TYPE_LOOKED_AT_MAX = 256
-"""Characters of a type that are looked at. No type has so many, and what is looked up is kept in memory."""
+"""Characters of a type that are looked at. No valid type has so many, and results are cached."""
 RECEIVER_LOOKED_AT_MAX = 256
-"""Limit for a receiver's id, which has at most 129 if there may be such a receiver."""
+"""Characters of a receiver's id that are looked at; a valid one has at most 129."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")
@@ -44,7 +44,7 @@ _TRACESTATE = re.compile(r"[\t\x20-\x7e]{0,512}\Z")
 
 @lru_cache(maxsize=1 << 16)
 def receiver_problem(receiver: str) -> str:
-    """Why no receiver can have this id, or nothing. Cached, since few receivers get most messages."""
+    """The reason why no receiver can have this id, or an empty text. Cached: a few get most messages."""
     try:
         split_receiver(receiver)
     except InvalidName as error:
@@ -91,7 +91,7 @@ def event_of(position: int, stored_at: float, headers: Mapping[str, str] | None,
         body=body,
         type=event_type,
         again=again,
-        # What is sent again comes from no router, so a source would be wrong here.
+        # An event that is sent again does not come from a router, so a source would be wrong here.
         source=int(source) if source and not again else 0,
         content_type=content_type,
         traceparent=traceparent,
@@ -106,7 +106,7 @@ def is_content_type(text: str) -> bool:
 
 
 def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
-    """The two headers as they are passed on: empty if they are not valid W3C Trace Context."""
+    """The two trace headers as they are passed on: empty if they are not valid W3C Trace Context."""
     if not _TRACEPARENT.match(traceparent):
         return "", ""
     return traceparent, tracestate if _TRACESTATE.match(tracestate) else ""
@@ -114,7 +114,7 @@ def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 12)
 def type_problem(event_type: str) -> str:
-    """Why no producer may publish an event of that type, or nothing. Cached, since there are few types."""
+    """The reason why no producer may publish this type, or an empty text. Cached: there are few types."""
     if event_type.startswith(_OUR_TYPES):
         return f"types that begin with {_OUR_TYPES} are Angarium's own; choose another"
     try:

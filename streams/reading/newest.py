@@ -1,8 +1,8 @@
-"""The newest message of each subject of a stream, all at once: for streams that allow no direct get.
+"""Reads the newest message of each subject of a stream, all at once, if the stream allows no direct get.
 
-Asking the leader for one after the other takes ten times as long. The consumer lies in the memory of one
-server and is gone ten seconds after its last request. Its server may lag, so this is for people who look on;
-nothing may rest on it.
+Asking the leader for one after the other takes ten times as long. The consumer is in the memory of one server
+and is gone ten seconds after its last request. That server may lag, so this is only for showing data to
+people; nothing may depend on it.
 """
 
 import asyncio
@@ -21,18 +21,19 @@ from streams.reading.delivered import delivered
 
 BATCH_MESSAGES = 512
 BATCH_BYTES = 4 << 20
-"""Size of a request: nats-server drops a client that lets much more than that wait."""
+"""Bytes of one request: nats-server disconnects a client that leaves much more than that unread."""
 BATCH_TIMEOUT_S = 5.0
 CONSUMER_GONE_AFTER_S = 10.0
 REPEATED_MAX = 1000
-"""Limit of a read: messages that are written meanwhile come again, and must not keep the reader forever."""
+"""Limit of a read: messages that are written meanwhile come again, and must not keep the reader busy
+forever."""
 NOTHING_MORE = ("404", "408")
 
 
 async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIterator[StoredMessage]:
-    """Each subject's newest message; one that changes meanwhile may come again, the newer one last.
+    """Each subject's newest message; one that changes meanwhile may come again, the newer last.
 
-    Raises `Unavailable`, and `ApiError` where there is no such stream.
+    Raises `Unavailable`, and `ApiError` if there is no such stream.
     """
     name = js.wire.new_inbox().rpartition(".")[2]
     config = {
@@ -75,7 +76,7 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
                 if message.reply:
                     left -= 1
                     yield message
-                elif message.subject == answers:  # Else it tells late that an earlier batch is complete.
+                elif message.subject == answers:  # Otherwise it is a late answer to an earlier batch.
                     if (message.headers or {}).get(STATUS) in NOTHING_MORE:
                         return
                     left = 0

@@ -1,22 +1,22 @@
 """The pull loop of one durable consumer, in a priority group whose messages go to one pinned client.
 
-Why our own: a plain subscription that is refilled at half its batch takes three times what nats-py's
-`fetch` does, and nats-py 2.16 knows no priority groups (ADR-42).
+A loop of our own handles three times as many messages as nats-py's `fetch`, since it is a plain subscription
+that is refilled at half its batch; and nats-py 2.16 does not support priority groups (ADR-42).
 
-Order is never taken from redelivery. The server numbers what it hands out, and the numbers restart at 1
-with a RESET; whatever could have broken the run of them is a *gap*: a number that is not the next, a
-heartbeat that knows of a higher one, another pin (behind which a foreign RESET hides, with numbers that
-look contiguous), a pin that was taken away, silence, a lost connection. Then the puller is quiet for good,
-and its owner, if it still is the owner, does this:
+Order never relies on redelivery. The server numbers the messages that it hands out, and the numbers restart
+at 1 with a RESET. Everything that could have broken this sequence is a *gap*: a number that is not the next,
+a heartbeat that knows a higher one, another pin (a foreign RESET may hide behind it, with numbers that look
+contiguous), a pin that was taken away, silence, a lost connection. Then the puller stays quiet for good, and
+its owner, if it still is the owner, does this:
 
-    stop() the old puller, so that nothing is asked for on the old inbox;
-    `rewind`: UNPIN, so that an earlier client loses the pin, then RESET to where it must go on;
+    stop() the old puller, so that nothing is requested for the old inbox;
+    `rewind`: UNPIN, so that an earlier client loses the pin, then RESET to the position where it must go on;
     start() a new puller.
 
-Every message in the new inbox was handed out after the RESET, since no request named it before. If another
-client else got the pin in between, the first heartbeat or message tells (another number than ours), and the
-same again drives him out: a puller of ours that lost its pin does not ask again. Why in this order:
-`docs/decisions/reset-before-pull.md`.
+Every message in the new inbox was handed out after the RESET, since no earlier request named that inbox. If
+another client got the pin in between, the first heartbeat or message shows it (by another number than ours),
+and the same procedure drives that client out: a puller of ours that lost its pin does not ask again. The
+reason for this order: `docs/decisions/reset-before-pull.md`.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ from streams.nats.wire import Message, Subscription
 from streams.reading.delivered import consumer_sequence
 
 REQUEST_EXPIRES_S = 3.0
-"""Life of a request; shorter than the pin's time-out, which counts from the last request."""
+"""Lifetime of a request; shorter than the pin's timeout, which counts from the last request."""
 
 IDLE_HEARTBEAT_S = 1.5
-"""Half of `REQUEST_EXPIRES_S`, the most that the server takes: as often each of 128 consumers wakes an idle
-node."""
+"""Interval of heartbeats: half of `REQUEST_EXPIRES_S`, the longest that the server accepts, since each of 128
+consumers wakes an idle node with them."""
 SILENT_HEARTBEATS_MAX = 2
 
 RETRY_PAUSE_MIN_S = 0.05
 RETRY_PAUSE_MAX_S = 1.0
-"""Pause while there is no answer; not above the heartbeat, since the answers 503 are signs of life too."""
+"""Pause while there is no answer; not longer than the heartbeat, since 503 answers are signs of life, too."""
 
 
 async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence: int | None) -> int:
-    """Take the pin away and have everything from `sequence` on (None: the ack floor) handed out again.
+    """Take the pin away, and let the server hand out everything from `sequence` on (None: the ack floor).
 
-    Returns where it starts. Raises `Unavailable` (do it again) and `ApiError`.
+    Returns the position where it starts. Raises `Unavailable` (do it again) and `ApiError`.
 
-    The question before it makes the server (2.15.1) forget requests whose inbox is gone. The UNPIN would
-    give the pin to such a request, and no client would be served until the pin's time is out.
+    The request before it makes the server (2.15.1) forget requests whose inbox is gone. Otherwise the UNPIN
+    would give the pin to such a request, and no client would be served until the pin times out.
     """
     await js.consumer_info(stream, consumer)
     await js.consumer_unpin(stream, consumer, group)
@@ -58,7 +58,7 @@ async def rewind(js: JetStream, stream: str, consumer: str, group: str, sequence
 
 
 class Puller:
-    """Pulls from one consumer from start to stop; `on_message` for each message, `on_gap` at most once."""
+    """Pulls from one consumer from start to stop; calls `on_message` for each, `on_gap` at most once."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Puller:
         self._watch: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """A new inbox and the first request. To be called once, after the consumer's RESET."""
+        """Open a new inbox and send the first request. Call this once, after the consumer's RESET."""
         self._loop = asyncio.get_running_loop()
         self._running = True
         self._inbox = self._js.wire.new_inbox()
@@ -103,7 +103,7 @@ class Puller:
         self._look_later()
 
     async def stop(self) -> None:
-        """Ask for nothing more and drop the inbox. Does nothing the second time."""
+        """Request nothing more, and drop the inbox. A second call does nothing."""
         self._fall_quiet()
         subscription, self._subscription = self._subscription, None
         if subscription is None:
@@ -112,17 +112,17 @@ class Puller:
         await subscription.unsubscribe()
 
     def hold(self, held: bool) -> None:
-        """Send no further request, or go on. What was asked for already still comes."""
+        """Send no further request, or go on. Messages that were requested before still come."""
         self._held = held
         self._want()
 
     def _want(self) -> None:
-        """Wake the asking where less than half a batch is asked for."""
+        """Wake `_ask` if less than half a batch is requested."""
         if self._asked * 2 <= self._batch and not self._held:
             self._wanted.set()
 
     async def _ask(self) -> None:
-        """Send a request whenever less than half a batch is asked for."""
+        """Send a request whenever less than half a batch is requested."""
         while True:
             await self._wanted.wait()
             if self._retry_s:
@@ -140,7 +140,7 @@ class Puller:
             try:
                 await self._js.wire.publish(self._subject, msgspec.json.encode(request), self._inbox)
             except Disconnected:
-                return  # We closed the wire; there is nothing left to ask.
+                return  # The wire was closed; nothing can be requested.
 
     def _on_answer(self, message: Message) -> None:
         if not self._running:
@@ -154,7 +154,7 @@ class Puller:
             self._gap(f"consumer sequence {number} after {self._last}")
             return
         pin = message.headers.get(PIN_ID, "") if message.headers else ""
-        if pin and pin != self._pin:  # A block of headers that is no block at all swallows it.
+        if pin and pin != self._pin:  # A message whose block of headers is broken shows no pin.
             if self._pin:
                 self._gap("the pin changed")
                 return
@@ -186,7 +186,7 @@ class Puller:
                 self._gap(f"{status} {text}".rstrip())
 
     def _ended(self, headers: dict[str, str]) -> None:
-        """Count a request that ended; without a word on how many it did not hand out, all of it did."""
+        """Count a request that ended; it was filled completely unless the server says what is missing."""
         self._asked = max(0, self._asked - int(headers.get(PENDING_MESSAGES, self._asked)))
         self._want()
 
@@ -194,7 +194,7 @@ class Puller:
         self._retry_s = min(max(self._retry_s * 2, RETRY_PAUSE_MIN_S), RETRY_PAUSE_MAX_S)
 
     def _look(self) -> None:
-        # Who asks for nothing hears nothing.
+        # Without requests, no heartbeats come.
         self._silent = 0 if self._heard or self._held else self._silent + 1
         self._heard = False
         if self._silent >= SILENT_HEARTBEATS_MAX:

@@ -1,8 +1,8 @@
-"""Reading one durable consumer in the order of its stream, from RESET to gap, over and over.
+"""Reads one durable consumer in the order of its stream, from RESET to gap, over and over.
 
-Whatever could have broken the order is a gap (`streams.reading.pull`), and each gap means RESET, by an owner
-within its lease. A message may come any number of times; who reads recognises by its position what he has
-seen.
+Everything that could have broken the order is a gap (`streams.reading.pull`). After each gap, the owner
+resets the consumer, if its lease is valid. A message may come any number of times; the handler recognises by
+its position whether it has seen it.
 """
 
 import asyncio
@@ -29,14 +29,18 @@ log = logging.getLogger(__name__)
 class Reader:
     """A reader of one consumer, under one claim of its shard.
 
-    `on_message` returns the message's position; if it raises, the message is read again. `on_broken` hears
-    why nothing will come any more. `after` says behind which position a RESET begins (None: behind the
-    server's ack floor). `created` is when the stream was made that positions are known of; without it, the
-    one that is found first. `known` tells the highest message that was read from it before, or by other ways;
-    `on_lost` hears that it, or what was read here, is not there any more: then nothing will come. `batch`
-    messages are asked for at a time. `received` is the highest position handed on since the last RESET (where
-    that began, if none was), `resets` counts them. `compared`: the stream was compared with what is known,
-    and since then nothing has put the order in doubt.
+    - `on_message`: returns the message's position; if it raises, the message is read again.
+    - `on_broken`: called with the reason why nothing will come any more.
+    - `on_lost`: called if a known message is gone from the stream; nothing will come any more.
+    - `after`: returns the position after which a RESET begins (None: after the server's ack floor).
+    - `created`: when the stream with the known positions was created; empty to accept the one that is found
+      first.
+    - `known`: returns the highest message that was read from the stream before, or in other ways.
+    - `batch`: number of messages that are requested at a time.
+    - `received`: the highest position passed on since the last RESET, or the one where that began.
+    - `resets`: the number of RESETs.
+    - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
+      since.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Reader:
 
     @property
     def mark(self) -> Mark:
-        """The highest message that was ever handed on, or known before."""
+        """The highest message that was ever passed on, or known before."""
         if self._newest:
             position, stored_at = place(self._newest)
             self._newest = ""
@@ -96,7 +100,7 @@ class Reader:
             task.add_done_callback(on_defect("reader", self._on_broken))
 
     async def stop(self) -> None:
-        """Hand on nothing more, and send the acks that are due. Does nothing the second time."""
+        """Pass on nothing more, and send the acks that are due. A second call does nothing."""
         tasks, self._tasks = self._tasks, []
         self._doubt()
         for task in tasks:
@@ -112,13 +116,13 @@ class Reader:
         self._acks.add(replies)
 
     def hold(self, held: bool) -> None:
-        """Ask for no more messages, or for more again. What was asked for already still comes."""
+        """Request no more messages, or go on. Messages that were requested before still come."""
         self._held = held
         if self._puller is not None:
             self._puller.hold(held)
 
     async def _read(self) -> None:
-        """Read from RESET to gap, over and over, pausing after a run that came no further than others."""
+        """Read from RESET to gap, over and over; pause after a run that got no further than earlier ones."""
         pauses = Pauses(self._js)
         while True:
             self._gapped.clear()
@@ -159,7 +163,7 @@ class Reader:
             await pauses.wait()
 
     async def _try_to_rewind(self) -> int | Loss | str:
-        """Finds where it begins, or why it cannot."""
+        """RESET once; returns the position after which it begins, or why that failed."""
         stream, after = self._stream, self._after()
         try:
             info = await self._js.stream_info(stream)
@@ -167,13 +171,13 @@ class Reader:
                 return f"the stream {stream} does not exist; run angarium setup"
             self._created = self._created or info.created
             if info.created != self._created:
-                # What is published from now on would take positions that we know already.
+                # Messages that are published from now on would get positions that we know already.
                 return (
                     f"the stream {stream} was recreated, or restored to an older state: ours was created "
                     f"{self._created} and reached position {max(self.mark.position, after or 0)}; "
                     f"see angarium doctor"
                 )
-            # The server may have restarted under us, and without its last messages.
+            # The server may have restarted meanwhile, and lost its last messages.
             known = higher(self.mark, Mark(position=after or 0))
             for mark in dict.fromkeys((self._handed_on, known)):
                 if (loss := await find_loss(self._js, stream, mark)) is not None:
@@ -197,12 +201,12 @@ class Reader:
         try:
             position = self._on_message(message)
         except Exception as error:
-            # To go on behind a message that was lost here would break the order: read it again.
+            # Going on after a message that was lost here would break the order: read it again.
             report = {"message": f"cannot process {message.subject} ({message.reply})", "exception": error}
             asyncio.get_running_loop().call_exception_handler(report)
             self._on_gap("a message could not be processed")
             return
-        # What was not acked for long comes once more, behind what is newer.
+        # A message that was not acked for long comes again, after newer ones.
         if position > self.received:
             self.received, self._newest = position, message.reply
 
@@ -213,11 +217,11 @@ class Reader:
         self._gapped.set()
 
     def _doubt(self) -> None:
-        """Keep in mind what is known by now: what becomes known later may be of another stream.
+        """Remember the messages that are known now: later ones may be of another stream.
 
-        So may be what was read by another reader a moment ago. The server of a stream may restart without its
-        tail and without our connection, and its consumer is missed after 3 s only. So what was handed on
-        here, under one pin, is compared as well.
+        Even messages that another reader has just read may be. The server of a stream may restart without its
+        tail while our connection to another server stays, and the consumer's silence is noticed only after
+        3 s. So messages that were passed on here, under one pin, are compared as well.
         """
         known = self.mark
         if self.compared:

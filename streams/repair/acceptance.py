@@ -1,10 +1,10 @@
-"""Accepting that a stream lost its tail: the way out for refused shards, and for no others.
+"""Accepts that a stream lost its tail: the remedy for refused shards, and for no others.
 
-The shard is claimed as any other, so the fence holds off its former owner. What its journal ever said of the
-streams tells the last message that is still the same. Actors that are beyond it go back to it, by a fact each
-(`actors.machine.repairing`); the router goes on behind it, under sources above all earlier ones. The flush
-that completes this says so by its marks and its floor, which fall here and nowhere else. Until the end
-the refusal stands, on record, so the command may be cut off anywhere, and run again.
+The shard is claimed like any other, so the fence stops its former owner. The marks in its journal show which
+is the last message that is unchanged. Actors beyond it go back to it, each by a fact
+(`actors.machine.repairing`); the router goes on after it, with sources above all earlier ones. The flush that
+completes the repair shows it by its marks and its floor, which fall here and nowhere else. The recorded
+refusal stays until the end, so the command may be interrupted anywhere, and run again.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from streams.repair.damage import NOT_COMPLETE, Damage, LostTail, check_agreed, 
 from streams.stores.receivers import Receivers
 
 FLUSH_FACTS_MAX = 64
-"""Facts of one flush: each names 512 positions at most, so these fit into a quarter of any message."""
+"""Facts in one flush: each names 512 positions at most, so 64 fit into a quarter of any message."""
 SOURCE_OFFSET = 1_000_000_000
-"""Above any source that an owner may have given without recording it."""
+"""Offset that is higher than any source that an owner may have used without a record."""
 
 
 async def accept_loss(
@@ -59,11 +59,10 @@ async def accept_loss(
 ) -> tuple[Damage, int]:  # fmt: skip
     """Repair the shard so that nodes run it again; returns what was lost, and how many actors were set back.
 
-    `agreed` is what the operator was shown. Goes on however long NATS is away. Raises `RepairError` where
-    another node owns the shard, or more was lost than was agreed to, `StreamRemade`
-    where journal and snapshots contradict each other, `NewerVersion` and `NotOurs`.
+    `agreed` is the damage that the operator was shown. Goes on however long NATS is away. Raises
+    `RepairError` if another node owns the shard, or more was lost than was agreed to; `StreamRemade` if
+    journal and snapshots contradict each other; `NewerVersion` and `NotOurs`.
     """
-    # Before the claim: what is not repaired is left as it was.
     check_agreed(agreed, await examine(js, names, shard))
     claimed = await claim(js, names, shard, node, time, may_claim=may_claim, accepts_loss=True)
     if isinstance(claimed, NotOwned):
@@ -97,7 +96,7 @@ class Repair:
         js, names, claimed = self._js, self._names, self._claim
         recorded = await read_recorded_loss(js, names, claimed.shard)
         if recorded is None:
-            # No node may run the shard before this is complete.
+            # No node may run the shard before the repair is complete.
             why = f"angarium repair was interrupted in shard {claimed.shard}; run it again"
             refusal = RecordedLoss(node=self._node, at=claimed.at, stream=names.deliveries)
             self._hold(await refuse(
@@ -137,10 +136,10 @@ class Repair:
         return RepairError(f"the repair of shard {self._claim.shard} was overtaken: {why}; run it again")
 
     async def _unchanged(self, marks: Marks) -> FlushMembers:
-        """The members of the last flush where nothing was lost.
+        """The members of the last flush that nothing has changed.
 
-        The last unclean claim keeps no position beyond the end of the deliveries: what lay there is gone, and
-        new events will have those positions.
+        The position of the last unclean claim is limited to the end of the deliveries: messages beyond it are
+        gone, and new events will have those positions.
         """
         unclean = self._claim.unclean
         if unclean is not None:
@@ -161,14 +160,14 @@ class Repair:
         return others
 
     def _bring_back(self, states: dict[str, State], position: int, left_out: int) -> list[Fact]:
-        """The facts by which actors go back; then `states` has them as they are after."""
+        """The facts by which actors go back; `states` is updated with them."""
         claimed = self._claim
         return _decide(states, lambda state: repair(
             state, position=position, gap=left_out, at=claimed.at, epoch=claimed.epoch
         ))  # fmt: skip
 
     async def _set_removals(self, states: dict[str, State], created: str) -> list[Fact]:
-        """The facts by which actors go on with the bucket of the receivers that was created then."""
+        """The facts by which actors go on with the bucket of configurations that was created then."""
         receivers, made_at, restored = Receivers(self._js, self._names), epoch_of(created), dict[str, int]()
         for receiver in [each for each, state in states.items() if state.removal]:
             told = await until_answered(partial(receivers.last_removal, receiver))
@@ -178,16 +177,16 @@ class Repair:
         ))  # fmt: skip
 
     async def _route_from(self, position: int) -> None:
-        """Sets the consumer of the events back: it remembers the stream that was. Its readers are gone."""
+        """Set the consumer of the events back: it remembers the old stream. It has no readers any more."""
         try:
             await until_answered(lambda: self._reset(position))
         except ApiError as error:
-            # A stream that was recreated has none yet, and what makes one begins at the beginning.
+            # A recreated stream has no consumer yet; a new one starts at the beginning.
             if error.code != CONSUMER_NOT_FOUND:
                 raise
 
     async def _reset(self, position: int) -> None:
-        """No fence guards a consumer, so each try looks whether the shard is still ours."""
+        """Reset the consumer; no fence protects it, so each attempt checks that the shard is still ours."""
         self._hold(await holds(self._js, self._names, self._claim))
         consumer = self._names.route_consumer(self._claim.shard)
         await self._js.consumer_reset(self._names.events, consumer, position)
@@ -195,7 +194,7 @@ class Repair:
     async def _record(self, facts: Sequence[Fact], after: FlushMembers) -> None:
         """Append all facts; everything else changes only with the last of them.
 
-        A claim of the shard after a part of them has to find the loss again.
+        A claim of the shard after only some of them must find the loss again.
         """
         claimed = self._claim
         before = FlushMembers(floor=claimed.floor, marks=claimed.marks, unclean=claimed.unclean)
@@ -225,7 +224,7 @@ class Repair:
             self._sequence = done.sequence
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
-        """Store snapshots and checkpoint: the present streams are the right ones from now on."""
+        """Store snapshots and checkpoint, which make the present streams the right ones from now on."""
         needed = [each for state in states.values() if (each := state.needed_position) is not None]
         listed = recovery.listed
         listed.update(states.values())
@@ -246,30 +245,30 @@ class Repair:
 
 
 def _decide(states: dict[str, State], decide: Callable[[State], Fact | None]) -> list[Fact]:
-    """Decide for each of them; then `states` has them as they are after."""
+    """Decide for each state; `states` is updated with the facts."""
     facts = [fact for state in states.values() if (fact := decide(state)) is not None]
     states |= {fact.receiver: evolve(states[fact.receiver], fact) for fact in facts}
     return facts
 
 
 def restored_revision(told: Removal | None, made_at: float) -> int:
-    """The revision of the last removal that a bucket knows of, if that is older than the bucket; else 0.
+    """The revision of the last removal that a bucket knows, if that is older than the bucket; otherwise 0.
 
-    It was restored with the bucket then, under the revision that it always had.
+    Such a removal was restored together with the bucket, under its old revision.
     """
     return told.revision if told is not None and told.at < made_at else 0
 
 
 def _left_out(gap: LostTail, latest: Marks) -> int:
-    """The count of numbers to leave out: those that an owner may have given and not recorded.
+    """The count of numbers to leave out: those that an owner may have given without a record.
 
-    Where more was read than the journal knows of, it lost its tail, too, and with it what was recorded.
+    If the actors have read more than the journal knows, the journal lost its tail, too, with its records.
     """
     return UNRECORDED_MAX + max(0, gap.known.position - latest.deliveries.position)
 
 
 def restarts_behind(marks: Marks, gap: LostTail) -> tuple[Restart, ...]:
-    """The events behind what was kept have sources above all that were ever given."""
+    """The restarts by which events after the kept ones get sources above all that were ever used."""
     above, before = gap.kept.position, marks.restarts
     highest = max((each.offset for each in before), default=0) + gap.known.position
     kept = tuple(each for each in before if each.above < above)

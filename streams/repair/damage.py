@@ -20,11 +20,11 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info, until_answered
 
 NOT_COMPLETE = Mark(position=1 << 62)
-"""No stream ever has this message: while it is on record, no node runs the shard."""
+"""A mark of which no stream ever has the message: while it is recorded, no node runs the shard."""
 
 
 class LostTail(Struct, frozen=True, kw_only=True):
-    """A loss of a stream: everything behind `kept`, which is still there, up to `known` at least."""
+    """A loss: everything after `kept`, which the stream still has, up to `known` at least."""
 
     stream: str
     kept: Mark
@@ -32,10 +32,12 @@ class LostTail(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """The damage to a shard's streams. `remade`: those that were recreated, or restored.
+    """The damage to a shard's streams.
 
-    `missing`: the shard is refused for a message that is not there again, though no gap is found: its place
-    was purged since.
+    - `gaps`: the losses.
+    - `remade`: streams that were recreated or restored.
+    - `missing`: no gap was found, but the shard is refused because of a message that is still missing: its
+      position was purged since then.
     """
 
     shard: int
@@ -51,7 +53,7 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 async def examine(js: JetStream, names: Names, shard: int) -> Damage:
-    """Finds what would be accepted as lost. Raises `NewerVersion` and `NotOurs`."""
+    """Find the losses that a repair would accept. Raises `NewerVersion` and `NotOurs`."""
     return (await examine_with_history(js, names, shard))[0]
 
 
@@ -89,9 +91,10 @@ async def examine_with_history(js: JetStream, names: Names, shard: int) -> tuple
 async def _find_gap(
     js: JetStream, info: StreamInfo, latest: Mark, accused: Mark, marks: set[Mark]
 ) -> LostTail | None:
-    """Find what the stream has lost. `accused` is the message for which it is refused on record.
+    """Find the loss of the stream. `accused` is the message that the recorded refusal names.
 
-    That its place is empty, though the stream goes on before and behind it, proves nothing against the loss.
+    If its position is empty, although the stream has messages before and after it, that does not disprove the
+    loss.
     """
     for mark in sorted({accused, latest} - {NO_MARK}, key=lambda each: each.position):
         gone = await find_loss(js, info.name, mark) is not None
@@ -104,7 +107,7 @@ async def _find_gap(
 
 
 def check_agreed(agreed: Damage, found: Damage) -> None:
-    """Raise `RepairError` where more was lost than the operator agreed to."""
+    """Raise `RepairError` if more was lost than the operator agreed to."""
     known = {gap.stream: gap for gap in agreed.gaps}
     for gap in found.gaps:
         shown = known.get(gap.stream)

@@ -19,12 +19,12 @@ from streams.repair.damage import NOT_COMPLETE
 from streams.versions import read_versioned
 
 UNKNOWN_TTL_S = 10.0
-"""Time that a node without a key is watched: no node has a longer TTL by default."""
+"""Time for which a node without a key is watched: by default no node has a longer TTL."""
 _member = msgspec.json.Decoder(Member)
 
 
 async def check_rights(js: JetStream, names: Names) -> None:
-    """Raise `NotPermitted` where our user may not write what a repair writes. Nothing is stored."""
+    """Raise `NotPermitted` if our user lacks a permission for the repair. Nothing is stored."""
     for subject in (names.refusal(0), names.journal_of(0)):
         answer = await js.publish(subject, b"", {EXPECTED: str(NOT_COMPLETE.position)})
         if isinstance(answer, Forbidden):
@@ -32,7 +32,7 @@ async def check_rights(js: JetStream, names: Names) -> None:
 
 
 async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> frozenset[str]:
-    """The nodes that hold one of these shards and show no heartbeat for a TTL and half a second."""
+    """The nodes that hold one of these shards and show no heartbeat for a TTL plus half a second."""
     owners = [(await read_owner(js, names, each))[0] for each in shards]
     holders = {each.node for each in owners if each is not None and each.released is None}
     before = {node: await _heartbeat(js, names, node) for node in holders}
@@ -43,12 +43,12 @@ async def dead_holders(js: JetStream, names: Names, shards: Sequence[int]) -> fr
 
 
 def free_or_of(dead: frozenset[str]) -> Callable[[Owner | None], bool]:
-    """True if a shard may be claimed: it has no owner, or a dead one."""
+    """A function that returns True if a shard may be claimed: it has no owner, or a dead one."""
     return lambda owner: owner is None or owner.released is not None or owner.node in dead
 
 
 async def _heartbeat(js: JetStream, names: Names, node: str) -> tuple[int, float]:
-    """The revision of a node's key, 0 where there is none, and how long a heartbeat of it is good for."""
+    """The revision of a node's key (0 if there is none), and how long its heartbeat is valid."""
     message = await until_answered(lambda: js.last_message(names.nodes, names.node(node)))
     if message is None or not message.data:
         return 0, UNKNOWN_TTL_S

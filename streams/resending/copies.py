@@ -1,4 +1,4 @@
-"""Copies of events in the stream of the deliveries: their headers, and where those that were sent lie."""
+"""Copies of events in the deliveries stream: their headers, and a search for those that were sent."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -18,7 +18,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import patiently
 
 TOO_LARGE_CODES = (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE)
-"""The stream takes no event of this size."""
+"""The codes if the stream accepts no event of this size."""
 PAGE_MAX = 256
 PAGE_BYTES_MAX = 1 << 20
 
@@ -26,7 +26,7 @@ _KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
 def copied_headers(headers: Mapping[str, str], mark: str, message_id: str) -> dict[str, str]:
-    """The headers of an event that is sent again, which receivers know by its mark."""
+    """The headers of an event that is sent again, which receivers recognise by its mark."""
     kept = {name: headers[name] for name in _KEPT if name in headers}
     return kept | {EVENT_AGAIN: mark, MESSAGE_ID: message_id}
 
@@ -34,7 +34,7 @@ def copied_headers(headers: Mapping[str, str], mark: str, message_id: str) -> di
 async def pages_between(
     js: JetStream, names: Names, subject: str, after: int, until: int
 ) -> AsyncIterator[list[StoredMessage]]:
-    """The deliveries of a subject between two positions, by pages; the leader helps a replica that lags."""
+    """The deliveries of a subject between two positions, in pages; the leader helps if a replica lags."""
     while after < until:
         page = await patiently(js.read, names.deliveries, subject, after + 1, PAGE_MAX, PAGE_BYTES_MAX)
         messages = page.messages
@@ -49,5 +49,5 @@ async def pages_between(
 
 
 async def deliveries_info(js: JetStream, names: Names) -> StreamInfo:
-    """The stream of the deliveries, as its leader knows it."""
+    """The state of the deliveries stream, from its leader."""
     return await patiently(js.existing_stream, names.deliveries)

@@ -1,10 +1,10 @@
-"""A lock that is its holder's plan: one key, written before the work goes, and replaced at its revision.
+"""A lock that is also its holder's plan: one key, written before the work begins, replaced at its revision.
 
-Work in several steps may be cut off between two of them. So it is planned first, under the key that is also
-the lock: who comes next knows what may have been done, and where to look. All plans stand in one order. The
-holder works only for `LOCK_LEASE_S` from before the last plan was stored; then it stores it once more, which
-fails if another one came. A command that finds an unfinished plan waits until its holder cannot do anything
-any more, before it takes the lock. The clock is one that counts sleep, as with the nodes' leases
+Work in several steps may be interrupted between two of them. So it is planned first, under the key that is
+also the lock: the next holder knows what may have been done, and where to look. All plans have one order. The
+holder works only for `LOCK_LEASE_S` from before the last plan was stored. Then it stores the plan once more,
+which fails if another holder came. A command that finds an unfinished plan waits until its holder cannot do
+anything any more before it takes the lock. The clock goes on during sleep, as with the nodes' leases
 (`streams.fleet.lease`).
 """
 
@@ -27,7 +27,8 @@ from streams.versions import read_versioned
 
 LOCK_LEASE_S = 5.0
 LEASES_WAITED = 1.1
-"""So many leases are waited for work that may be over: clocks drift, and something may be on its way."""
+"""Leases that a new holder waits before the old one's work counts as over: clocks drift, messages are
+late."""
 
 
 class Busy(AngariumError):
@@ -37,8 +38,10 @@ class Busy(AngariumError):
 class HeldPlan(Struct, frozen=True, kw_only=True):
     """The part of a plan that makes it a lock.
 
-    `run` is the command's own name and `step` counts its plans, so that no two are alike. `at` is the
-    holder's wall clock, for people. `held` until the lock is released in order.
+    - `run`: the command's own id.
+    - `step`: counts its plans, so that no two are equal.
+    - `at`: time by the holder's wall clock, for people.
+    - `held`: True until the lock is released.
     """
 
     v: int
@@ -52,9 +55,9 @@ P = TypeVar("P", bound=HeldPlan)
 
 
 class PlanLock(Generic[P]):
-    """The lock at `subject`, from `acquire` on until a plan says that it is not `held` any more.
+    """The lock at `subject`, from `acquire` on until a plan says that it is no longer `held`.
 
-    `plan` is the first one, and `work` the word for what is locked.
+    `plan` is the first plan, and `work` is the word for what is locked.
     """
 
     def __init__(
@@ -73,14 +76,14 @@ class PlanLock(Generic[P]):
         self._renewing = asyncio.Lock()
 
     def carried_over(self, before: P) -> P:
-        """The first plan, with what the one before it has left undone."""
+        """The first plan, with the work that the plan before it has left undone."""
         return self.plan
 
     async def acquire(self, waiting: Callable[[P, float], None] = lambda *_: None) -> None:
-        """Begin; what the plan before has left undone is in `plan`.
+        """Take the lock; `plan` then contains the work that the previous plan has left undone.
 
-        Where that one was not ended, it is waited for so long that it is over for certain; `waiting` is told
-        of it, and for how many seconds. Raises `Busy` where it goes on all the same.
+        If the previous holder did not release the lock, this waits until that holder certainly cannot go on;
+        `waiting` gets its plan and the number of seconds. Raises `Busy` if the holder goes on nevertheless.
         """
         before = await self.read()
         if before is not None and before.held:
@@ -98,7 +101,7 @@ class PlanLock(Generic[P]):
     async def store(self, **changes: Any) -> None:
         """Store the plan with these changes; `held=False` releases the lock.
 
-        Raises `Busy`; and `Unavailable`, with the plan stored or not.
+        Raises `Busy`, and `Unavailable`: then the plan may or may not be stored.
         """
         plan = replace(self.plan, **changes, step=self.plan.step + 1)
         sent_at = self._time.boottime()
@@ -117,16 +120,16 @@ class PlanLock(Generic[P]):
                 raise Busy(f"another {self._work} started in between; run this one again to continue")
 
     async def ensure_held(self, for_s: float = 0.0) -> None:
-        """Check that the lock is certainly ours, and for so long: call this right before any step."""
+        """Check that the lock is certainly ours for another `for_s`. Call this right before each step."""
         while self._time.boottime() + for_s >= self._ends_at:
             async with self._renewing:
                 if self._time.boottime() + for_s >= self._ends_at:
                     await self.store()
 
     async def publish(self, subject: str, data: bytes, headers: dict[str, str]) -> Answer:
-        """Publish it while the lock is held, until that is decided.
+        """Publish a message while the lock is held, until it is stored or refused.
 
-        A refusal decides nothing if an earlier try was not answered.
+        A refusal decides nothing if an earlier attempt got no answer.
         """
         pauses, loop = Pauses(), asyncio.get_running_loop()
         deadline, in_doubt = loop.time() + COMMAND_PATIENCE_S, False
@@ -146,7 +149,7 @@ class PlanLock(Generic[P]):
             await pauses.wait()
 
     async def read(self) -> P | None:
-        """The plan in force, whose revision is then ours to replace."""
+        """The plan in force; its revision is the one that the next `store` replaces."""
         message = await patiently(self._js.last_message, self._stream, self._subject)
         self._revision = message.sequence if message else 0
         if message is None:

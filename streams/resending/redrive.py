@@ -1,20 +1,20 @@
-"""Sending dead letters again: each exactly once, even if the command is interrupted.
+"""Sends dead letters again: each exactly once, even if the command is interrupted.
 
-A letter that is sent again is a new event of its receiver: it keeps its id and gets a new number. It has a
-mark, `dead-<number>`, made of the number that it was given up with, and a message id made of receiver, id,
-mark and the installation's nonce. So whatever is sent twice is dropped, by JetStream within its window and by
-the actor within its own; and beyond both nothing is sent twice, by the plan
+A letter that is sent again is a new event for its receiver: it keeps its id and gets a new number. It has a
+mark, `dead-<number>`, with the number that it had when it was given up, and a message id made from receiver,
+id, mark and the installation's nonce. So a copy that is sent twice is dropped, by JetStream within its
+duplicate window and by the actor within its own. Beyond both, the plan makes sure that nothing is sent twice
 (`streams.resending.redrive_lock`):
 
-    begin   finish what an interrupted redrive had planned: what was sent is dropped, the rest stays a letter
-    send    plan a page; ask the leader for its letters; send them; drop those that were stored
+    begin   finish the plan of an interrupted redrive: letters that were sent are deleted, the others stay
+    send    plan a page; ask the leader for its letters; send them; delete those that were stored
     end     release the lock
 
 The letters of a receiver are sent one after the other, in their order.
 
-JetStream compares message ids over a whole stream, and any producer may publish there: a producer who uses
-the id of a letter first would have it dropped. So the id cannot be guessed, and where JetStream says
-`duplicate` the message that it has is looked at.
+JetStream compares message ids over a whole stream, and any producer may publish there: a producer that used
+the id of a letter first would make JetStream drop the letter. So the id cannot be guessed, and if JetStream
+says `duplicate`, the message that it already has is checked.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ UNSURE = "unsure"
 def mark(letter: Letter) -> str:
     """The mark of its event when it is sent again.
 
-    A letter's message id ends in the event's number, or its position where it has none: the same for a letter
-    that was buried twice.
+    A letter's message id ends in the event's number, or in its position if it has no number, so the mark is
+    the same for a letter that was buried twice.
     """
     number = letter.headers.get(MESSAGE_ID, "").rpartition(":")[2]
     return f"dead-{number or letter.position}"
 
 
 def message_id(letter: Letter, nonce: str) -> str:
-    """The id under which it is sent again, the same whenever it is; older versions had no nonce."""
+    """The message id under which it is sent again, always the same; older versions had no nonce."""
     known = f"{letter.receiver}:{letter.event_id}:{mark(letter)}"
     return f"{known}:{nonce}" if nonce else known
 
@@ -74,20 +74,21 @@ def is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
 
 
 def hindrance(letter: Letter) -> str | None:
-    """Why it cannot be sent again; None: it can."""
+    """The reason why it cannot be sent again; None if it can."""
     if letter.body_gone:
         return GONE
     return MALFORMED if letter.problem else None
 
 
 class Redriven(Struct):
-    """The fate of the letters.
+    """The result of a redrive.
 
-    `redriven` counts those that were sent. `finished` (by position, as below) had been sent already by a
-    command that was interrupted. `left` are those that stay, by why: `gone` (there is no body), `malformed`,
-    `too_large` (the stream takes no event of this size), `unsure` (they may have been sent, and what was sent
-    is purged), `taken` (another publisher used their message id). `stopped` says why no more
-    were sent, if so.
+    - `redriven`: number of letters that were sent.
+    - `finished`: positions of letters that an interrupted command had sent before.
+    - `left`: positions of letters that stay, by reason: `gone` (there is no body), `malformed`, `too_large`
+      (the stream accepts no event of this size), `unsure` (they may have been sent, but the copies would be
+      purged by now), `taken` (another publisher used their message id).
+    - `stopped`: why no more were sent; empty if all were.
     """
 
     redriven: int = 0
@@ -97,10 +98,10 @@ class Redriven(Struct):
 
 
 class Redrive:
-    """One command's work, under the lock that it holds. `unsure_too`: what is unsure is sent, too.
+    """The redrive of one command, under its lock. With `unsure_too`, unsure letters are sent, too.
 
-    Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. Run again, it goes
-    on: what had been sent is not sent again.
+    Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
+    goes on: letters that had been sent are not sent again.
     """
 
     def __init__(self, js: JetStream, names: Names, lock: RedriveLock, *, unsure_too: bool = False) -> None:
@@ -120,14 +121,14 @@ class Redrive:
         planned = await self._letters.letters(plan.letters)
         sent = await self._already_sent(planned, plan.after)
         self._unsure = {letter.position for letter in await self._letters.letters(plan.unsure)}
-        # Looked at after the search: what was purged meanwhile may be what was not found.
+        # This is checked after the search: a copy that was not found may have been purged meanwhile.
         if (await deliveries_info(self._js, self._names)).first > plan.after + 1:
             self._unsure |= {letter.position for letter in planned}
         await self._letters.drop(sent)
         self.done.finished = sorted(sent)
 
     async def send(self, letters: Sequence[Letter]) -> None:
-        """Send a page of letters, if nothing has stopped it before; at most some hundred."""
+        """Send a page of at most some hundred letters, unless the redrive was stopped before."""
         possible = tuple(letter.position for letter in letters if self._is_possible(letter))
         if not possible:
             return
@@ -141,7 +142,7 @@ class Redrive:
             raise Unavailable(f"{self._undecided}; run it again to continue")
 
     async def end(self) -> None:
-        """End the redrive: everything that could be sent is sent."""
+        """End the redrive, since everything that could be sent is sent."""
         await self._keep(letters=(), held=False)
 
     async def _keep(self, **changes: Any) -> None:
@@ -161,7 +162,7 @@ class Redrive:
     # ---- sending
 
     async def _send(self, letters: Iterable[Letter]) -> set[int]:
-        """Send them, receivers side by side; returns which are stored."""
+        """Send the letters, several receivers at a time; returns those that are stored."""
         sent: set[int] = set()
         await asyncio.gather(*(self._send_lane(lane, sent) for lane in _by_receiver(letters).values()))
         return sent
@@ -191,7 +192,7 @@ class Redrive:
         return await self._lock.publish(subject, letter.body, headers)
 
     async def _look(self, letter: Letter, position: int, sent: set[int]) -> None:
-        """Decide what a message with the letter's id is: an earlier try of ours, or another publisher's."""
+        """Find out whose message has the letter's id: an earlier attempt's, or another publisher's."""
         message = await patiently(self._js.message, self._names.deliveries, position)
         if message is None:
             self._unsure.add(letter.position)
@@ -204,7 +205,7 @@ class Redrive:
     # ---- what an interrupted redrive has sent
 
     async def _already_sent(self, letters: Iterable[Letter], after: int) -> set[int]:
-        """Which of these letters were sent, by their message ids behind the position `after`."""
+        """The letters among these that were sent, by their message ids after the position `after`."""
         sent: set[int] = set()
         end = (await deliveries_info(self._js, self._names)).last
         for receiver, lane in _by_receiver(letters).items():

@@ -1,10 +1,10 @@
-"""The lock of redrives, and what its holder plans to send again: one key, written before the letters go.
+"""The lock of redrives, and the plan of its holder: one key, written before the letters are sent.
 
-A letter is sent again in two steps, a publish and a deletion, in two streams; a command may die between them,
-and JetStream forgets message ids after two minutes. So the letters of a page are planned first, with the end
-of the deliveries stream at that moment: whatever becomes of the command, a letter that was sent and is still
-there is one of the planned ones, and what was sent lies behind that position. Who comes next looks there.
-(docs/decisions/redrive-exactly-once.md)
+A letter is sent again in two steps, a publish and a deletion, in two streams. A command may die between them,
+and JetStream forgets message ids after two minutes. So the letters of a page are planned first, together with
+the end of the deliveries stream at that moment. Whatever happens to the command, a letter that was sent and
+still exists is one of the planned ones, and its copy lies after that position, where the next command looks
+for it (docs/decisions/redrive-exactly-once.md).
 
 The plan is also the lock (`streams.resending.plan_lock`).
 """
@@ -22,9 +22,10 @@ VERSION = 2
 class RedrivePlan(HeldPlan, frozen=True, kw_only=True):
     """The plan of a redrive: what the holder of the lock is about to do.
 
-    The `letters` (positions) are being sent; what was sent of them lies behind the position `after`. Of the
-    `unsure` ones it is not known any more whether they were sent. The `nonce` in the ids of what is sent is
-    drawn once and stays; the letters of a plan of version 1 were sent without one.
+    - `after`: copies that this plan has sent lie after this position of the deliveries.
+    - `letters`: positions of the letters that are being sent.
+    - `unsure`: positions of letters of which it can no longer be known whether they were sent.
+    - `nonce`: part of the message ids, drawn once and then kept; version 1 had none.
     """
 
     after: int = 0
@@ -34,7 +35,7 @@ class RedrivePlan(HeldPlan, frozen=True, kw_only=True):
 
 
 class RedriveLock(PlanLock[RedrivePlan]):
-    """The lock for the command `run`; all redrives of an installation share it."""
+    """The lock that all redrives of an installation share; `run` names the command that holds it."""
 
     def __init__(
         self, js: JetStream, names: Names, run: str, time: Timekeeper, *, lease_s: float = LOCK_LEASE_S

@@ -1,12 +1,13 @@
-"""Sends events to their receiver again, from the stream of deliveries: each once, over every crash.
+"""Sends events to their receiver again, from the deliveries stream: each exactly once, even after crashes.
 
-The stream keeps what is settled for a while. A replay goes through the receiver's subject between two
-positions, and publishes a copy of each event that is wanted, one after the other, each confirmed before the
-next. A copy is a new delivery: it keeps the event's id, gets a new number, and has a mark of its own.
+The stream keeps settled events for a while. A replay goes through the receiver's subject between two
+positions, and publishes a copy of each wanted event, one after the other, each confirmed before the next. A
+copy is a new delivery: it keeps the event's id, gets a new number, and has a mark of its own.
 
-Before the copies of a page, a plan is stored: up to where all is done (`cursor`), and the end of the stream
-then (`after`). As they go one by one, the copies behind `after` are those of the first events behind
-`cursor`: the last of them tells how far it came. (docs/decisions/a-replay-is-a-row.md)
+Before the copies of a page, a plan is stored: the position up to which all is done (`cursor`), and the end of
+the stream at that moment (`after`). As copies are sent one by one, those after `after` belong to the first
+events after `cursor`, and the last of them shows how far the replay got
+(docs/decisions/a-replay-is-a-row.md).
 """
 
 import asyncio
@@ -32,9 +33,10 @@ VERSION = 1
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """The events of a receiver that are wanted: behind `begin`, up to `until`, of types that match a pattern.
+    """The events of a receiver to send again: after `begin`, up to `until`, of types that match a pattern.
 
-    What was itself sent again is not, and neither are those at `waiting`: they are not settled yet.
+    Copies of an earlier replay or redrive are excluded, and so are the events at `waiting`, which are not
+    settled yet.
     """
 
     begin: int
@@ -43,17 +45,23 @@ class Choice(Struct, frozen=True, kw_only=True):
     waiting: tuple[int, ...] = ()
 
     def takes(self, event: Event) -> bool:
-        """Return whether it is to be sent again."""
+        """True if the event has to be sent again."""
         if event.again or event.malformed or event.position in self.waiting:
             return False
         return not self.types or any(matches(each, event.type) for each in self.types)
 
 
 class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
-    """The plan of a replay; `unfinished` until all is sent, or it was given up.
+    """The plan of a replay.
 
-    `created` names the stream of the deliveries. All up to `cursor` is dealt with, `left` messages follow,
-    and all copies of these lie behind `after`. `mark` is what receivers get, `nonce` is in message ids alone.
+    - `unfinished`: True until everything is sent, or the replay was given up.
+    - `created`: when the deliveries stream was created.
+    - `cursor`: all messages up to here are dealt with.
+    - `left`: number of messages after it.
+    - `after`: the copies of these messages lie after this position.
+    - `sent`: number of copies so far.
+    - `mark`: the mark of the copies, which receivers see.
+    - `nonce`: part of the message ids only.
     """
 
     unfinished: bool = False
@@ -68,7 +76,7 @@ class ReplayPlan(HeldPlan, frozen=True, kw_only=True):
 
 
 class ReplayLock(PlanLock[ReplayPlan]):
-    """The lock of the replays for one receiver; `run` names the command."""
+    """The lock of the replays for one receiver; `run` names the command that holds it."""
 
     def __init__(
         self, js: JetStream, names: Names, receiver: str, run: str, time: Timekeeper, *,
@@ -83,10 +91,12 @@ class ReplayLock(PlanLock[ReplayPlan]):
 
 
 class Replayed(Struct):
-    """The result of a replay: `sent` counts its copies, those of an earlier command included.
+    """The result of a replay.
 
-    `purged`: events that were to be sent are not kept any more. `too_large` (by position) are those that the
-    stream does not take any more. `stopped` says why no more were sent, if so.
+    - `sent`: number of copies, including those of an interrupted command.
+    - `purged`: some of the wanted events are no longer stored.
+    - `too_large`: positions of events that are too large for the stream now.
+    - `stopped`: why no more were sent; empty if all were.
     """
 
     sent: int = 0
@@ -96,10 +106,10 @@ class Replayed(Struct):
 
 
 class Replay:
-    """One command's work, under the lock that it holds. `pace_s` lies between two copies at least.
+    """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
-    Raises `Busy` if another replay came, and `Unavailable` where NATS is away for long. Resumed, it goes
-    on: what had been sent is not sent again.
+    Raises `Busy` if another replay came, and `Unavailable` if NATS is away for long. If it is resumed, it
+    goes on: events that had been sent are not sent again.
     """
 
     def __init__(self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float) -> None:
@@ -113,7 +123,7 @@ class Replay:
         self._subject = names.deliveries_to(receiver)
 
     async def begin(self, choice: Choice, mark: str, nonce: str) -> None:
-        """Begin a replay, where none is unfinished."""
+        """Begin a replay if none is unfinished."""
         info = await deliveries_info(self._js, self._names)
         await self._lock.store(
             unfinished=True, created=info.created, choice=choice, cursor=choice.begin,
@@ -122,7 +132,7 @@ class Replay:
         )  # fmt: skip
 
     async def resume(self) -> None:
-        """Find how far the unfinished one came."""
+        """Find out how far the unfinished replay got."""
         plan = self._lock.plan
         info = await deliveries_info(self._js, self._names)
         if info.created != plan.created:
@@ -140,7 +150,7 @@ class Replay:
         self.done.sent = sent
 
     async def go_on(self, tell: Callable[[int, int], None]) -> None:
-        """Send what is left; `tell` hears how many messages are dealt with, and of how many."""
+        """Send what is left; `tell` gets the number of messages dealt with, and their total."""
         plan = self._lock.plan
         until, left = plan.choice.until, plan.left
         async for page in pages_between(self._js, self._names, self._subject, plan.cursor, until):
@@ -153,7 +163,7 @@ class Replay:
         await self._lock.store(cursor=until, left=0, unfinished=False, sent=self.done.sent)
 
     async def leave(self, *, unfinished: bool) -> None:
-        """Release the lock; an `unfinished` one can be resumed."""
+        """Release the lock; an `unfinished` replay can be resumed."""
         await self._lock.store(held=False, unfinished=unfinished)
 
     async def _send(self, page: list[StoredMessage], left: int) -> None:
@@ -161,7 +171,7 @@ class Replay:
         by_position = {each.sequence: each for each in page}
         if wanted:
             info = await deliveries_info(self._js, self._names)
-            # What lies before the page is dealt with.
+            # Everything before the page is dealt with.
             cursor = max(self._lock.plan.cursor, page[0].sequence - 1)
             await self._lock.store(cursor=cursor, left=left, after=info.last, sent=self.done.sent)
         for event in wanted:
@@ -179,13 +189,13 @@ class Replay:
                     raise Unavailable(f"a copy was sent and not confirmed ({why}); resume it, and it goes on")
 
     async def _wait(self) -> None:
-        """Keep the pace, and the lock: who stands still for a lease counts as dead."""
+        """Wait for the next copy, and renew the lock: a holder that is silent for a lease counts as dead."""
         loop = asyncio.get_running_loop()
         while (left_s := self._next_at - loop.time()) > 0:
             await self._lock.ensure_held(self._lock.lease_s / 2)
             await asyncio.sleep(min(left_s, self._lock.lease_s / 4))
         now = loop.time()
-        # What is late by less than a step is made up for.
+        # A delay of less than one step is made up for.
         self._next_at = (self._next_at if now - self._next_at < self._pace_s else now) + self._pace_s
 
     def _headers(self, message: StoredMessage, event: Event) -> dict[str, str]:
@@ -193,7 +203,7 @@ class Replay:
         return copied_headers(message.headers, self._lock.plan.mark, message_id) | {EVENT_ID: event.id}
 
     async def _count(self, after: int, until: int) -> int:
-        """The number of messages of the receiver lie between two positions, as far as a replica knows."""
+        """The number of the receiver's messages between two positions, as far as a replica knows."""
         beyond = [
             await patiently(self._js.read, self._names.deliveries, self._subject, position + 1, 1, 1)
             for position in (after, until)
@@ -206,6 +216,6 @@ class Replay:
         return f"{self._receiver}:replay:{self._lock.plan.nonce}:"
 
     def _source_of(self, message: StoredMessage) -> int | None:
-        """The position of the event of which a message is our copy; None: it is none."""
+        """The position of the event of which this message is our copy; None if it is not our copy."""
         name = message.headers.get(MESSAGE_ID, "")
         return int(name.removeprefix(self._prefix)) if name.startswith(self._prefix) else None

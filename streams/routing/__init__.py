@@ -1,5 +1,4 @@
 """Routing: a copy of each event for every receiver that subscribes to it.
 
-Read `router` first, then `lanes` (order within a receiver) and `freshness` (how old its configuration may
-be).
+Read `router` first, then `lanes` (order within a receiver) and `freshness` (how old a configuration may be).
 """

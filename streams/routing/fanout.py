@@ -1,7 +1,7 @@
-"""Fan-out: what an event's message says, and what its copies in the deliveries carry.
+"""Fan-out: reads the message of a published event, and makes the headers of its copies in the deliveries.
 
-The type stands in the subject. What cannot be passed on as it was published makes a malformed event, as it
-does in `streams.reading.messages`.
+The type is in the subject. A message that cannot be passed on as it was published makes a malformed event, as
+in `streams.reading.messages`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from streams.nats.headers import (
 from streams.reading import messages
 
 _MEANT_FOR_ONE = frozenset({EVENT_TYPE, EVENT_SOURCE})
-"""Headers that mean something in the deliveries stream only."""
+"""Headers that have a meaning in the deliveries stream only."""
 
 
 def published_event(
@@ -34,7 +34,7 @@ def published_event(
     tenant, _, event_type = address.partition(".")
     given = {name: value for name, value in (headers or {}).items() if name not in _MEANT_FOR_ONE}
     if not (given.get(EVENT_ID) or given.get(MESSAGE_ID)):
-        # Direct sends lie in another stream, at positions of their own, before the same dedup window.
+        # Direct sends are in another stream, with positions of its own, but share the dedup window.
         given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
     event = messages.event_of(position, stored_at, given, body)
     looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
@@ -43,9 +43,9 @@ def published_event(
 
 
 def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
-    """The headers of a copy: what is passed on, and where it comes from, unless it is sent again.
+    """The headers of a copy: those that are passed on, and its source, unless it is sent again.
 
-    `source`: where that is not its position (`streams.journal.tails.Marks.source`).
+    `source`: given if it is not the event's position (`streams.journal.tails.Marks.source`).
     """
     headers = {EVENT_ID: event.id, EVENT_TYPE: event.type}
     if event.again:

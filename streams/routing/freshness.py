@@ -1,8 +1,8 @@
 """Freshness: events are matched by configurations at most half a second older than the event.
 
-Following the bucket is not enough. The follower may hear nothing any more, and a process may have slept; an
-event that was published after a subscription would then be matched without it, and be lost to the receiver.
-So the leader is asked for the bucket's last sequence, and nothing is matched before that much is applied.
+Following the bucket is not enough. The follower may have stopped receiving, or the process may have slept; an
+event that was published after a subscription would then be matched without it, and the receiver would miss
+it. So the leader is asked for the bucket's last sequence, and nothing is matched before that is applied.
 """
 
 import asyncio
@@ -15,17 +15,18 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 
 CONFIGURATIONS_AGE_MAX_S = 0.5
-"""Spares the leader a question for each event; it is half of what a change may take."""
+"""Allowed age, so that not every event costs a request to the leader; half the time that a change may
+take."""
 
 log = logging.getLogger(__name__)
 
 
 class Freshness:
-    """The freshness of what a follower has applied. It asks only on demand, once for all callers.
+    """The freshness of the configurations that a follower has applied; all callers share one request.
 
-    `catch_up` returns when all has been applied that the leader had when it was called, or raises
-    `Unavailable`. What counts is when an event came and not when it is matched: no time that passes in
-    between, asleep or at work, makes a subscription late that was made a second before the event.
+    `catch_up` returns when everything has been applied that the leader had at the call, or raises
+    `Unavailable`. The time at which an event came counts, not the time at which it is matched: however long
+    the process sleeps or works in between, a subscription made a second before the event is in time.
     """
 
     def __init__(self, js: JetStream, catch_up: Callable[[], Awaitable[None]], time: Timekeeper) -> None:
@@ -36,11 +37,11 @@ class Freshness:
         self._asking: asyncio.Task[None] | None = None
 
     def now(self) -> float:
-        """The time at which an event came, for `covers`."""
+        """The present time, to be noted for an event when it comes, and passed to `covers`."""
         return self._time.boottime()
 
     def covers(self, came_at: float) -> bool:
-        """True if an event that came then may be matched with what is applied now."""
+        """True if an event that came at that time may be matched with the applied configurations."""
         return came_at <= self._as_of + CONFIGURATIONS_AGE_MAX_S
 
     async def cover(self, came_at: float) -> None:
@@ -48,11 +49,11 @@ class Freshness:
         while not self.covers(came_at):
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask())
-            # A caller that gives up waiting must not end it for the others.
+            # A caller that gives up must not cancel the request for the others.
             await asyncio.shield(self._asking)
 
     async def stop(self) -> None:
-        """Ask for nothing more."""
+        """Cancel the request under way."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait({self._asking})

@@ -1,8 +1,7 @@
-"""Lanes: one for each receiver, in which the next goes only when the one before has arrived.
+"""Lanes: one for each receiver, in which an item is sent only after the one before has arrived.
 
-They keep the order whatever is lost on the way. What is at the head of a lane is sent again until it has
-arrived, and lanes do not wait for each other: one that is refused makes room for the next, and its turn comes
-again.
+They keep the order whatever is lost on the way. The head of a lane is sent again until it has arrived. Lanes
+do not wait for each other: if a head is refused, other lanes are served, and its turn comes again.
 """
 
 import asyncio
@@ -16,8 +15,8 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Complaint, Pauses
 
 SENDERS_MAX = 32
-"""Lanes served at a time: enough to keep the server busy, and few enough to leave it to others.
-With 64 a copy costs a tenth less, and others wait twice as long during an event for 20,000 receivers."""
+"""Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a
+copy costs a tenth less, but others wait twice as long during an event for 20,000 receivers."""
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +24,11 @@ T = TypeVar("T")
 
 
 class Lanes(Generic[T]):
-    """`send(lane, item)` returns nothing once the item has arrived, else why that is not known.
+    """Items in lanes, sent in order within each lane.
 
-    `arrived(item)` is called once for each item of each lane, `on_broken` if a defect leaves some lying.
+    - `send(lane, item)`: returns an empty text when the item has arrived, otherwise why that is not known.
+    - `arrived(item)`: called once for each item of each lane.
+    - `on_broken`: called if a defect leaves items unsent.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Lanes(Generic[T]):
         self._senders: set[asyncio.Task[None]] = set()
 
     def add(self, lane: str, item: T) -> None:
-        """Put it at the end of the lane."""
+        """Put an item at the end of the lane."""
         waiting = self._lanes.get(lane)
         if waiting is not None:
             waiting.append(item)
@@ -64,7 +65,7 @@ class Lanes(Generic[T]):
             sender.add_done_callback(on_defect("router", self._on_broken))
 
     async def stop(self) -> None:
-        """Send nothing more; it stays unknown whether copies on their way arrived."""
+        """Send nothing more; it stays unknown whether items under way arrived."""
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()
@@ -84,7 +85,8 @@ class Lanes(Generic[T]):
             else:
                 pauses = Pauses(self._js)
                 self._move_up(lane)
-        # Not when the task is done: a copy that is added before its end is noticed would never be sent.
+        # This is not left to the end of the task: an item added before that end is noticed would never be
+        # sent.
         self._serving -= 1
 
     def _move_up(self, lane: str) -> None:
@@ -99,7 +101,7 @@ class Lanes(Generic[T]):
         self._arrived(item)
 
     def _tell(self, lane: str, why: str) -> None:
-        """Log why the lane waits, but not for every lane and every time."""
+        """Log why the lane waits, but not for every lane and not every time."""
         if not self._failing:
             self._complaint.over()
         self._complaint.tell(why, receiver=lane)

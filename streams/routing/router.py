@@ -1,13 +1,13 @@
-"""The router of one partition: events in the order of their stream, a copy to each receiver that subscribes.
+"""The router of one partition: sends a copy of each event, in the order of the stream, to each subscriber.
 
 Lanes keep a producer's order whatever is lost on the way (`streams.routing.lanes`): a receiver has at most
-one copy that is not confirmed, and the next one waits. So every earlier source of a receiver lies before a
-later one in the deliveries, and a copy whose source is not above the highest that its actor has seen is a
-repeat, however late it comes and from which router. Copies therefore carry their source and no `Nats-Msg-Id`,
+one unconfirmed copy, and the next one waits. So, for each receiver, copies are in the deliveries in the order
+of their sources. A copy whose source is not above the highest that its actor has seen is a duplicate, however
+late it comes and no matter which router sent it. Copies therefore carry their source and no `Nats-Msg-Id`,
 which would help for two minutes only.
 
-An event is acked when all its copies are confirmed. Any ack follows that, so recovery may begin at
-the server's own ack floor; a new ownership remembers nothing.
+An event is acked when all its copies are confirmed. As every ack follows that, recovery may begin at the
+server's own ack floor, and a new owner needs to remember nothing.
 """
 
 import asyncio
@@ -31,23 +31,23 @@ from streams.routing.freshness import Freshness
 from streams.routing.lanes import Lanes
 
 OPEN_BYTES_MAX = 4 << 20
-"""Memory that the open events of one partition may take before no more are asked for."""
+"""Memory of the open events of one partition above which no more are requested."""
 
 COPY_BYTES = 96
-"""Bytes of a copy in addition to its event, near enough."""
+"""Approximate bytes of a copy in addition to its event."""
 
 COPIES_MAX = 256
-"""Copies on their way at a time, over all partitions of a node, so that large ones fill no memory either."""
+"""Copies under way at a time in all partitions of a node, so that large ones do not fill the memory."""
 
 MATCHED_IN_A_ROW = 1000
-"""Receivers of one event before other work has a turn; these take a millisecond."""
+"""Receivers of one event that are matched before other work has a turn; they take a millisecond."""
 
 PULL_BATCH = 64
-"""Events asked for at a time; they come whatever memory they take."""
+"""Events requested at a time; they all come, however much memory they take."""
 
 
 class RoutingTotals(Struct):
-    """Totals of a node's routers. An event counts again when another owner routes it again."""
+    """Totals of a node's routers. An event counts again if another owner routes it again."""
 
     events: int = 0
     copies: int = 0
@@ -56,7 +56,7 @@ class RoutingTotals(Struct):
 
 
 class Routing(Struct, frozen=True):
-    """State that a node's routers share. `match` gives the tenant's receivers that subscribe to a type."""
+    """State that a node's routers share. `match` returns the tenant's receivers that subscribe to a type."""
 
     match: Callable[[str, str], tuple[str, ...]]
     freshness: Freshness
@@ -65,7 +65,7 @@ class Routing(Struct, frozen=True):
 
 
 class _Open:
-    """An event that is still to be matched, or has copies that are not confirmed."""
+    """An event that is not matched yet, or has unconfirmed copies."""
 
     __slots__ = ("came_at", "event", "headers", "left", "reply", "size", "tenant")
 
@@ -80,10 +80,13 @@ class _Open:
 
 
 class Router:
-    """The router of one partition, under one claim of the shard of the same number.
+    """The router of one partition, under one claim of the shard with the same number.
 
-    `on_broken` hears why it routes no more. `created` is when the events stream was made that the shard's
-    actors know the sources of. `on_event` is told of each event that is new. The rest is a `Reader`'s.
+    - `on_broken`: called with the reason why it routes no more.
+    - `created`: when the events stream whose sources the shard's actors know was created.
+    - `on_event`: called for each new event.
+
+    The other parameters are those of `Reader`.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class Router:
         await self._reader.start()
 
     async def stop(self) -> None:
-        """Route nothing more. What is not confirmed is routed again by the next owner."""
+        """Route nothing more. The next owner routes unconfirmed events again."""
         matching, self._matching = self._matching, None
         if matching is not None:
             matching.cancel()
@@ -145,7 +148,7 @@ class Router:
 
     @property
     def mark(self) -> Mark:
-        """The highest event that was ever taken to be routed, or known before."""
+        """The highest event that this router ever took, or that was known before."""
         return self._reader.mark
 
     # ---- events
@@ -159,7 +162,7 @@ class Router:
             self._highest = position
             self._on_event()
         elif position not in self._open:
-            self._reader.ack([message.reply])  # It came before, and its ack was lost.
+            self._reader.ack([message.reply])  # It came before; its ack was lost.
         return position
 
     def _open_event(self, event: Event, tenant: str, reply: str) -> None:
@@ -213,7 +216,7 @@ class Router:
     # ---- copies
 
     async def _send(self, receiver: str, opened: _Open) -> str:
-        """Publish a copy; nothing once it is confirmed, else why it is not."""
+        """Publish a copy; returns an empty text when it is confirmed, otherwise the reason why it is not."""
         if opened.event.malformed:
             return await bury_malformed(self._js, self._names, receiver, opened.event)
         async with self._routing.copies:

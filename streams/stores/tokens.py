@@ -1,7 +1,7 @@
-"""The tokens of the HTTP API: a KV bucket, followed, so that a revocation holds within a second everywhere.
+"""The tokens of the HTTP API: a bucket that is followed, so that a revocation takes effect within a second.
 
-Only the hash of a token's secret is stored. When a token was last used lies under a key of its own: who tells
-that needs no permission to change the token, and can bring no revoked one back.
+Only the hash of a token's secret is stored. The time of a token's last use has a key of its own: the process
+that writes it needs no permission to change tokens, and cannot bring a revoked one back.
 """
 
 import logging
@@ -21,14 +21,17 @@ Scope = Literal["publish", "read", "manage", "operate"]
 
 ALL_TENANTS = "*"
 READ_EVERY_S = 0.4
-"""A revocation is read so often even where nothing is heard of it, and holds within a second."""
+"""Interval of reads: a revocation takes effect within a second even if no hint about it arrives."""
 
 log = logging.getLogger(__name__)
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A token as it is stored. `hash` is the SHA-256 of its secret; `rate` the events a second that it may
-    publish. Its repr shows nothing of it, for a log may show one."""
+    """A token as it is stored. Its repr shows nothing, since logs may contain it.
+
+    - `hash`: SHA-256 of its secret.
+    - `rate`: events per second that it may publish.
+    """
 
     tenant: str
     scopes: tuple[Scope, ...]
@@ -42,18 +45,18 @@ class Token(Struct, frozen=True, kw_only=True):
         return f"Token(tenant={self.tenant!r}, …)"
 
     def sees(self, tenant: str) -> bool:
-        """True if it is for that tenant."""
+        """True if the token is for that tenant."""
         return self.tenant in (tenant, ALL_TENANTS)
 
 
 class Use(Struct, frozen=True):
-    """A moment of use."""
+    """The time of the last use."""
 
     at: datetime
 
 
 class TokenStore:
-    """The tokens of an installation. Without `start` nothing is followed; all with an await works anyhow."""
+    """The tokens of an installation. Without `start` nothing is followed; awaited methods still work."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
@@ -62,7 +65,7 @@ class TokenStore:
         self._follower = Follower(js, names.tokens, names.token("*"), self._follow, every_s=READ_EVERY_S)
 
     async def start(self) -> None:
-        """Return when all tokens that there are have been read."""
+        """Return when all existing tokens have been read."""
         await self._follower.start()
 
     async def stop(self) -> None:
@@ -70,11 +73,11 @@ class TokenStore:
 
     @property
     def read_at(self) -> float:
-        """The moment, by the event loop's clock, up to which every revocation is known."""
+        """The time, by the event loop's clock, up to which every revocation is known."""
         return self._follower.read_at
 
     def get(self, token: str) -> Token | None:
-        """The token of that id, if it is not revoked; it may have expired."""
+        """The token with that id unless it is revoked; it may have expired."""
         return self._known.get(token)
 
     async def create(self, token: str, new: Token) -> Answer:
@@ -82,14 +85,14 @@ class TokenStore:
         return await self._js.publish(self._names.token(token), msgspec.json.encode(new), {EXPECTED: "0"})
 
     async def revoke(self, token: str) -> Answer:
-        """Remove a token, and what is known of its use."""
+        """Remove a token, and the record of its use."""
         gone = {ROLLUP: "sub", KV_OPERATION: "PURGE"}
         answer = await self._js.publish(self._names.token(token), b"", gone)
         await self._js.publish(self._names.token_use(token), b"", gone)
         return answer
 
     async def find(self, token: str) -> Token | None:
-        """Asks the bucket's leader. Raises `Unavailable` and `ApiError`."""
+        """Ask the bucket's leader for a token. Raises `Unavailable` and `ApiError`."""
         message = await self._js.last_message(self._names.tokens, self._names.token(token))
         return None if message is None else _token(message)
 
@@ -102,7 +105,7 @@ class TokenStore:
         }
 
     async def note_use(self, token: str) -> Answer:
-        """Store that a token is used now."""
+        """Record that a token is used now."""
         use = msgspec.json.encode(Use(datetime.now(UTC)))
         return await self._js.publish(self._names.token_use(token), use, {ROLLUP: "sub"})
 
@@ -137,7 +140,7 @@ class TokenStore:
 
 
 def _token(message: StoredMessage) -> Token | None:
-    """The token in a message; what cannot be read opens nothing."""
+    """The token in a message; None if it cannot be read."""
     if _is_gone(message):
         return None
     try:

@@ -40,7 +40,7 @@ class AttemptsShown(Struct, frozen=True, kw_only=True):
 class DeliveryItem(Struct, frozen=True, kw_only=True):
     """An event on its way to one receiver; `again` names the replay or redrive that sent it.
 
-    `state` is `open` while it is under way, and `unknown` where the ledger does not know how it ended; for a
+    `state` is `open` while it is under way, and `unknown` if the ledger does not know how it ended; for a
     dead letter there is a `reason`.
     """
 

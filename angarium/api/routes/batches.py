@@ -51,7 +51,7 @@ async def publish_batch(request: Asked, tenant: FromPath[str], api: InjectedApi)
 async def publish_all(
     api: ApiState, who: Caller, tenant: str, headers: Headers, receive: Receive
 ) -> tuple[BatchAnswer, dict[str, str]]:
-    """Publish the events of a batch. Raises `Refusal` where none of them can be."""
+    """Publish the events of a batch. Raises `Refusal` if none of them can be."""
     split = _splitter(header(headers, b"content-type"))
     max_body = api.access.settings.max_body
     check_unsent(api.access)

@@ -155,7 +155,7 @@ def within_rate(api: ApiState, who: Caller, events: int) -> dict[str, str]:
 
 
 async def must_exist(api: ApiState, tenant: str, name: str) -> None:
-    """Raises `Refusal` where there is no such receiver."""
+    """Raises `Refusal` if there is no such receiver."""
     receiver = f"{tenant}.{name}"
     try:
         split_receiver(receiver)

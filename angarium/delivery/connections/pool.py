@@ -8,7 +8,7 @@ idle last is used first, and what was idle longest goes first: when it has reste
 needed.
 
 Bounds count all receivers of a host together. Where one is reached an attempt waits for its turn, under its
-own deadline (`turns.py`). One connection is closed for it: the one that was idle longest or, where none is,
+own deadline (`turns.py`). One connection is closed for it: the one that was idle longest or, if none is,
 the next that comes to rest. In its turn it gets the room of a connection that closed, or a connection of its
 own receiver that came to rest.
 """

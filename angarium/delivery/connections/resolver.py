@@ -40,7 +40,7 @@ class Resolved(Struct, frozen=True):
 
 
 class Resolver(Protocol):
-    """Turns a name into its addresses, all of them. Raises OSError where that fails."""
+    """Turns a name into its addresses, all of them. Raises OSError if that fails."""
 
     async def resolve(self, host: str) -> Resolved: ...
 

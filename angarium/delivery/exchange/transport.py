@@ -124,7 +124,7 @@ def _head_of(target: Target) -> bytes:
 def request_head(request: Request) -> bytes:
     """The bytes of an HTTP/1.1 request up to its body.
 
-    Raises ValueError where a header would break out of its line. The caller has checked each value already;
+    Raises ValueError if a header would break out of its line. The caller has checked each value already;
     here the finished head is counted, so that no way round that check can split a request.
     """
     lines = [

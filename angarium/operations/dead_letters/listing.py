@@ -32,14 +32,14 @@ async def newest(to: Access, wanted: Selection, limit: int, progress: Progress =
 
 
 class LetterNumbers(Struct, frozen=True):
-    """Letters by their positions, and the one behind which the others begin; None where these are all."""
+    """Letters by their positions, and the one behind which the others begin; None if these are all."""
 
     positions: tuple[int, ...]
     next: int | None
 
 
 class LettersBefore(Struct, frozen=True):
-    """Letters, the newest first, and the place before which the others begin; None where these are all."""
+    """Letters, the newest first, and the place before which the others begin; None if these are all."""
 
     letters: list[Letter]
     next: int | None

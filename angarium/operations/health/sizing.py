@@ -46,7 +46,7 @@ class Capacity(Struct, frozen=True):
 
 
 def capacity(rooms: list[StreamRoom]) -> Capacity | None:
-    """The capacity of the deliveries; None where they have no limit of their own."""
+    """The capacity of the deliveries; None if they have no limit of their own."""
     deliveries = rooms[1]
     if deliveries.max_bytes <= 0:
         return None

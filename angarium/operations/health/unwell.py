@@ -151,7 +151,7 @@ def judge(standing: ReceiverSnapshot, state: State, raw: bytes, now: float) -> I
 
 
 def _oldest_at(state: State) -> float:
-    """The earliest time at which the oldest waiting event was stored; 0.0 where none is known."""
+    """The earliest time at which the oldest waiting event was stored; 0.0 if none is known."""
     stored = [each.stored_at for each in state.open]
     if state.parked and not stored and state.waiting_since is not None:
         stored.append(state.waiting_since)

@@ -45,7 +45,7 @@ async def accept(to: Access, event: NewEvent) -> Accepted:
 async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
     """Store events, sent in their order and answered each for itself, as `accept` does.
 
-    Raises `OperationError` where none of them was sent.
+    Raises `OperationError` if none of them was sent.
     """
     check_unsent(to)
     messages = [message_of(to.names, event) for event in events]
@@ -54,7 +54,7 @@ async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | 
 
 
 def check_unsent(to: Access) -> None:
-    """Raises `OperationError` where NATS does not read what it was sent already."""
+    """Raises `OperationError` if NATS does not read what it was sent already."""
     if to.js.wire.unsent > UNSENT_MAX:
         raise OperationError("unavailable", "NATS is too slow; nothing was sent to it, send it again later")
 

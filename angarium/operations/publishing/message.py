@@ -11,7 +11,7 @@ from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
-    """An event to be published, checked already. `name` is empty where it goes to all that subscribe.
+    """An event to be published, checked already. `name` is empty if it goes to all that subscribe.
 
     Without an `id` it gets a new one. `key` is what tells a repeat; without one it is the id.
     """

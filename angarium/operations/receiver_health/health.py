@@ -16,7 +16,7 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
     """The health of a receiver, a few seconds ago; None stands for what is not known.
 
     `drain_s`: seconds until nothing waits, if all goes on as it is; null where that is never. `limited_by`:
-    what keeps its backlog from going, null where nothing is held up.
+    what keeps its backlog from going, null if nothing is held up.
     """
 
     phase: Phase | None

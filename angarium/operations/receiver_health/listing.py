@@ -77,7 +77,7 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
 
 
 class Seen(Struct):
-    """A receiver as it was found; `standing` is None where nothing but its configuration is known."""
+    """A receiver as it was found; `standing` is None if nothing but its configuration is known."""
 
     name: str
     raw: bytes
@@ -193,7 +193,7 @@ def _measure(rows: list[Seen], recently: Recently, now: float) -> None:
 
 
 def policy_of(raw: bytes) -> Policy | None:
-    """The policy in a configuration; None where it cannot be used."""
+    """The policy in a configuration; None if it cannot be used."""
     try:
         return parse(raw, strict=False)[0]
     except InvalidPolicy:

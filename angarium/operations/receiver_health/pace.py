@@ -42,9 +42,9 @@ class Counts(Struct):
 
 
 class BacklogPace(Struct, frozen=True, kw_only=True):
-    """The pace of a receiver. None where it is not known, or where there is no end: `drain_s`.
+    """The pace of a receiver. None if it is not known, or if there is no end: `drain_s`.
 
-    `limited_by` is None where nothing is held up.
+    `limited_by` is None if nothing is held up.
     """
 
     in_per_s: float
@@ -109,7 +109,7 @@ def pace(
     phase: Phase,
     policy: Policy | None,
 ) -> BacklogPace:
-    """The pace of a receiver. `arrived`: its events of the span, None where nothing of it is left waiting."""
+    """The pace of a receiver. `arrived`: its events of the span, None if nothing of it is left waiting."""
     out_per_s = counts.settled / span_s
     in_per_s = out_per_s if arrived is None else arrived / span_s
     limited_by = limit(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
@@ -136,7 +136,7 @@ def drain_s(waiting: int, in_per_s: float, out_per_s: float) -> float | None:
 def limit(
     counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
 ) -> Limit | None:
-    """Name what a backlog waits for; None where it is simply on its way."""
+    """Name what a backlog waits for; None if it is simply on its way."""
     if not waiting:
         return None
     match phase:

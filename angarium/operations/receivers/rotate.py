@@ -22,7 +22,7 @@ OVERLAP_MAX_S = 90 * 86_400.0
 
 
 class Rotated(Struct, frozen=True, kw_only=True):
-    """The new secret, shown this once; `until` is the end of those before it, None where none is left."""
+    """The new secret, shown this once; `until` is the end of those before it, None if none is left."""
 
     receiver: str
     revision: int

@@ -30,7 +30,7 @@ async def attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> Atte
 
 
 class AttemptPage(Struct, frozen=True):
-    """Attempts, the newest first, and where the older ones begin; None where these are all."""
+    """Attempts, the newest first, and where the older ones begin; None if these are all."""
 
     attempts: list[dict[str, Any]]
     next: PageStart | None

@@ -45,7 +45,7 @@ _DISABLED = {"gone": "disabled: it answered 410 (Gone)", "failing": "disabled: i
 
 
 class HistoryPage(Struct, frozen=True):
-    """Some of the history, the oldest first, and where it goes on; None where that is all."""
+    """Some of the history, the oldest first, and where it goes on; None if that is all."""
 
     receiver: str
     entries: list[HistoryEntry]

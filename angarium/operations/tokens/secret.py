@@ -16,7 +16,7 @@ from streams.stores.tokens import Token
 _TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _ID_BYTES = 7
 _NO_TOKEN = hashlib.sha256(b"none").hexdigest()
-"""Compared with where there is no such token, so that the time tells nothing."""
+"""Compared with if there is no such token, so that the time tells nothing."""
 
 
 class Secret(Struct, frozen=True):
