@@ -60,9 +60,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "repair setup",
     ),
     "angarium.api": (
-        "problems token_rates",
-        "connections examination request_headers request_limits",
-        "api_state conditions",
+        "problems",
+        "connections examination limits request_headers",
+        "api_state conditions cors",
         "bodies gate openapi questions",
         "routes",
         "publish_fast_path",

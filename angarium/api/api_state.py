@@ -10,8 +10,8 @@ from litestar.di import NamedDependency
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.api.examination import Examination
-from angarium.api.request_limits import RequestLimits
-from angarium.api.token_rates import TokenRates
+from angarium.api.limits.request_limits import RequestLimits
+from angarium.api.limits.token_rates import TokenRates
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings

@@ -1,7 +1,6 @@
 """The application: every route below its gate, every error as a problem, and the description of it all."""
 
 from litestar import Litestar, MediaType, Router
-from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -40,6 +39,7 @@ GATED = (
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)
+DESCRIPTION_PATH = "/openapi.json"
 
 
 def application(api: ApiState) -> PublishFastPath:
@@ -56,7 +56,6 @@ def _litestar(api: ApiState, gate: Gate) -> Litestar:
     def injected_access() -> Access:
         return api.access
 
-    origins = list(api.access.settings.cors_origins)
     return Litestar(
         [Router("/", route_handlers=GATED, guards=[guard(gate)]), *OPEN],
         dependencies={
@@ -65,11 +64,17 @@ def _litestar(api: ApiState, gate: Gate) -> Litestar:
         },
         exception_handlers=problems.HANDLERS,
         openapi_config=description(),
-        cors_config=CORSConfig(allow_origins=origins) if origins else None,
         request_max_body_size=None,
         logging_config=None,
         debug=False,
     )
+
+
+class _DescriptionAlone(JsonRenderPlugin):
+    """Serves `/openapi.json`, without the HTML pages that Litestar has below it."""
+
+    def receive_router(self, router: Router) -> None:
+        router.routes = [route for route in router.routes if route.path == DESCRIPTION_PATH]
 
 
 def description() -> OpenAPIConfig:
@@ -78,8 +83,8 @@ def description() -> OpenAPIConfig:
         title="Angarium",
         version=__version__,
         summary="Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash.",
-        path="/openapi.json",
-        render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
+        path=DESCRIPTION_PATH,
+        render_plugins=[_DescriptionAlone(path="/", media_type=MediaType.JSON)],
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         servers=[Server(url="/")],

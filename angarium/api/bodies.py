@@ -10,9 +10,9 @@ from litestar.types import Receive
 
 from actors.policy import DOCUMENT_MAX
 from angarium.api.api_state import ApiState
+from angarium.api.limits.request_limits import AdmittedRequest, RequestLimits
 from angarium.api.problems import Fault, Refusal, invalid
 from angarium.api.request_headers import Headers, header, headers_by_name
-from angarium.api.request_limits import AdmittedRequest, RequestLimits
 from streams.stores.tokens import ALL_TENANTS
 
 T = TypeVar("T")

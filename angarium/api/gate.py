@@ -17,7 +17,7 @@ from msgspec import Struct
 from actors.errors import InvalidName
 from actors.ids import check_tenant
 from angarium.api.api_state import ApiState
-from angarium.api.problems import Refusal, hidden, unavailable
+from angarium.api.problems import Refusal, hidden, method_not_allowed, unavailable
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.operations.tokens.secret import presented, proves
 from streams.stores.tokens import Scope, Token
@@ -26,8 +26,8 @@ NOTED_EVERY_S = 600.0
 """The use of a token is recorded so often."""
 _NEEDS = "angarium_scope"
 _CALLER = "angarium_caller"
-_KIND = re.compile(r":\w+}")
-"""The type of a parameter in a path, as routes write it."""
+_PARAMETER = re.compile(r"{[^}]*}")
+"""A parameter in a path; routes of different methods may give it different names."""
 _NOTING_MAX = 64
 
 
@@ -62,9 +62,7 @@ def guard(gate: "Gate") -> Guard:
 
     async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # Litestar's own handler, which states no scope.
-            raise Refusal(
-                405, "method-not-allowed", "use another method", allow=", ".join(sorted(_methods(connection)))
-            )
+            raise method_not_allowed(_methods(connection))
         headers, tenant = headers_by_name(connection.scope["headers"]), connection.path_params.get("tenant")
         connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
 
@@ -73,8 +71,9 @@ def guard(gate: "Gate") -> Guard:
 
 def _methods(connection: Connection) -> set[str]:
     """The methods of the path that is asked for."""
-    asked, known = connection.scope["path_template"], connection.app.route_handler_method_map
-    return {str(each) for path, methods in known.items() if _KIND.sub("}", path) == asked for each in methods}
+    asked = _PARAMETER.sub("{}", connection.scope["path_template"])
+    known = connection.app.route_handler_method_map.items()
+    return {str(each) for path, methods in known if _PARAMETER.sub("{}", path) == asked for each in methods}
 
 
 class Gate:

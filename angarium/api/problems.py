@@ -6,7 +6,7 @@ see and what is not there look the same.
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -106,6 +106,12 @@ def unavailable(detail: str) -> Refusal:
     return Refusal(503, "unavailable", detail, retry_after=str(RETRY_AFTER_S))
 
 
+def method_not_allowed(methods: Iterable[str]) -> Refusal:
+    """The answer to a method that a path does not have; OPTIONS is one of the framework's own."""
+    allowed = ", ".join(sorted({*methods} - {"OPTIONS"}))
+    return Refusal(405, "method-not-allowed", f"use another method: {allowed}", allow=allowed)
+
+
 def answered(outcome: T | NotDone) -> T:
     """The result of an operation. Raises `Refusal` if it was not done."""
     if isinstance(outcome, NotDone):
@@ -200,7 +206,7 @@ def _refused_by_litestar(status: int, detail: str, headers: Mapping[str, str]) -
         case 404:
             return hidden()
         case 405:
-            return Refusal(405, "method-not-allowed", "use another method", allow=headers.get("Allow", ""))
+            return method_not_allowed(headers["allow"].split(", "))
         case 413:
             return Refusal(413, "too-large", "the body is too large")
         case 415:

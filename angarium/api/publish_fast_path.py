@@ -1,7 +1,7 @@
 """The fast path: a request that publishes one event goes straight to its function, all others to Litestar.
 
 Litestar answers these requests, too, and describes them; but finding the route, making its arguments and its
-answer costs as much there as the publish itself. Pages of other origins are Litestar's, which knows CORS.
+answer costs as much there as the publish itself. What holds for all requests, CORS, stands before both.
 """
 
 import msgspec
@@ -10,6 +10,7 @@ from litestar.enums import ScopeType
 from litestar.types import Receive, Scope, Send
 
 from angarium.api.api_state import ApiState
+from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.gate import Gate
 from angarium.api.problems import MEDIA_TYPE, refused_by
 from angarium.api.request_headers import Headers, headers_by_name
@@ -25,11 +26,17 @@ class PublishFastPath:
         self._api = api
         self._gate = gate
         self._app = app
+        self._cross_origin = CrossOrigin(api.access.settings.cors_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == ScopeType.HTTP and scope["method"] == "POST":
-            to, headers = destination_of(scope["path"]), headers_by_name(scope["headers"])
-            if to is not None and b"origin" not in headers:
+        if scope["type"] == ScopeType.HTTP:
+            method, headers = scope["method"], headers_by_name(scope["headers"])
+            if self._cross_origin.allows(headers):
+                send = self._cross_origin.answering(send, headers)
+                if is_preflight(method, headers):
+                    await answer_preflight(send)
+                    return
+            if method == "POST" and (to := destination_of(scope["path"])) is not None:
                 await self._publish(scope["path"], to, headers, receive, send)
                 return
         await self._app(scope, receive, send)

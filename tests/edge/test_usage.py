@@ -254,6 +254,31 @@ def test_a_command_imports_no_other() -> None:
     assert done.stdout.splitlines()[-1] == "angarium.cli.publish"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["publish", "acme", "{}", "--type", "a"], ["receiver", "list"], ["dead", "list"], ["token", "list"],
+        ["doctor"], ["node", "--node", "n1"],
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_only_the_http_api_pays_for_its_import(command: list[str]) -> None:
+    """Litestar alone takes a quarter of a second, and each publish from a script would wait for it."""
+    program = (
+        "import sys, angarium.cli.main\n"
+        "status = angarium.cli.main.run(sys.argv[1:])\n"
+        "slow = {'litestar', 'uvicorn', 'angarium.api'} & sys.modules.keys()\n"
+        "sys.exit(f'imported {slow}' if slow else f'nats: {\"nats\" in sys.modules}, status: {status}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command, "--nats", "nats://127.0.0.1:1"],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.endswith("nats: True, status: 1\n"), done.stderr
+
+
 @pytest.mark.parametrize(("package", "command"), LOADED)
 def test_ctrl_c_while_it_loads_is_quiet(tmp_path: Path, package: str, command: str) -> None:
     (tmp_path / package).mkdir()

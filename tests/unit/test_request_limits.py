@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from angarium.api.limits.request_limits import RequestLimits
 from angarium.api.problems import Refusal
-from angarium.api.request_limits import RequestLimits
 
 
 def test_a_tenant_that_sends_slowly_on_many_connections_keeps_out_no_other() -> None:

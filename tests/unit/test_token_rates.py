@@ -2,7 +2,7 @@
 
 import pytest
 
-from angarium.api.token_rates import TokenRates
+from angarium.api.limits.token_rates import TokenRates
 from angarium.operations.tokens.secret import new_secret, presented
 
 

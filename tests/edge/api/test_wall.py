@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 
 from angarium.api.problems import HIDDEN
 from angarium.ledger.store import path_of
@@ -142,5 +143,24 @@ async def test_what_needs_no_token_tells_nothing(api: Api) -> None:
             assert "server" not in answer.headers
         origin = {"origin": "https://evil.example.com"}
         assert "access-control-allow-origin" not in (await client.get("/healthz", headers=origin)).headers
-        problem(await client.get("/nothing"), 404, "not-found")
-        problem(await client.delete("/healthz"), 405, "method-not-allowed")
+        for path in ("/nothing", "/openapi.json/x", "/openapi.json/openapi.json"):
+            problem(await client.get(path), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/healthz", "GET"),
+        ("/openapi.json", "GET"),
+        ("/v1/tenants/acme/events", "POST"),
+        ("/v1/tenants/acme/events/order.created", "GET, POST"),
+        ("/v1/tenants/acme/receivers/billing", "DELETE, GET, PATCH, PUT"),
+    ],
+)
+async def test_another_method_is_told_those_that_there_are(api: Api, path: str, methods: str) -> None:
+    async with httpx.AsyncClient(base_url=api.url) as client:
+        answer = await client.request("PROPFIND", path)
+        assert methods in problem(answer, 405, "method-not-allowed")
+        assert answer.headers["allow"] == methods
+        if path.startswith("/v1/"):
+            assert (await client.options(path)).headers["allow"] == methods
