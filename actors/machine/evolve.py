@@ -63,11 +63,11 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.RateSet(limit=limit, bucket=bucket):
             return replace(state, limit=limit, bucket=bucket)
         case f.Retargeted(target=target):
-            return replace(_let_go(state), target=target)
+            return replace(_unimpeded(state), target=target)
         case f.Paused():
             return replace(state, paused=True)
         case f.Resumed():
-            return replace(_let_go(state), paused=False)
+            return replace(_unimpeded(state), paused=False)
         case f.Disabled(reason=reason):
             return replace(state, disabled=reason)
         case f.Pinged(bucket=bucket):
@@ -148,7 +148,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
 def _after_removal(state: State, fact: f.Removed) -> State:
     frontier = move(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
-        _let_go(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
+        _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
     ), discarded=fact.discarded)  # fmt: skip
 
@@ -193,7 +193,7 @@ def _after_refusal(state: State, fact: f.EventRefused) -> State:
     return _count(replace(state, frontier=frontier, burials=burials, removed_at=removed_at), dead=1)
 
 
-def _let_go(state: State) -> State:
+def _unimpeded(state: State) -> State:
     """The state with nothing that holds the receiver back; open events may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,

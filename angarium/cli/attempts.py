@@ -38,23 +38,26 @@ def attempts(
     **given: Any,
 ) -> None:
     """List the attempts to a receiver, newest first, each with its result and how long it took."""
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table, ledger_questions
     from angarium.ledger.ledger_answers import AttemptFilter
-    from angarium.operations.records import attempts as operation
+    from angarium.operations.records.attempts import find_attempts
 
     settings = options.settings_of(given)
-    since, until = words.span(given)
+    since, until = ledger_questions.span(given)
     wanted = AttemptFilter(
-        failed=failed, status=None if status is None else words.status(status), type=event_type,
+        failed=failed, status=None if status is None else ledger_questions.status(status), type=event_type,
         since=since, until=until, limit=limit,
     )  # fmt: skip
-    listed = words.consult(settings, lambda of: operation.attempts(of, receiver, wanted))
+    listed = ledger_questions.consult(settings, lambda of: find_attempts(of, receiver, wanted))
     if as_json:
         output.say_json(listed)
         return
     output.say_table(
-        words.HEADINGS, map(words.cells, listed.attempts), cut=() if wide else words.CUT_COLUMNS, wide=wide
+        attempt_table.HEADINGS,
+        map(attempt_table.cells, listed.attempts),
+        cut=() if wide else attempt_table.CUT_COLUMNS,
+        wide=wide,
     )
     if listed.more:
         output.note(f"note: these are the newest {limit}; --limit or --until shows older ones")
-    words.notes(listed.ledger)
+    ledger_questions.notes(listed.ledger)

@@ -37,30 +37,30 @@ def audit(receiver: str, as_json: bool, **given: Any) -> None:
     In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
     burst's length are checked. The exit status is 1 if more did.
     """
-    from angarium.cli import record_words as words
+    from angarium.cli import ledger_questions
     from angarium.operations.records import auditing
 
     settings = options.settings_of(given)
-    since, until = words.span(given)
-    found = words.consult(settings, lambda of: auditing.audit(of, receiver, since, until))
+    since, until = ledger_questions.span(given)
+    found = ledger_questions.consult(settings, lambda of: auditing.audit(of, receiver, since, until))
     if as_json:
         output.say_json(auditing.document(found))
     else:
         for line in lines(found):
             output.say(line)
-        words.notes(found.ledger)
+        ledger_questions.notes(found.ledger)
     if found.verdict == "exceeded":
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
 
 
 def lines(found: "Audit") -> list[str]:
     """The audit for people: the verdict, the busiest windows, and a chart."""
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table
     from angarium.operations.records.ledger_access import text
 
     said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {_counted(found.attempts)}"]
     said += [
-        f"  {_limit(each)}{f', from {words.moment(text(each.at))} on' if each.at else ''}"
+        f"  {_limit(each)}{f', from {attempt_table.moment(text(each.at))} on' if each.at else ''}"
         for each in found.limits
     ]
     for window in found.windows:
@@ -69,7 +69,7 @@ def lines(found: "Audit") -> list[str]:
             more = f", exceeded in {window.exceeded} windows" if window.exceeded else ""
             said.append(
                 f"  busiest {window.length_s:g} s: {window.attempts} of {allowed} "
-                f"from {words.moment(text(window.at))}{more}"
+                f"from {attempt_table.moment(text(window.at))}{more}"
             )
     return said + [_bar(bar, found.chart) for bar in found.chart]
 
@@ -84,10 +84,10 @@ def _limit(limit: "LimitPeriod") -> str:
 
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:
     """One part of the time: its busiest second, and what was allowed in it."""
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table
     from angarium.operations.records.ledger_access import text
 
     scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
     drawn = "#" * round(bar.most / scale * BAR_WIDTH)
     allowed = "" if bar.allowed is None else f" of {bar.allowed}"
-    return f"  {words.moment(text(bar.at))}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second"
+    return f"  {attempt_table.moment(text(bar.at))}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second"

@@ -48,20 +48,24 @@ def dead() -> None:
 @options.takes(*options.CONNECTION)
 def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **given: Any) -> None:
     """List dead letters, newest first: all, or those of a tenant or a receiver."""
-    from angarium.cli import dead_words as words
+    from angarium.cli import dead_letter_selection, dead_letter_table
     from angarium.operations.dead_letters.listing import newest
 
     settings = options.settings_of(given)
-    wanted = words.selection(receiver, given)
+    wanted = dead_letter_selection.selection(receiver, given)
     listed = perform(settings, lambda to: newest(to, wanted, limit, progress))
-    rows = [words.row(letter) for letter in listed.letters]
+    rows = [dead_letter_table.row(letter) for letter in listed.letters]
     if as_json:
         for row in rows:
             output.say_json_line(row)
     elif wide or not output.on_terminal():
-        output.say_table(words.HEADINGS, [list(row.values()) for row in rows], wide=True)
+        output.say_table(dead_letter_table.HEADINGS, [list(row.values()) for row in rows], wide=True)
     else:
-        output.say_table(words.NARROW_COLUMNS, map(words.narrow, rows), cut=words.CUT_COLUMNS)
+        output.say_table(
+            dead_letter_table.NARROW_COLUMNS,
+            map(dead_letter_table.narrow, rows),
+            cut=dead_letter_table.CUT_COLUMNS,
+        )
     if listed.more:
         output.note(f"note: these are the newest {limit}; --limit 0 lists all")
 
@@ -72,14 +76,14 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 @options.takes(*options.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:
     """Show a dead letter, by its number in the list, with its headers and its body."""
-    from angarium.cli import dead_words as words
+    from angarium.cli import dead_letter_table
     from angarium.operations.dead_letters.find import find
 
     found = perform(options.settings_of(given), lambda to: find(to, letter))
     if as_json:
-        output.say_json(words.document(found))
+        output.say_json(dead_letter_table.document(found))
         return
-    for line in words.lines(found):
+    for line in dead_letter_table.lines(found):
         output.say(line)
 
 
@@ -99,25 +103,25 @@ def redrive(
     Each is sent once. If the command is interrupted, run it again and it continues. It stops by itself when
     the stream of deliveries is full.
     """
-    from angarium.cli import dead_words as words
+    from angarium.cli import dead_letter_selection, redrive_report
     from angarium.operations.dead_letters.redrive import redrive
 
     settings = options.settings_of(given)
-    wanted = words.wanted(which, given, everything=everything, limit=limit)
+    wanted = dead_letter_selection.wanted(which, given, everything=everything, limit=limit)
     sent = perform(settings, lambda to: redrive(
         to, wanted, limit, unsure_too=unsure, progress=progress,
-        waiting=lambda *began_and_wait: output.note(words.waiting(*began_and_wait)),
+        waiting=lambda *began_and_wait: output.note(redrive_report.waiting(*began_and_wait)),
     ))  # fmt: skip
     done = sent.done
     if as_json:
-        output.say_json(words.report(done))
+        output.say_json(redrive_report.report(done))
     else:
-        for line in words.summary(done):
+        for line in redrive_report.summary(done):
             output.say(line)
     if done.stopped:
         raise click.ClickException(f"{done.stopped}; run it again when events are settled")
     if sent.missing:
-        raise click.ClickException(words.not_there(sent.missing))
+        raise click.ClickException(dead_letter_selection.not_there(sent.missing))
     if isinstance(wanted, tuple) and done.left:
         raise click.ClickException("some of these letters could not be sent")
 
@@ -134,22 +138,24 @@ def drop(
     which: tuple[str, ...], everything: bool, limit: int | None, yes: bool, as_json: bool, **given: Any
 ) -> None:
     """Drop dead letters for good. Asks for confirmation."""
-    from angarium.cli import dead_words as words
+    from angarium.cli import dead_letter_selection
     from angarium.operations.dead_letters.drop import drop
 
     def agreed(count: int) -> bool:
         if yes:
             return True
         if not output.answers_come():
-            raise click.UsageError(f"{words.counted(count)} would be dropped for good; confirm with --yes")
-        return click.confirm(f"drop {words.counted(count)} for good?", err=True)
+            raise click.UsageError(
+                f"{dead_letter_selection.counted(count)} would be dropped for good; confirm with --yes"
+            )
+        return click.confirm(f"drop {dead_letter_selection.counted(count)} for good?", err=True)
 
     settings = options.settings_of(given)
-    wanted = words.wanted(which, given, everything=everything, limit=limit)
+    wanted = dead_letter_selection.wanted(which, given, everything=everything, limit=limit)
     dropped = perform(settings, lambda to: drop(to, wanted, limit, agreed, progress))
     if as_json:
         output.say_json({"dropped": dropped.count})
     else:
-        output.say(f"dropped {words.counted(dropped.count)}")
+        output.say(f"dropped {dead_letter_selection.counted(dropped.count)}")
     if dropped.missing:
-        raise click.ClickException(words.not_there(dropped.missing))
+        raise click.ClickException(dead_letter_selection.not_there(dropped.missing))

@@ -23,11 +23,11 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
     A receiver is listed once its first attempt has started. Before that, `angarium inspect` shows what waits.
     """
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table, ledger_questions
     from angarium.operations.records.journey import journey
 
     settings = options.settings_of(given)
-    found = words.consult(settings, lambda of: journey(of, event_id, tenant))
+    found = ledger_questions.consult(settings, lambda of: journey(of, event_id, tenant))
     if as_json:
         output.say_json(found)
         return
@@ -36,23 +36,23 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         for each in delivery["attempts"]:
             took = f"{each['latency_ms']:.0f} ms"
             output.say(
-                f"  {words.moment(each['at'])}  attempt {each['attempt']}: "
-                f"{output.visible(words.outcome(each))}, {took}"
+                f"  {attempt_table.moment(each['at'])}  attempt {each['attempt']}: "
+                f"{output.visible(attempt_table.outcome(each))}, {took}"
             )
             if each["answer"]:
                 output.say(f"    answered: {output.first_of(each['answer'], ANSWER_MAX)}")
-    words.notes(found.ledger)
+    ledger_questions.notes(found.ledger)
 
 
 def headline(delivery: dict[str, Any]) -> str:
     """A delivery in a line: `acme.billing #17 (order.created): delivered 2026-…, stored …`."""
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table
 
     kind = f" ({delivery['type']})" if delivery["type"] else ""
     name = f"{delivery['receiver']} #{delivery['sequence']}{kind}"
     again = ", sent again" if delivery["again"] else ""
-    stored = f"stored {words.moment(delivery['stored_at'])}{again}"
-    ended = words.moment(delivery["ended_at"])
+    stored = f"stored {attempt_table.moment(delivery['stored_at'])}{again}"
+    ended = attempt_table.moment(delivery["ended_at"])
     match delivery["state"]:
         case "open":
             return f"{name}: under way, {stored}"

@@ -19,16 +19,16 @@ def history(receiver: str, as_json: bool, **given: Any) -> None:
 
     If a configuration was put and replaced while no ledger ran, it is missing: NATS keeps the last one only.
     """
-    from angarium.cli import record_words as words
-    from angarium.operations.records import history as operation
+    from angarium.cli import attempt_table, ledger_questions
+    from angarium.operations.records.history import read_history
 
     settings = options.settings_of(given)
-    since, until = words.span(given)
-    told = words.consult(settings, lambda of: operation.history(of, receiver, since, until))
+    since, until = ledger_questions.span(given)
+    told = ledger_questions.consult(settings, lambda of: read_history(of, receiver, since, until))
     if as_json:
         output.say_json(told)
         return
     for each in told.entries:
-        output.say(f"{words.moment(each.at)}  {output.visible(each.what)}")
+        output.say(f"{attempt_table.moment(each.at)}  {output.visible(each.what)}")
     output.say(f"{'now':24}  {output.visible(told.now)}")
-    words.notes(told.ledger)
+    ledger_questions.notes(told.ledger)

@@ -37,12 +37,12 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
 def looked_back(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
     """The state at a moment, as far as facts tell."""
-    from angarium.cli import record_words as words
+    from angarium.cli import ledger_questions
     from angarium.operations.records.moment import moment
 
-    instant = words.past("--at", at)
-    answer = words.consult(settings, lambda of: moment(of, receiver, instant))
-    words.notes(answer.pop("ledger"))
+    instant = ledger_questions.past("--at", at)
+    answer = ledger_questions.consult(settings, lambda of: moment(of, receiver, instant))
+    ledger_questions.notes(answer.pop("ledger"))
     return answer
 
 

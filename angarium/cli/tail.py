@@ -82,12 +82,13 @@ def _show(attempt: "TailedAttempt", *, as_json: bool) -> None:
     if as_json:
         output.say_json_line(attempt)
         return
-    from angarium.cli import record_words as words
+    from angarium.cli import attempt_table
 
     took = "" if attempt.latency_ms is None else f"{attempt.latency_ms:.0f} ms"
     cells = (
-        words.moment(attempt.at), attempt.receiver, str(attempt.sequence or "ping"), str(attempt.attempt),
-        _outcome(attempt), took, " ".join(filter(None, (attempt.type, attempt.event_id))),
+        attempt_table.moment(attempt.at), attempt.receiver, str(attempt.sequence or "ping"),
+        str(attempt.attempt), _outcome(attempt), took,
+        " ".join(filter(None, (attempt.type, attempt.event_id))),
     )  # fmt: skip
     texts = [output.visible(cell) for cell in cells]
     if output.on_terminal():

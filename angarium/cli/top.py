@@ -105,17 +105,17 @@ def _summary(picture: "Picture") -> str:
 
 def _worst(settings: Settings, within: str, limit: int, *, wide: bool, as_json: bool) -> None:
     from angarium import quantities
-    from angarium.cli import record_words as words
-    from angarium.operations.records import top as operation
+    from angarium.cli import attempt_table, ledger_questions
+    from angarium.operations.records.worst import find_worst
 
     within_s = quantities.age(within)
-    worst = words.consult(settings, lambda of: operation.top(of, within_s, limit))
+    worst = ledger_questions.consult(settings, lambda of: find_worst(of, within_s, limit))
     if as_json:
         output.say_json(worst)
         return
     cut = () if wide else ("last", "receiver")
-    output.say_table(FAILING_HEADINGS, map(words.failing_cells, worst.failing), cut=cut, wide=wide)
+    output.say_table(FAILING_HEADINGS, map(attempt_table.failing_cells, worst.failing), cut=cut, wide=wide)
     if output.on_terminal():
         output.say()
-    output.say_table(LATE_HEADINGS, map(words.late_cells, worst.late), cut=cut[1:], wide=wide)
-    words.notes(worst.ledger)
+    output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)
+    ledger_questions.notes(worst.ledger)

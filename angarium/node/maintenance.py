@@ -55,7 +55,7 @@ class Ends:
 
 
 class Maintenance:
-    """The upkeep by one node. `owned` are the shards that are its own, as they come and go."""
+    """The maintenance by one node. `owned` are the shards that are its own, as they come and go."""
 
     def __init__(self, around: NodeContext, shards: int, owned: Mapping[int, Shard]) -> None:
         self._around = around
@@ -79,9 +79,9 @@ class Maintenance:
                     await self._purge(deliveries)
                 await self._find_leftovers()
             except AngariumError as error:
-                Complaint(self._around.js, log, "upkeep.failed").tell(str(error))
+                Complaint(self._around.js, log, "maintenance.failed").tell(str(error))
             except Exception:  # The next round may go well, and without any the streams would fill.
-                log.exception("upkeep.broken")
+                log.exception("maintenance.broken")
 
     async def _find_leftovers(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -17,7 +17,7 @@ from actors.runtime.host import Host
 from angarium.node.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.installation.partitions import shard_of
-from streams.journal.claim import Claim, NotOwned, claim, let_go
+from streams.journal.claim import Claim, NotOwned, claim, release_unowned
 from streams.journal.tails import Loss, RecordedLoss, refuse
 from streams.nats.errors import ApiError
 from streams.nats.retry import Complaint
@@ -145,7 +145,7 @@ class Node:
                 if not self._rests(shard):
                     self._begin(self._claim, shard)
             for shard in sorted(self._claimed - wanted - self.owned.keys()):
-                self._begin(self._let_go, shard)
+                self._begin(self._release, shard)
 
     def _tell_moves(self) -> None:
         """Log one line for all shards that moved together, and none if they only outlived NATS."""
@@ -171,7 +171,7 @@ class Node:
                 self._claimed.add(shard)
                 await self._take(shard, await self._attempt(shard, take_over(shard, self.around)))
                 if self._rests(shard):
-                    await self._let_go(shard)
+                    await self._release(shard)
 
     async def _resume(self, shard: int, running: Shard) -> None:
         """Claim a suspended shard again, and continue from memory; else drop it, to be claimed like any
@@ -191,7 +191,7 @@ class Node:
             if claimed is None:
                 if self._rests(shard):
                     # The memory is kept, should the right stream come back; a repair may have the shard.
-                    await self._let_go(shard)
+                    await self._release(shard)
                 return
             if isinstance(claimed, Claim) and await self._attempt(shard, running.resume(lease, claimed)):
                 around.totals.ownership.resumed += 1
@@ -249,7 +249,7 @@ class Node:
             self._refuse(shard, running.why)
             if running.loss is not None:
                 await self._attempt(shard, self._put_on_record(shard, running, running.loss))
-            await self._let_go(shard)
+            await self._release(shard)
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
@@ -269,12 +269,12 @@ class Node:
         else:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
-    async def _let_go(self, shard: int) -> None:
+    async def _release(self, shard: int) -> None:
         """Release a shard after our claim or ownership ended in any way, so that other nodes can claim it."""
         around = self.around
         done = await self._attempt(
             shard,
-            let_go(around.js, around.names, shard, around.node, may_claim=around.members.may_claim),
+            release_unowned(around.js, around.names, shard, around.node, may_claim=around.members.may_claim),
         )
         if done is not None:
             self._claimed.discard(shard)

@@ -250,7 +250,7 @@ async def release(js: JetStream, names: Names, claim: Claim, node: str) -> bool:
     return isinstance(put, Appended)
 
 
-async def let_go(
+async def release_unowned(
     js: JetStream, names: Names, shard: int, node: str, *, may_claim: Callable[[Owner | None], bool]
 ) -> bool:
     """Give up a shard that this process only holds by `_owner`; returns whether there was such a shard.

@@ -9,7 +9,7 @@ from actors.machine.bucket import Unclean
 from actors.machine.facts import Claimed
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, let_go, release
+from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, release, release_unowned
 from streams.journal.envelope import Flush, decode_flush, encode_flush
 from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
@@ -277,7 +277,7 @@ class TestLettingGo:
 
     async def test_lets_somebody_else_claim_uncleanly(self, js: JetStream, names: Names) -> None:
         first = await own(js, names, "a")
-        assert await let_go(js, names, SHARD, "a", may_claim=anybody)
+        assert await release_unowned(js, names, SHARD, "a", may_claim=anybody)
         assert (await owner_of(js, names)).released == 0
         second = await own(js, names, "b")
         assert (second.clean, second.unclean is not None) == (False, True)
@@ -291,18 +291,18 @@ class TestLettingGo:
         if by == "a":
             await release(js, names, owned, "a")
         before = await owner_of(js, names)
-        assert not await let_go(js, names, SHARD, by, may_claim=anybody)
+        assert not await release_unowned(js, names, SHARD, by, may_claim=anybody)
         assert await owner_of(js, names) == before
 
     async def test_touches_nothing_of_a_process_of_the_same_name_that_may_be_asleep(
         self, js: JetStream, names: Names
     ) -> None:
         await own(js, names, "a")
-        assert not await let_go(js, names, SHARD, "a", may_claim=lambda _: False)
+        assert not await release_unowned(js, names, SHARD, "a", may_claim=lambda _: False)
         assert (await owner_of(js, names)).released is None
 
     async def test_of_a_shard_that_was_never_claimed_is_nothing(self, js: JetStream, names: Names) -> None:
-        assert not await let_go(js, names, SHARD, "a", may_claim=anybody)
+        assert not await release_unowned(js, names, SHARD, "a", may_claim=anybody)
         assert await js.last_message(names.actors, names.owner(SHARD)) is None
 
 

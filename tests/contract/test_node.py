@@ -371,7 +371,7 @@ async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_rea
     assert "snapshot.strange" in caplog.text
 
 
-async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
+async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without any more of them the streams would fill up."""
@@ -387,7 +387,7 @@ async def test_a_defect_in_the_upkeep_ends_one_round_and_not_all(
     monkeypatch.setattr("angarium.node.maintenance.is_short", is_short_or_broken)
     async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
-    assert "upkeep.broken" in caplog.text
+    assert "maintenance.broken" in caplog.text
 
 
 async def test_a_defect_while_owned_and_wanted_are_compared_ends_nothing(

@@ -22,13 +22,13 @@ from angarium.ledger import questions, schema
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.sqlite import written
 from angarium.operations.failures import NotDone
-from angarium.operations.records.attempts import attempts
+from angarium.operations.records.attempts import find_attempts
 from angarium.operations.records.auditing import audit
-from angarium.operations.records.history import history
+from angarium.operations.records.history import read_history
 from angarium.operations.records.journey import journey
 from angarium.operations.records.ledger_access import open_ledger
 from angarium.operations.records.moment import MEMORY_MEMBERS, moment
-from angarium.operations.records.top import top
+from angarium.operations.records.worst import find_worst
 from angarium.settings import Settings
 from streams.following import journal_reader
 from streams.installation.topology import Names
@@ -88,7 +88,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert rows(path, "SELECT count(*) FROM blocks")[0][0] > 2
 
     async def listed(**wanted: Any) -> list[int]:
-        found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
         assert all(each["event_id"] == f"e{each['sequence']}" for each in found.attempts)
         return [each["sequence"] for each in found.attempts]
 
@@ -103,7 +103,7 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
     assert await listed(status=(204, 204)) == [2]
     assert await listed(since=MS + 3000, until=MS + 6000) == [6, 5, 4]
     assert (
-        await refused(settings, lambda of: attempts(of, "acme.nobody", AttemptFilter()))
+        await refused(settings, lambda of: find_attempts(of, "acme.nobody", AttemptFilter()))
     ).kind == "not_found"
 
 
@@ -117,7 +117,7 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
     await catch_up(js, names, path)
 
     async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
-        found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
         return [(each["sequence"], each["type"]) for each in found.attempts]
 
     assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
@@ -174,7 +174,7 @@ async def test_the_history_is_told_in_words(
     await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
     await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
     await catch_up(js, names, path)
-    told = await ask(settings, lambda of: history(of, RECEIVER, 0, schema.END_OF_TIME))
+    told = await ask(settings, lambda of: read_history(of, RECEIVER, 0, schema.END_OF_TIME))
     said = [each.what for each in told.entries]
     assert "configuration changed (revision 2): order, rate, url" in said
     assert [each for each in said if not each.startswith("configuration")] == [
@@ -212,7 +212,7 @@ async def test_the_worst_are_found(
     await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
     await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
     await catch_up(js, names, path)
-    found = await ask(settings, lambda of: top(of, 1e9, 10))
+    found = await ask(settings, lambda of: find_worst(of, 1e9, 10))
     assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
     assert [(each["receiver"], each["latest_s"]) for each in found.late] == [
         ("acme.late", 9.0),
@@ -279,7 +279,7 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
     await catch_up(js, names, path)
     failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
     assert "is not known before" in failure.text
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert "nothing is known from the beginning to" in found.ledger.notes[0]
 
 
@@ -304,13 +304,13 @@ async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
     await pen.flush(opened())
     await catch_up(js, names, path)
     _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
     assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
     _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
-    found = await ask(settings, lambda of: attempts(of, RECEIVER, AttemptFilter()))
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
-    missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: top(of, 1.0, 1))
+    missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: find_worst(of, 1.0, 1))
     assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
 
 

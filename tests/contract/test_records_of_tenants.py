@@ -13,7 +13,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.records import auditing
 from angarium.operations.records.journey import journey
 from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
-from angarium.operations.records.top import top
+from angarium.operations.records.worst import find_worst
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -62,7 +62,7 @@ async def test_a_tenant_is_told_of_its_own_receivers_alone(
     of_all = (None, ["acme.billing", "acme2.billing", OTHER], ["other.late"])
     for tenant, failing, late in (("acme", [RECEIVER], []), ("other", [OTHER], ["other.late"]), of_all):
         told = (await ask(settings, lambda of, who=tenant: journey(of, "e7", who))).deliveries
-        worst = await ask(settings, lambda of, who=tenant: top(of, 1e9, 10, who))
+        worst = await ask(settings, lambda of, who=tenant: find_worst(of, 1e9, 10, who))
         receivers = [each["receiver"] for each in told]
         assert receivers == [each["receiver"] for each in worst.failing] == failing
         assert [each["receiver"] for each in worst.late] == late
@@ -119,11 +119,11 @@ async def test_a_question_that_is_given_up_ends(
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await open_ledger(settings, endless)
-    assert (await ask(settings, lambda of: top(of, 1e9, 1))).failing == []
+    assert (await ask(settings, lambda of: find_worst(of, 1e9, 1))).failing == []
 
 
 async def test_a_ledger_that_is_not_there_fails_with_its_own_code(tmp_path: Path) -> None:
     missing = Settings(ledger=f"sqlite:///{tmp_path / 'none.db'}")
-    failure = await open_ledger(missing, lambda of: top(of, 1.0, 1))
+    failure = await open_ledger(missing, lambda of: find_worst(of, 1.0, 1))
     assert isinstance(failure, NotDone)
     assert failure.code == LEDGER_CODE

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[2]
 LETTERS = """
-from angarium.cli import dead_words as words
+from angarium.cli.dead_letter_table import CUT_COLUMNS, HEADINGS, NARROW_COLUMNS, narrow
 from angarium.terminal import output
 row = {
     "letter": 123456, "receiver": "acme.a-receiver-with-a-long-name", "number": 7,
@@ -22,8 +22,8 @@ row = {
     "id": "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d", "bytes": 1024,
 }
 """
-NARROW = "output.say_table(words.NARROW_COLUMNS, [words.narrow(row)] * 2, cut=words.CUT_COLUMNS)"
-WIDE = "output.say_table(words.HEADINGS, [list(row.values())] * 2, wide=True)"
+NARROW = "output.say_table(NARROW_COLUMNS, [narrow(row)] * 2, cut=CUT_COLUMNS)"
+WIDE = "output.say_table(HEADINGS, [list(row.values())] * 2, wide=True)"
 RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities

@@ -10,7 +10,7 @@ from tests.sim.world import World
 
 class Plan(Struct, frozen=True, kw_only=True):
     """`hot`: one receiver, many events, a configuration that changes all the time. `duration_s`: how long it
-    goes wrong. `snapshot_every_s`, `idle_s` and `upkeep_every_s` take the place of the product's own
+    goes wrong. `snapshot_every_s`, `idle_s` and `maintenance_every_s` take the place of the product's own
     intervals, `pause_at` that of its limit. `room`: bytes that the deliveries may take, where it is not what
     `setup` gives them. `saturated`: how probably a node has no time to spare, whenever it is asked. `batch`:
     messages of one batch of snapshots, `part_bytes`: of one part of the list of parked receivers."""
@@ -25,7 +25,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     duration_s: float = 10.0
     snapshot_every_s: float = 5.0
     idle_s: float = 60.0
-    upkeep_every_s: float = 60.0
+    maintenance_every_s: float = 60.0
     room: int = 0
     pause_at: int = 64
     saturated: float = 0.0
@@ -49,7 +49,7 @@ def drawn(world: World) -> Plan:
         duration_s=chance.choice((5.0, 10.0, 10.0, 20.0, 60.0)) * chance.uniform(0.5, 1.0),
         snapshot_every_s=chance.choice((0.3, 2.0, 5.0)),
         idle_s=chance.choice((0.5, 3.0, 60.0)),
-        upkeep_every_s=chance.choice((0.3, 1.0, 3.0)),
+        maintenance_every_s=chance.choice((0.3, 1.0, 3.0)),
         room=chance.choice((0, 0, 0, 2 << 10, 8 << 10)),
         pause_at=chance.choice((2, 8, 64)),
         saturated=chance.choice((0.0, 0.5, 1.0)),

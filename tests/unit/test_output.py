@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from angarium import logs
-from angarium.cli import dead_words, main, receiver
+from angarium.cli import dead_letter_table, main, receiver
 from angarium.cli.inspection import lines
 from angarium.operations.receivers.get import ShownConfiguration, shown
 from angarium.terminal import output
@@ -161,7 +161,7 @@ def test_nothing_in_a_letter_is_obeyed() -> None:
         "Angarium-Response": "%1B",
     }
     letter = Letter(1, "ac\x1b[2Jme.\u202e", 0.0, headers, b"\x1b[2J\nbody")
-    shown = list(dead_words.lines(letter))
+    shown = list(dead_letter_table.lines(letter))
     assert shown[0].startswith("letter 1: ac\\x1b[2Jme.\\u202e, malformed, ")
     assert all(line.isprintable() for line in shown)
     assert sum(map(len, shown)) < 61_000

@@ -32,7 +32,7 @@ from angarium.operations.records.attempts import attempts_page
 from angarium.operations.records.auditing import AuditDocument, audit, document
 from angarium.operations.records.history import history_page
 from angarium.operations.records.journey import journey
-from angarium.operations.records.top import top
+from angarium.operations.records.worst import find_worst
 from streams.reading.messages import type_problem
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
@@ -139,7 +139,7 @@ async def get_top(
     limit: Limit = 10,
 ) -> WorstShown:
     """List the worst receivers of a tenant."""
-    found = await consult(api, tenant, lambda of: top(of, within_s, limit, tenant))
+    found = await consult(api, tenant, lambda of: find_worst(of, within_s, limit, tenant))
     return WorstShown(
         failing=msgspec.convert(found.failing, list[FailingItem]),
         late=msgspec.convert(found.late, list[LateItem]),

@@ -21,12 +21,12 @@ class AttemptList(Struct, frozen=True):
 
 
 @operation
-async def attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> AttemptList:
+async def find_attempts(of: OpenLedger, receiver: str, wanted: AttemptFilter) -> AttemptList:
     """List the newest attempts of those wanted. Fails as invalid and not_found."""
     number = await number_of(of, receiver)
     found = await of.questions.attempts(number, one_more(wanted))
     more = len(found) > wanted.limit
-    return AttemptList([shown(each) for each in found[: wanted.limit]], more, await ledger_lag(of))
+    return AttemptList([attempt_document(each) for each in found[: wanted.limit]], more, await ledger_lag(of))
 
 
 class AttemptPage(Struct, frozen=True):
@@ -52,7 +52,7 @@ async def attempts_page(
     page = found[skipped : skipped + limit]
     more = len(found) > skipped + limit
     following = next_start([each.at for each in page], start) if more else None
-    return AttemptPage([shown(each) for each in page], following, await ledger_lag(of))
+    return AttemptPage([attempt_document(each) for each in page], following, await ledger_lag(of))
 
 
 def one_more(wanted: AttemptFilter) -> AttemptFilter:
@@ -60,7 +60,7 @@ def one_more(wanted: AttemptFilter) -> AttemptFilter:
     return replace(wanted, limit=wanted.limit + 1)
 
 
-def shown(attempt: RecordedAttempt) -> dict[str, Any]:
+def attempt_document(attempt: RecordedAttempt) -> dict[str, Any]:
     """An attempt as JSON has it; a ping has no number and no event."""
     return {
         "at": text(attempt.at),

@@ -55,7 +55,7 @@ class HistoryPage(Struct, frozen=True):
 
 
 @operation
-async def history(of: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
+async def read_history(of: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
     """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
     entries, now = await _told(of, receiver, since, until)
     return ReceiverHistory(receiver, list(map(_shown, entries)), now, await ledger_lag(of))

@@ -7,7 +7,7 @@ from msgspec import Struct
 from angarium.ledger.ledger_answers import RecordedDelivery
 from angarium.ledger.schema import ENDINGS
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.records.attempts import shown as attempt_shown
+from angarium.operations.records.attempts import attempt_document
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, text
 
 WHY_NONE = (
@@ -60,7 +60,7 @@ def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
         "reason": delivery.reason,
         "stored_at": text(delivery.stored_at),
         "ended_at": text(delivery.ended_at),
-        "attempts": [attempt_shown(each) for each in delivery.attempts],
+        "attempts": [attempt_document(each) for each in delivery.attempts],
     }
 
 

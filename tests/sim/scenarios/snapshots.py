@@ -18,7 +18,7 @@ def batch_arrives_after_the_next_write_began() -> None:
 
     The node dies between two of these, when the journal was purged up to what the late write says.
     """
-    plan = Plan(receivers=MANY, batch=3, upkeep_every_s=0.3)
+    plan = Plan(receivers=MANY, batch=3, maintenance_every_s=0.3)
     with staged(plan) as stage:
         for receiver in MANY:
             stage.put(receiver)
@@ -134,7 +134,7 @@ def parked_actors_come_back_slowly() -> None:
 
     What is settled of these may be purged, but nothing of what the parked ones wait for.
     """
-    plan = Plan(receivers=MANY, snapshot_every_s=0.5, upkeep_every_s=0.5)
+    plan = Plan(receivers=MANY, snapshot_every_s=0.5, maintenance_every_s=0.5)
     with staged(plan) as stage:
         for receiver in MANY[1:]:
             stage.put(receiver, paused=True)

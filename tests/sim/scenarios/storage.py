@@ -13,7 +13,7 @@ EVENTS = 40
 
 def full_of_what_nobody_takes() -> None:
     """One receiver takes nothing and fills the stream; the other one's producers go on all the same."""
-    plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, upkeep_every_s=1.0, room=4 << 10)
+    plan = Plan(receivers=(R, HEALTHY), snapshot_every_s=1.0, maintenance_every_s=1.0, room=4 << 10)
     with staged(plan) as stage:
         stage.put(paused=True)
         stage.put(HEALTHY)

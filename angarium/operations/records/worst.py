@@ -19,7 +19,7 @@ class Worst(Struct, frozen=True):
 
 
 @operation
-async def top(of: OpenLedger, within_s: float, limit: int, tenant: str | None = None) -> Worst:
+async def find_worst(of: OpenLedger, within_s: float, limit: int, tenant: str | None = None) -> Worst:
     """Find so many of each, among a tenant's receivers or among all."""
     failing = [
         {

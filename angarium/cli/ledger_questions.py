@@ -1,4 +1,4 @@
-"""The words of the commands that ask the ledger: instants to be typed, and how answers are shown."""
+"""Questions to the ledger: instants and statuses as people type them, the answer, and notes on its lag."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,6 @@ from angarium.terminal.run import run
 
 T = TypeVar("T")
 
-HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")
-CUT_COLUMNS = ("event", "outcome")
 CLOCK_SKEW_MAX_MS = 60_000
 """Time that a node's clock may be ahead of this machine's: a time that it recorded is not an error."""
 
@@ -63,45 +61,3 @@ def notes(standing: LedgerLag) -> None:
     """Say how far behind the ledger is, and what it lacks, in addition to the answer."""
     for note in standing.notes:
         output.note(f"note: {note}")
-
-
-def cells(attempt: dict[str, Any]) -> list[Any]:
-    """The row of an attempt, for people."""
-    return [
-        moment(attempt["at"]), attempt["sequence"] or "ping", attempt["attempt"], outcome(attempt),
-        f"{attempt['latency_ms']:.0f} ms", attempt["event_id"],
-    ]  # fmt: skip
-
-
-def outcome(attempt: dict[str, Any]) -> str:
-    """The status that came back, and what it meant where that is not plain; else the error."""
-    status, verdict = attempt["status"], attempt["verdict"]
-    if status is None:
-        return str(attempt["error"] or verdict)
-    return str(status) if verdict in ("delivered", "failed") else f"{status} {verdict}"
-
-
-def moment(at: str | None) -> str:
-    """An instant to the millisecond: 2026-11-20 20:00:00.123Z."""
-    return "-" if at is None else at.replace("T", " ")
-
-
-def failing_cells(row: dict[str, Any]) -> list[Any]:
-    """The row of a receiver that fails, for people."""
-    since = row["failing_since"]
-    now = time.time()
-    lasts = None if since is None else quantities.age_text(now - quantities.instant(since, now))
-    last = row["error"] or (f"HTTP {row['status']}" if row["status"] else None)
-    disabled = f"disabled ({row['disabled']}); " if row["disabled"] else ""
-    return [lasts, row["receiver"], row["failures"], f"{disabled}{last or 'no attempt'}"]
-
-
-def late_cells(row: dict[str, Any]) -> list[Any]:
-    """The row of a receiver whose events come late, for people."""
-    return [
-        f"{row['latest_s']:.3g} s",
-        f"{row['mean_s']:.3g} s",
-        row["receiver"],
-        row["delivered"],
-        row["failed"],
-    ]
