@@ -53,7 +53,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures",
-        "control publishing tail",
+        "control journal_pages publishing",
+        "tail",
         "receivers dead_letters records tokens fleet",
         "receiver_health",
         "health replay",
@@ -62,6 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.api": (
         "problems",
         "connections examination limits request_headers",
+        "background",
         "api_state conditions cors",
         "bodies gate openapi questions",
         "routes",

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from litestar.di import NamedDependency
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.api.background.tails import Tails
 from angarium.api.examination import Examination
 from angarium.api.limits.request_limits import RequestLimits
 from angarium.api.limits.token_rates import TokenRates
@@ -18,7 +20,7 @@ from angarium.settings import Settings
 from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
 from streams.stores.receivers import Receivers, subscriptions_of
-from streams.stores.tokens import TokenStore
+from streams.stores.tokens import Token, TokenStore
 
 STALE_AFTER_S = 10.0
 """A process that has not heard of revocations for so long refuses all tokens."""
@@ -44,6 +46,7 @@ class ApiState:
         self.question_limits = RequestLimits(QUESTIONS_MAX)
         self.examination = Examination(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
+        self.tails = Tails(access, self.valid)
         self._receivers = Receivers(access.js, access.names)
         self._subscriptions: Subscriptions = subscriptions_of(self._receivers)
 
@@ -60,11 +63,23 @@ class ApiState:
         await self._receivers.stop()
         await self.tokens.stop()
 
+    def close(self) -> None:
+        """End what would keep the process from stopping."""
+        self.tails.stop()
+
     @property
     def ready(self) -> bool:
         """Return whether NATS is there, and every revocation is known that is a few seconds old."""
-        now = asyncio.get_running_loop().time()
-        return self.access.js.wire.connected and now - self.tokens.read_at < STALE_AFTER_S
+        return self.access.js.wire.connected and not self._stale
+
+    @property
+    def _stale(self) -> bool:
+        return asyncio.get_running_loop().time() - self.tokens.read_at >= STALE_AFTER_S
+
+    def valid(self, token: str) -> Token | None:
+        """The token of that id, if it is neither revoked nor expired, as far as that is known."""
+        found = None if self._stale else self.tokens.get(token)
+        return None if found is None or expired(found) else found
 
     async def has(self, receiver: str) -> bool:
         """Return whether there is such a receiver; the leader is asked before it is denied.
@@ -88,6 +103,11 @@ class ApiState:
                 return None
             found = len(self._subscriptions.match(tenant, event_type))
         return found
+
+
+def expired(token: Token) -> bool:
+    """Return whether its time is over."""
+    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
 
 
 @asynccontextmanager

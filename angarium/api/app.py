@@ -21,6 +21,7 @@ from angarium.api.routes import (
     readiness,
     receivers,
     records,
+    tail,
 )
 from angarium.connecting import Access
 
@@ -34,6 +35,7 @@ GATED = (
     records.list_attempts, records.get_history, records.get_audit, records.get_event, records.get_top,
     dead_letters.list_dead_letters, dead_letters.get_dead_letter, dead_letters.drop_dead_letter,
     dead_letters.redrive_dead_letters,
+    tail.tail_attempts,
     fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
     fleet.list_tokens, fleet.create_token, fleet.revoke_token,
 )  # fmt: skip

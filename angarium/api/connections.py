@@ -18,6 +18,8 @@ HEAD_MAX = 64 << 10
 HEADERS_MAX = 128
 PIPELINED_MAX = 64
 CONNECTIONS_MAX = 4096
+STALLED_MAX_S = 10.0
+"""Time for a client to read the 48 KiB that make room for more of an answer."""
 LINGER_MAX_S = 2.0
 LINGER_BYTES_MAX = 16 << 20
 """Bytes of an unwanted body that are read and dropped, so that its sender sees the answer."""
@@ -38,6 +40,7 @@ class Connection(HttpToolsProtocol):
         self._too_large = False
         self._lingering = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,6 +51,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_stalled()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -102,6 +106,21 @@ class Connection(HttpToolsProtocol):
             super().on_response_complete()
 
     # ---- bounds
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not read what it is sent; not for long."""
+        super().pause_writing()
+        self._stop_stalled()
+        self._stalled = self.loop.call_later(STALLED_MAX_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_stalled()
+        super().resume_writing()
+
+    def _stop_stalled(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _count_head(self, size: int) -> None:
         self._head_parsed += size

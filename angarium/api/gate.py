@@ -6,7 +6,6 @@ is not there, so that it learns nothing of it.
 
 import asyncio
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from litestar.connection import ASGIConnection
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from actors.errors import InvalidName
 from actors.ids import check_tenant
-from angarium.api.api_state import ApiState
+from angarium.api.api_state import ApiState, expired
 from angarium.api.problems import Refusal, hidden, method_not_allowed, unavailable
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.operations.tokens.secret import presented, proves
@@ -105,7 +104,7 @@ class Gate:
         if given is None:
             return None
         token = self._api.tokens.get(given.id)
-        if not proves(given, token) or token is None or _expired(token):
+        if not proves(given, token) or token is None or expired(token):
             return None
         return Caller(given.id, token)
 
@@ -129,7 +128,3 @@ def _sees(token: Token, tenant: str | None) -> bool:
     except InvalidName:
         return False
     return token.sees(tenant)
-
-
-def _expired(token: Token) -> bool:
-    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)

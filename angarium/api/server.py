@@ -76,7 +76,10 @@ async def served(
                 timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )  # fmt: skip
             async with _running(_Server(config), here):
-                yield api
+                try:
+                    yield api
+                finally:
+                    api.close()
 
 
 class _Server(uvicorn.Server):

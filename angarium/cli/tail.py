@@ -61,7 +61,8 @@ async def _follow(
     from contextlib import aclosing, suppress
 
     from angarium.connecting import Access, open_jetstream
-    from angarium.operations.tail import Missed, Tail
+    from angarium.operations.journal_pages import Missed
+    from angarium.operations.tail import Tail
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):

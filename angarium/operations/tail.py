@@ -1,12 +1,7 @@
-"""Follows attempts as nodes record them: live, from the journal, with no ledger.
+"""Follows attempts as nodes record them: live, from the journal, with no ledger."""
 
-Nothing piles up: what comes next is read when the one before it was taken, at most a page at a time. A reader
-that is too slow for the journal's room is told what it missed.
-"""
-
-import asyncio
-import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from typing import Literal
 
 from msgspec import Struct
@@ -19,15 +14,9 @@ from actors.policy import is_pattern
 from actors.subscriptions import matches
 from angarium import logs
 from angarium.connecting import Access
-from streams.following.journal_reader import Gap, JournalReader, Place
+from angarium.operations.journal_pages import AttemptMark, JournalPages, Missed, attempt_mark
 from streams.journal.envelope import decode_flush
-from streams.journal.leadership import ALL_SUBJECTS
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import StreamRemade
-from streams.nats.retry import stream_info, until_answered
-
-LOOK_EVERY_S = 0.2
-_ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
 
 Verdict = Literal["delivered", "failed", "rejected", "gone", "overload", "throttled", "dead_lettered"]
 
@@ -49,15 +38,16 @@ class TailFilter(Struct, frozen=True, kw_only=True):
         if wrong := [each for each in self.types if not is_pattern(each)]:
             raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
 
-    def takes(self, receiver: str) -> bool:
+    def follows(self, receiver: str) -> bool:
         """True if the receiver is followed."""
         return self.of is None or receiver == self.of or receiver.partition(".")[0] == self.of
 
-    def takes_type(self, event: Numbered | None) -> bool:
-        """True if events of its type are followed; one from an older journal has none."""
-        if not self.types:
-            return True
-        return event is not None and any(matches(each, event.type) for each in self.types)
+    def takes(self, attempt: "TailedAttempt") -> bool:
+        """True if the attempt is wanted; an event from an older journal has no type."""
+        if not self.follows(attempt.receiver) or (self.failed and attempt.verdict == "delivered"):
+            return False
+        known = attempt.type
+        return not self.types or (known is not None and any(matches(each, known) for each in self.types))
 
 
 class TailedAttempt(Struct, frozen=True, kw_only=True):
@@ -82,12 +72,6 @@ class TailedAttempt(Struct, frozen=True, kw_only=True):
     next_at: str | None = None
 
 
-class Missed(Struct, frozen=True):
-    """A part of the journal that could not be followed, and why."""
-
-    why: str
-
-
 class Tail:
     """Attempts from now on, or from the time `since`, or behind the one with the id `after`.
 
@@ -98,79 +82,55 @@ class Tail:
         self, to: Access, wanted: TailFilter, *, since: float | None = None, after: str | None = None
     ) -> None:
         wanted.check()
-        self._js = to.js
-        self._stream = to.names.journal
+        self._pages = JournalPages(to.js, to.names.journal)
         self._wanted = wanted
         self._since = since
-        self._behind = (0, 0) if after is None else _place_of(after)
+        self._behind = None if after is None else attempt_mark(after)
 
     async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
         """Go on forever, also when NATS was away. Raises ApiError if nothing is set up; NewerVersion."""
-        reader = JournalReader(self._js, self._stream)
-        try:
-            place = await self._start()
-            while True:
-                try:
-                    place = await reader.check(place)
-                    found = await reader.read(place.position)
-                except StreamRemade as error:
-                    yield Missed(str(error))
-                    place = Place(created=(await stream_info(self._js, self._stream)).created)
-                    self._behind = (0, 0)
+        behind = self._behind or AttemptMark()
+        missed = await self._pages.start(since=self._since, behind=self._behind)
+        if missed is not None:
+            behind = AttemptMark()
+            yield missed
+        async with aclosing(self._pages.follow()) as pages:
+            async for page in pages:
+                if isinstance(page, Missed):
+                    behind = AttemptMark()  # What comes now was not told before.
+                    yield page
                     continue
-                if reader.doubtful:
-                    continue  # What was read may be another stream's.
-                match found:
-                    case Gap(first, last, until_at):
-                        yield Missed(f"messages {first} to {last} of the journal are purged already")
-                        place = Place(created=place.created, position=last, stored_at=until_at)
-                    case []:
-                        await asyncio.sleep(LOOK_EVERY_S)
-                    case messages:
-                        for each in self._attempts(messages):
-                            yield each
-                        place = Place(
-                            created=place.created, position=messages[-1].sequence,
-                            stored_at=messages[-1].stored_at,
-                        )  # fmt: skip
-        finally:
-            reader.stop()
+                for message in page:
+                    for mark, attempt in attempts(message, self._wanted.follows):
+                        if mark > behind and self._wanted.takes(attempt):
+                            yield attempt
 
-    async def _start(self) -> Place:
-        info = await stream_info(self._js, self._stream)
-        position, since = info.last, self._since
-        if self._behind[0]:
-            position = min(self._behind[0] - 1, info.last)
-        elif since is not None:
-            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
-            position = info.last if first is None else first.sequence - 1
-        return Place(created=info.created, position=position)
 
-    def _attempts(self, messages: list[StoredMessage]) -> Iterator[TailedAttempt]:
-        for message in messages:
-            flush = decode_flush(message.data, f"message {message.sequence} of {self._stream}")
-            for ordinal, fact in enumerate(flush.facts):
-                place = (message.sequence, ordinal)
-                if isinstance(fact, f.Claimed) or place <= self._behind:
-                    continue
-                if self._wanted.takes(fact.receiver):
-                    yield from self._told(fact, f"{place[0]}-{place[1]}")
-
-    def _told(self, fact: f.Fact, name: str) -> Iterator[TailedAttempt]:
+def attempts(
+    message: StoredMessage, follows: Callable[[str], bool]
+) -> Iterator[tuple[AttemptMark, TailedAttempt]]:
+    """All that a flush tells of the receivers that are followed. Raises NewerVersion and NotOurs."""
+    ordinal = 0
+    for fact in decode_flush(message.data, f"message {message.sequence} of the journal").facts:
         match fact:
-            case f.Delivered() if self._wanted.failed:
-                return
-            case f.Delivered() | f.AttemptFailed() | f.Throttled():
-                for event in filter(self._wanted.takes_type, fact.events or (None,)):
-                    yield _outcome(fact, event, name)
-            case f.DeadLettered(events=events, at=at, reason=reason, attempts=attempts, status=status):
-                for event in filter(self._wanted.takes_type, events):
-                    yield TailedAttempt(
-                        id=name, at=logs.instant(at), receiver=fact.receiver, verdict="dead_lettered",
-                        sequence=event.sequence, event_id=event.id, type=event.type or None,
-                        attempt=attempts, status=status,
-                        error=reason,
-                    )  # fmt: skip
+            case f.Delivered() | f.AttemptFailed() | f.Throttled() | f.DeadLettered():
+                events = fact.events or ((None,) if not isinstance(fact, f.DeadLettered) else ())
+                if follows(fact.receiver):
+                    for number, event in enumerate(events, ordinal + 1):
+                        mark = AttemptMark(message.sequence, number)
+                        yield mark, _told(fact, event, str(mark))
+                ordinal += len(events)
+
+
+def _told(fact: f.OutcomeFact | f.DeadLettered, event: Numbered | None, name: str) -> TailedAttempt:
+    if not isinstance(fact, f.DeadLettered):
+        return _outcome(fact, event, name)
+    return TailedAttempt(
+        id=name, at=logs.instant(fact.at), receiver=fact.receiver, verdict="dead_lettered",
+        sequence=event.sequence if event else None, event_id=event.id if event else None,
+        type=(event.type or None) if event else None, attempt=fact.attempts, status=fact.status,
+        error=fact.reason,
+    )  # fmt: skip
 
 
 def _outcome(fact: f.OutcomeFact, event: Numbered | None, name: str) -> TailedAttempt:
@@ -197,10 +157,3 @@ def _verdict(fact: f.AttemptFailed) -> Verdict:
     if fact.gone:
         return "gone"
     return "rejected" if fact.rejected else "failed"
-
-
-def _place_of(name: str) -> tuple[int, int]:
-    """The place in the journal that the id of an attempt names. Raises BadInput."""
-    if (found := _ID.match(name)) is None:
-        raise BadInput(f"{name[:60]!r} is no id of an attempt; leave it out, or give one that tail has shown")
-    return int(found[1]), int(found[2])

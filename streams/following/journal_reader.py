@@ -80,10 +80,10 @@ class JournalReader:
             raise StreamRemade(loss.why)
         return Place(created=info.created, position=place.position, stored_at=place.stored_at)
 
-    async def read(self, after: int) -> list[StoredMessage] | Gap:
+    async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
         """The messages that follow the position, without a hole; none at the end. Waits for NATS."""
         page = await until_answered(
-            lambda: self._js.read(self._stream, ALL_SUBJECTS, after + 1, READ_MESSAGES_MAX, READ_BYTES_MAX)
+            lambda: self._js.read(self._stream, ALL_SUBJECTS, after + 1, READ_MESSAGES_MAX, bytes_max)
         )
         found = _unbroken(page.messages, after)
         if found:

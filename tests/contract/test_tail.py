@@ -10,8 +10,9 @@ import pytest
 from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
 from angarium.connecting import Access
-from angarium.operations import tail as tailing
-from angarium.operations.tail import Missed, Tail, TailedAttempt, TailFilter
+from angarium.operations import journal_pages
+from angarium.operations.journal_pages import Missed
+from angarium.operations.tail import Tail, TailedAttempt, TailFilter
 from angarium.settings import Settings
 from streams.following import journal_reader
 from streams.installation.topology import Names
@@ -30,7 +31,7 @@ def pen(js: JetStream, names: Names) -> Pen:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(journal_pages, "LOOK_EVERY_S", 0.01)
 
 
 def tail(js: JetStream, names: Names, of: str | None = None, **said: Any) -> Tail:

@@ -264,6 +264,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
             ):  # fmt: skip
                 answer = await client.request(method, path, json={"url": "https://192.0.2.1/"})
                 assert answer.status_code == status, f"{method} {path}: {answer.text}"
+            await tailed(client, tenant)
             made = await client.post("/v1/tokens", json={"tenant": "acme", "scopes": ["read"]})
             assert (await client.delete(f"/v1/tokens/{made.json()['id']}")).status_code == 204
 
@@ -287,6 +288,22 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
             *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
         ):  # fmt: skip
             assert await user.is_refused(subject), subject
+
+
+async def tailed(client: httpx.AsyncClient, tenant: str) -> None:
+    """An attempt is followed, from the beginning of the journal on."""
+    named = f"{tenant}/receivers/tailed"
+    await client.put(named, json={"url": "https://192.0.2.1/"})
+    await client.post(f"{named}/events", json={})
+    query, begin = {"receiver": "tailed"}, {"last-event-id": "1-0"}
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        client.stream("GET", f"{tenant}/tail", params=query, headers=begin) as answer,
+    ):
+        lines = answer.aiter_lines()
+        while '"verdict":"failed"' not in await anext(lines):
+            pass
+    await client.delete(named)
 
 
 async def test_an_operator_owns_nothing(server: Server) -> None:

@@ -1,0 +1,292 @@
+"""Live attempts for the streams of one process: the journal is read once for all of them.
+
+It is read while there is a stream. What a stream gets next waits in a buffer of its own, and a stream whose
+buffer is full ends: its client goes on with the last id that it has. One that goes on from an earlier place
+is brought there first, by a reading of its own, at its own pace.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from actors.errors import AngariumError
+from angarium.api.problems import Refusal, unavailable
+from angarium.connecting import Access
+from angarium.operations.journal_pages import AttemptMark, JournalPages, Missed, attempt_mark
+from angarium.operations.tail import TailFilter, attempts
+from streams.following.journal_reader import Place
+from streams.nats.answers import StoredMessage
+from streams.stores.tokens import Token
+
+HEARTBEAT_EVERY_S = 15.0
+STREAMS_MAX = 128
+TOKEN_STREAMS_MAX = 8
+BUFFER_MAX = 256 << 10
+"""Bytes that wait for one client: some thousand attempts."""
+READ_BYTES = 256 << 10
+"""Bytes of one read: what is made of it is made at once, and other requests wait so long."""
+START_TIMEOUT_S = 5.0
+TOKENS_EVERY_S = 0.2
+RECONNECT_AFTER_MS = 1000
+
+REVOKED = "the token is not valid any more"
+STOPPING = "this process is stopping; go on with another one"
+TOO_SLOW = "the client is slower than the attempts come; go on with the last id"
+
+log = logging.getLogger(__name__)
+
+
+class TailStream:
+    """The stream of one client, made by `Tails.open`: `pieces` until it ends, then `Tails.close`."""
+
+    def __init__(self, token_id: str, token: Token, wanted: TailFilter, behind: AttemptMark) -> None:
+        self.token_id = token_id
+        self.token = token
+        self.wanted = wanted
+        self.tenant = _tenant_of(wanted.of or "")
+        self.behind = behind
+        self.ended = ""
+        self.way: asyncio.Task[None] | None = None
+        self._waiting: deque[bytes] = deque()
+        self._held = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The events as they come, and a comment where none does, with the place up to which all is told."""
+        yield b"retry: %d\n%b\n" % (RECONNECT_AFTER_MS, _id(self.behind))
+        while True:
+            if self._waiting:
+                piece = b"".join(self._waiting)
+                self._waiting.clear()
+                self._held = 0
+                self._room.set()
+                yield piece
+            elif self.ended:
+                yield _event("end", Missed(self.ended))
+                return
+            else:
+                self._news.clear()
+                try:
+                    async with asyncio.timeout(HEARTBEAT_EVERY_S):
+                        await self._news.wait()
+                except TimeoutError:
+                    yield b":\n%b\n" % _id(self.behind)
+
+    def give(self, piece: bytes) -> None:
+        """Let it have an event next; where too much waits already, it ends."""
+        if self.ended:
+            return
+        if self._held + len(piece) > BUFFER_MAX:
+            self.end(TOO_SLOW)
+            return
+        self._waiting.append(piece)
+        self._held += len(piece)
+        self._news.set()
+
+    async def has_room(self) -> None:
+        """Return when most of what waits is taken."""
+        while self._held > BUFFER_MAX // 2 and not self.ended:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self, why: str) -> None:
+        """Let it end when what waits is taken."""
+        self.ended = self.ended or why
+        self._news.set()
+        self._room.set()
+
+
+class Tails:
+    """The streams of one process. `known` tells the token of an id; None where it is valid no more."""
+
+    def __init__(self, to: Access, known: Callable[[str], Token | None]) -> None:
+        self._to = to
+        self._known = known
+        self._streams: set[TailStream] = set()
+        self._live: set[TailStream] = set()
+        self._seats = Counter[str]()
+        self._pages: JournalPages | None = None
+        self._starting = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    async def open(self, token_id: str, token: Token, wanted: TailFilter, after: str | None) -> TailStream:
+        """A stream from now on, or from behind the attempt with the id `after`.
+
+        Raises BadInput, and `Refusal` where there are too many.
+        """
+        wanted.check()
+        behind = None if after is None else attempt_mark(after)
+        if len(self._streams) >= STREAMS_MAX:
+            raise unavailable(f"{STREAMS_MAX} clients follow here already; ask another process, or again")
+        if self._seats[token_id] >= TOKEN_STREAMS_MAX:
+            detail = f"a token may follow {TOKEN_STREAMS_MAX} times at once in a process; end one first"
+            raise Refusal(429, "rate", detail, retry_after="1")
+        stream = TailStream(token_id, token, wanted, behind or AttemptMark())
+        self._streams.add(stream)
+        self._seats[token_id] += 1
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                pages = await self._reading()
+        except TimeoutError:
+            self.close(stream)
+            raise unavailable("NATS is away; send it again") from None
+        except BaseException:
+            self.close(stream)
+            raise
+        if behind is None:
+            stream.behind = pages.mark
+            self._live.add(stream)
+        else:
+            stream.way = asyncio.create_task(self._guarded(self._catch_up(stream), stream.end))
+        return stream
+
+    def close(self, stream: TailStream) -> None:
+        """End a stream for good; the last one ends the reading."""
+        if stream not in self._streams:
+            return
+        self._streams.discard(stream)
+        self._live.discard(stream)
+        self._seats -= Counter({stream.token_id: 1})
+        stream.end(STOPPING)
+        if stream.way is not None:
+            stream.way.cancel()
+        if not self._streams:
+            self._rest()
+
+    def stop(self) -> None:
+        """End all streams, in order."""
+        self._end_all(STOPPING)
+
+    def _end_all(self, why: str) -> None:
+        for each in self._streams:
+            each.end(why)
+
+    def _rest(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks, self._pages = [], None
+
+    # ---- the one reading
+
+    async def _reading(self) -> JournalPages:
+        async with self._starting:
+            if self._pages is None:
+                pages = self._new_pages()
+                await pages.start()
+                self._pages = pages
+                self._tasks = [
+                    asyncio.create_task(self._guarded(self._read(pages), self._broken)),
+                    asyncio.create_task(self._watch_tokens()),
+                ]
+            return self._pages
+
+    def _new_pages(self) -> JournalPages:
+        return JournalPages(self._to.js, self._to.names.journal, bytes_max=READ_BYTES)
+
+    async def _read(self, pages: JournalPages) -> None:
+        async with aclosing(pages.follow()) as found:
+            async for page in found:
+                match page:
+                    case Missed():
+                        self._miss(pages, page)
+                    case messages:
+                        self._pass_on(messages)
+                        for stream in self._live:
+                            stream.behind = max(stream.behind, pages.mark)
+
+    def _miss(self, pages: JournalPages, missed: Missed) -> None:
+        """Tell it to all. In a journal that was recreated no place is that of before."""
+        recreated = not pages.place.position
+        for stream in self._live:
+            stream.give(_event("missed", missed))
+            stream.behind = pages.mark if recreated else max(stream.behind, pages.mark)
+
+    def _pass_on(self, messages: list[StoredMessage]) -> None:
+        of_tenant: dict[str, list[TailStream]] = {}
+        for stream in self._live:
+            of_tenant.setdefault(stream.tenant, []).append(stream)
+        for message in messages:
+            for mark, attempt in attempts(message, lambda receiver: _tenant_of(receiver) in of_tenant):
+                piece = b""
+                for stream in of_tenant[_tenant_of(attempt.receiver)]:
+                    if mark > stream.behind and stream.wanted.takes(attempt):
+                        piece = piece or _event("attempt", attempt, mark)
+                        stream.give(piece)
+
+    # ---- a stream that goes on from an earlier place
+
+    async def _catch_up(self, stream: TailStream) -> None:
+        pages = self._new_pages()
+        missed = await pages.start(behind=stream.behind)
+        if missed is not None:
+            stream.give(_event("missed", missed))
+            stream.behind = pages.mark
+        async with aclosing(pages.follow()) as found:
+            while not self._joins(stream, pages.place):
+                match await anext(found):
+                    case Missed() as missed:
+                        stream.give(_event("missed", missed))
+                    case messages:
+                        await self._give_all(stream, messages)
+                stream.behind = pages.mark
+
+    async def _give_all(self, stream: TailStream, messages: list[StoredMessage]) -> None:
+        for message in messages:
+            for mark, attempt in attempts(message, stream.wanted.follows):
+                if mark > stream.behind and stream.wanted.takes(attempt):
+                    await stream.has_room()
+                    stream.give(_event("attempt", attempt, mark))
+
+    def _joins(self, stream: TailStream, place: Place) -> bool:
+        """Let it take part in the one reading, if it has come as far as that."""
+        if self._pages is None:
+            return True  # It has ended.
+        others = self._pages.place
+        if place.created != others.created or place.position < others.position:
+            return False
+        self._live.add(stream)
+        return True
+
+    # ---- ends
+
+    async def _watch_tokens(self) -> None:
+        while True:
+            await asyncio.sleep(TOKENS_EVERY_S)
+            for stream in self._streams:
+                if self._known(stream.token_id) != stream.token:
+                    stream.end(REVOKED)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], broken: Callable[[str], None]) -> None:
+        """Do it; what the journal has that cannot be read ends what would go on with it."""
+        try:
+            await work
+        except AngariumError as error:
+            log.error("tail.stopped", extra={"why": str(error)})
+            broken(str(error))
+
+    def _broken(self, why: str) -> None:
+        self._end_all(why)
+        self._rest()
+
+
+def _tenant_of(receiver: str) -> str:
+    return receiver.partition(".")[0]
+
+
+def _id(mark: AttemptMark) -> bytes:
+    return b"id: %b\n" % str(mark).encode()
+
+
+def _event(kind: str, told: Struct, mark: AttemptMark | None = None) -> bytes:
+    place = b"" if mark is None else _id(mark)
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), place, msgspec.json.encode(told))

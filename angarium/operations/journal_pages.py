@@ -1,0 +1,107 @@
+"""Pages of the journal as they come, and what of it is missed: live, with no ledger.
+
+Nothing piles up: what comes next is read when the page before it was taken. A reader that is too slow for the
+journal's room is told what it missed.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+
+from actors.errors import BadInput
+from streams.following.journal_reader import READ_BYTES_MAX, Gap, JournalReader, Place
+from streams.journal.leadership import ALL_SUBJECTS
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import StreamRemade
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import stream_info, until_answered
+
+LOOK_EVERY_S = 0.2
+_ID = re.compile(r"([1-9][0-9]{0,17})-([0-9]{1,9})\Z")
+
+
+class Missed(Struct, frozen=True):
+    """A part of the journal that could not be followed, and why."""
+
+    why: str
+
+
+class AttemptMark(Struct, frozen=True, order=True):
+    """A place in the journal that a reader has come to: the attempt with that `ordinal` of the message at
+    `position` was the last one. As a text it is the id of that attempt; attempts are counted from 1."""
+
+    position: int = 0
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.position}-{self.ordinal}"
+
+
+def attempt_mark(name: str) -> AttemptMark:
+    """The place that the id of an attempt names. Raises BadInput."""
+    if (found := _ID.match(name)) is None:
+        raise BadInput(f"{name[:60]!r} is no id of an attempt; leave it out, or give one that tail has shown")
+    return AttemptMark(int(found[1]), int(found[2]))
+
+
+class JournalPages:
+    """The messages from now on, or from the instant `since`, or from that of a mark on.
+
+    `start` finds where to begin; `place` is how far it has come. One read is of `bytes_max` at most.
+    """
+
+    def __init__(self, js: JetStream, stream: str, *, bytes_max: int = READ_BYTES_MAX) -> None:
+        self.place = Place()
+        self._js = js
+        self._stream = stream
+        self._bytes_max = bytes_max
+
+    async def start(self, *, since: float | None = None, behind: AttemptMark | None = None) -> Missed | None:
+        """Wait for NATS; tells where the journal does not reach to the mark. Raises ApiError without one."""
+        info = await stream_info(self._js, self._stream)
+        position, missed = info.last, None
+        if behind is not None:
+            position = min(behind.position - 1, info.last)
+            if behind.position > info.last + 1:
+                missed = Missed(f"the journal ends before {behind}: it is not the one that had it")
+        elif since is not None:
+            first = await until_answered(lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since))
+            position = info.last if first is None else first.sequence - 1
+        self.place = Place(created=info.created, position=position)
+        return missed
+
+    async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
+        """Go on forever, also when NATS was away. Raises ApiError where the journal is gone."""
+        reader = JournalReader(self._js, self._stream)
+        try:
+            while True:
+                try:
+                    self.place = await reader.check(self.place)
+                    found = await reader.read(self.place.position, self._bytes_max)
+                except StreamRemade as error:
+                    self.place = Place(created=(await stream_info(self._js, self._stream)).created)
+                    yield Missed(str(error))
+                    continue
+                if reader.doubtful:
+                    continue  # What was read may be another stream's.
+                match found:
+                    case Gap(first, last, until_at):
+                        self._pass(last, until_at)
+                        yield Missed(f"messages {first} to {last} of the journal are purged already")
+                    case []:
+                        await asyncio.sleep(LOOK_EVERY_S)
+                    case messages:
+                        self._pass(messages[-1].sequence, messages[-1].stored_at)
+                        yield messages
+        finally:
+            reader.stop()
+
+    @property
+    def mark(self) -> AttemptMark:
+        """The beginning of what comes next."""
+        return AttemptMark(self.place.position + 1)
+
+    def _pass(self, position: int, stored_at: float) -> None:
+        self.place = Place(created=self.place.created, position=position, stored_at=stored_at)

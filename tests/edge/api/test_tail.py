@@ -1,0 +1,395 @@
+"""Live attempts over HTTP: each once and in order, to those that may see them, and bounded in memory."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from actors.machine import facts as f
+from angarium.api import api_state, connections, server
+from angarium.api.background import tails
+from angarium.operations import journal_pages
+from angarium.operations.tokens.revoke import revoke
+from streams.following.journal_reader import JournalReader
+from streams.nats.answers import Page
+from streams.nats.jetstream import JetStream
+from tests.contract.ledgers import Pen, delivered, failed, numbered
+from tests.contract.waiting import until
+from tests.edge.api.conftest import Api, problem
+
+TAIL = "/v1/tenants/acme/tail"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def pen(api: Api) -> Pen:
+    return Pen(api.js, api.names)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_pages, "LOOK_EVERY_S", 0.01)
+
+
+class Events:
+    """The events of a stream, as they come."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.answer = answer
+        self.last_id = ""
+        self._lines = answer.aiter_lines()
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        """The next event, and what it says; comments and ids alone are passed over."""
+        kind, data = "", ""
+        async with asyncio.timeout(PATIENCE_S):
+            async for line in self._lines:
+                name, _, value = line.partition(": ")
+                match name:
+                    case "id":
+                        self.last_id = value
+                    case "event":
+                        kind = value
+                    case "data":
+                        data = value
+                    case "" if data:
+                        return kind, json.loads(data)
+        return "closed", {}
+
+    async def numbers(self, count: int) -> list[tuple[str, int]]:
+        """The receivers and numbers of the next attempts."""
+        found = [await self.next() for _ in range(count)]
+        assert all(kind == "attempt" for kind, _ in found), found
+        return [(said["receiver"], said["sequence"]) for _, said in found]
+
+    async def begun(self) -> "Events":
+        """Return when it has begun: what is recorded from now on is told."""
+        async with asyncio.timeout(PATIENCE_S):
+            async for line in self._lines:
+                if line.startswith("id: "):
+                    self.last_id = line.removeprefix("id: ")
+                    return self
+        raise AssertionError("it ends at once")
+
+
+@asynccontextmanager
+async def tailing(client: httpx.AsyncClient, after: str = "", **query: Any) -> AsyncIterator[Events]:
+    headers = {"last-event-id": after} if after else {}
+    async with client.stream("GET", TAIL, params=query, headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = await Events(answer).begun()
+        yield events
+
+
+async def test_attempts_come_as_they_are_recorded(api: Api, pen: Pen) -> None:
+    await pen.flush(delivered(1))
+    async with await api.client("acme", ["read"]) as client, tailing(client) as events:
+        await pen.flush(failed(2, events=(numbered(2, type="order.paid"),), answer="no database"))
+        kind, said = await events.next()
+    assert kind == "attempt"
+    assert said.items() >= {
+        "receiver": "acme.billing", "sequence": 2, "event_id": "e2", "type": "order.paid",
+        "verdict": "failed", "status": 500, "attempt": 1, "answer": "no database", "latency_ms": 12.0,
+    }.items()  # fmt: skip
+    assert said["id"] == events.last_id
+
+
+async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, pen: Pen) -> None:
+    async with (
+        await api.client("acme", ["read"]) as client,
+        tailing(client) as every,
+        tailing(client, receiver="mail") as mail,
+        tailing(client, failed=True) as bad,
+        tailing(client, type=["order.*", "user.>"]) as typed,
+    ):
+        await pen.flush(
+            delivered(1, receiver="other.billing"), delivered(1, receiver="acme2.billing"), delivered(1),
+            failed(2, receiver="acme.mail"), delivered(3, events=(numbered(3, type="order.paid"),)),
+        )  # fmt: skip
+        await pen.flush(failed(4, receiver="acme.mail", events=(numbered(4, type="user.new"),)))
+        billing, mailed = ("acme.billing", 1), ("acme.mail", 2)
+        ordered, created = ("acme.billing", 3), ("acme.mail", 4)
+        assert await every.numbers(4) == [billing, mailed, ordered, created]
+        assert await mail.numbers(2) == [mailed, created]
+        assert await bad.numbers(2) == [mailed, created]
+        assert await typed.numbers(2) == [ordered, created]
+
+
+async def test_a_stream_goes_on_exactly_where_it_was(api: Api, pen: Pen) -> None:
+    """Also between the events of one fact, and where the one reading is far ahead."""
+    two = f.DeadLettered(receiver="acme.billing", events=(numbered(3), numbered(4)), at=1.0, reason="expired")
+    async with await api.client("acme", ["read"]) as client, tailing(client) as first:
+        await pen.flush(delivered(1), delivered(2))
+        await pen.flush(delivered(1, receiver="other.billing"), two, delivered(5))
+        await pen.flush(delivered(6))
+        places = [first.last_id]
+        for number in range(1, 7):
+            assert await first.numbers(1) == [("acme.billing", number)]
+            places.append(first.last_id)
+        for told, place in enumerate(places):
+            async with tailing(client, place) as again:
+                rest = [*range(told + 1, 7), *range(100, 100 + told)]
+                assert await again.numbers(6) == [("acme.billing", each) for each in rest]
+                await pen.flush(delivered(100 + told))
+                assert await again.numbers(1) == [("acme.billing", 100 + told)]
+
+
+async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_gap(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "READ_BYTES", 1024)
+    monkeypatch.setattr(tails, "BUFFER_MAX", 2048)
+    async with await api.client("acme", ["read"]) as client, tailing(client) as first:
+        place = first.last_id
+        for number in range(1, 101):
+            await pen.flush(delivered(number))
+        assert len(await first.numbers(100)) == 100
+        async with tailing(client, place) as again:
+            writing = asyncio.create_task(_flush_all(pen, range(101, 201)))
+            assert [number for _, number in await again.numbers(200)] == list(range(1, 201))
+            await writing
+            await until(lambda: len(api.state.tails._live) == 2)
+
+
+async def _flush_all(pen: Pen, numbers: range) -> None:
+    for number in numbers:
+        await pen.flush(delivered(number))
+
+
+async def test_what_is_purged_is_told_as_missed(api: Api, pen: Pen) -> None:
+    begin = await pen.flush(delivered(1))
+    last = await pen.flush(delivered(2))
+    await pen.flush(delivered(3))
+    await api.js.purge(api.names.journal, last + 1)
+    async with await api.client("acme", ["read"]) as client:
+        async with tailing(client, f"{begin}-1") as events:
+            kind, said = await events.next()
+            assert (kind, said["why"]) == (
+                "missed", f"messages {begin} to {last} of the journal are purged already"
+            )  # fmt: skip
+            assert await events.numbers(1) == [("acme.billing", 3)]
+        async with tailing(client, "4711-1") as events:
+            kind, said = await events.next()
+            assert (kind, said["why"]) == (
+                "missed", "the journal ends before 4711-1: it is not the one that had it"
+            )  # fmt: skip
+            await pen.flush(delivered(4))
+            assert await events.numbers(1) == [("acme.billing", 4)]
+
+
+async def test_a_journal_that_was_recreated_is_told_and_followed_from_its_beginning(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 5):
+        await pen.flush(delivered(number))
+    info = await api.js.stream_info(api.names.journal)
+    assert info is not None
+    goes_on, stands = asyncio.Event(), asyncio.Event()
+    goes_on.set()
+    read = JournalReader.read
+
+    async def standing(self: JournalReader, *which: Any) -> Any:
+        if not goes_on.is_set():
+            stands.set()
+            await goes_on.wait()
+        return await read(self, *which)
+
+    monkeypatch.setattr(JournalReader, "read", standing)
+    async with await api.client("acme", ["read"]) as client, tailing(client) as events:
+        goes_on.clear()
+        await stands.wait()
+        await api.js.request(f"$JS.API.STREAM.DELETE.{api.names.journal}", b"")
+        await api.js.stream_create(info.config)
+        await pen.flush(delivered(7))
+        for listener in list(api.state.access.js._listeners):  # As where the connection came back with it.
+            listener(True)
+        goes_on.set()
+        kind, said = await events.next()
+        assert kind == "missed"
+        assert "was recreated" in said["why"]
+        assert await events.numbers(1) == [("acme.billing", 7)]
+
+
+async def test_where_nothing_happens_a_comment_and_the_place_come(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "HEARTBEAT_EVERY_S", 0.02)
+    text = ""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        await api.client("acme", ["read"]) as client,
+        client.stream("GET", TAIL) as answer,
+    ):
+        place = await pen.flush(delivered(1, receiver="other.billing"))
+        async for piece in answer.aiter_text():
+            text += piece
+            if f":\nid: {place + 1}-0\n\n" in text:
+                break
+    assert "data" not in text
+
+
+async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_one(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, asked = JetStream.read, list[int]()
+
+    async def counted(self: JetStream, stream: str, subject: str, sequence: int, *which: Any) -> Page:
+        page = await read(self, stream, subject, sequence, *which)
+        if stream == api.names.journal and page.messages:
+            asked.append(sequence)
+        return page
+
+    monkeypatch.setattr(JetStream, "read", counted)
+    async with await api.client("acme", ["read"]) as client, await api.client("*", ["read"]) as operator:
+        async with tailing(client) as one, tailing(client) as two, tailing(operator) as three:
+            for number in range(1, 21):
+                await pen.flush(delivered(number))
+                for each in (one, two, three):
+                    assert await each.numbers(1) == [("acme.billing", number)]
+        assert 10 < len(asked) == len(set(asked))
+        await until(lambda: not api.state.tails._tasks)
+        assert len(api.state.tails) == 0
+
+
+# ---- bounds
+
+
+async def test_only_so_many_streams_are_open_at_a_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "TOKEN_STREAMS_MAX", 2)
+    monkeypatch.setattr(tails, "STREAMS_MAX", 3)
+    async with await api.client("acme", ["read"]) as client, await api.client("other", ["read"]) as other:
+        async with tailing(client), tailing(client):
+            problem(await client.get(TAIL), 429, "rate")
+            theirs = TAIL.replace("acme", "other")
+            async with other.stream("GET", theirs) as answer:
+                assert answer.status_code == 200
+                full = await other.get(theirs)
+                problem(full, 503, "unavailable")
+                assert full.headers["retry-after"] == "1"
+        await until(lambda: not len(api.state.tails))
+        async with tailing(client), tailing(client):
+            assert len(api.state.tails) == 2
+
+
+async def test_one_that_does_not_read_is_cut_off_and_slows_down_nobody(
+    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "BUFFER_MAX", 64 << 10)
+    monkeypatch.setattr(connections, "STALLED_MAX_S", 0.5)
+    token = (await api.token("acme", ["read"])).text
+    here = server.bound("127.0.0.1", 0)
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    async with server.served(api.to.settings, here) as state:
+        await until(lambda: all(state.valid(each) for each in api.state.tokens._known))
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(here.getsockname())
+        deaf.sendall(f"GET {TAIL} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n".encode())
+        headers = {"authorization": f"Bearer {token}"}
+        async with (
+            httpx.AsyncClient(base_url=server.url(here), headers=headers, timeout=30) as client,
+            tailing(client) as events,
+        ):
+            await until(lambda: len(state.tails._live) == 2)
+            both = list(state.tails._streams)
+            most = 0
+            for number in range(1, 401):
+                await pen.flush(failed(number, answer="x" * 1000))
+                assert await events.numbers(1) == [("acme.billing", number)]
+                most = max(most, *(each._held for each in both))
+            await until(lambda: len(state.tails) == 1)
+            assert sorted(each.ended for each in both) == ["", tails.TOO_SLOW]
+            assert tails.BUFFER_MAX / 2 < most <= tails.BUFFER_MAX
+        deaf.close()
+
+
+async def test_an_answer_that_is_not_read_ends_the_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALLED_MAX_S", 0.2)
+    here = server.bound("127.0.0.1", 0)
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    async with server.served(api.to.settings, here):
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(here.getsockname())
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
+        await asyncio.sleep(1.0)
+        deaf.setblocking(False)
+        found, ended = b"", False
+        async with asyncio.timeout(PATIENCE_S):
+            while not ended:
+                try:
+                    piece = await asyncio.get_running_loop().sock_recv(deaf, 1 << 16)
+                    found, ended = found + piece, not piece
+                except ConnectionResetError:
+                    ended = True
+        deaf.close()
+    assert len(found) < 200_000
+
+
+# ---- ends
+
+
+async def test_a_token_that_is_revoked_or_expires_ends_its_streams(api: Api, pen: Pen) -> None:
+    brief = await api.token("acme", ["read"], lasts_s=1.0)
+    revoked = await api.token("acme", ["read"])
+    async with (
+        api.client_with(brief.text) as guest,
+        api.client_with(revoked.text) as thief,
+        await api.client("acme", ["read"]) as client,
+    ):
+        async with tailing(guest) as expiring, tailing(thief) as ending, tailing(client) as staying:
+            await revoke(api.to, revoked.id)
+            began_at = time.monotonic()
+            assert await ending.next() == ("end", {"why": tails.REVOKED})
+            assert time.monotonic() - began_at < 1.0
+            assert await expiring.next() == ("end", {"why": tails.REVOKED})
+            assert (await ending.next(), await expiring.next()) == (("closed", {}), ("closed", {}))
+            await pen.flush(delivered(1))
+            assert await staying.numbers(1) == [("acme.billing", 1)]
+        problem(await thief.get(TAIL), 401, "unauthorized")
+
+
+async def test_where_no_revocation_could_be_noticed_streams_end(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await api.client("acme", ["read"]) as client, tailing(client) as events:
+        monkeypatch.setattr(api_state, "STALE_AFTER_S", 0.0)
+        assert await events.next() == ("end", {"why": tails.REVOKED})
+
+
+async def test_a_server_that_stops_ends_its_streams_in_order(api: Api) -> None:
+    token = (await api.token("acme", ["read"])).text
+    here = server.bound("127.0.0.1", 0)
+    async with (
+        httpx.AsyncClient(
+            base_url=server.url(here), headers={"authorization": f"Bearer {token}"}, timeout=30
+        ) as client,
+        AsyncExitStack() as open_ones,
+    ):
+        async with server.served(api.to.settings, here) as state:
+            await until(lambda: all(state.valid(each) for each in api.state.tokens._known))
+            events = await open_ones.enter_async_context(tailing(client))
+            began_at = time.monotonic()
+        assert time.monotonic() - began_at < server.STOP_TIMEOUT_S / 2
+        assert await events.next() == ("end", {"why": tails.STOPPING})
+        assert await events.next() == ("closed", {})
+
+
+@pytest.mark.parametrize(
+    ("after", "query"),
+    [("x", {}), ("7", {}), ("", {"type": "a..b"}), ("", {"receiver": "a.b"}), ("", {"receiver": "*"})],
+)
+async def test_what_cannot_be_followed_is_refused(api: Api, after: str, query: dict[str, str]) -> None:
+    async with await api.client("acme", ["read"]) as client:
+        headers = {"last-event-id": after} if after else {}
+        problem(await client.get(TAIL, params=query, headers=headers), 422, "invalid")
+    assert len(api.state.tails) == 0
