@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from actors.errors import AngariumError
 from angarium.operations.control.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
+from angarium.operations.declarations.declared import pointer, text_of
 from angarium.operations.failures import Kind, NotDone, not_done
-from angarium.operations.receivers.declared import pointer, text_of
 from angarium.operations.receivers.put import WOULD_LOSE_CODE
 
 MEDIA_TYPE = "application/problem+json"

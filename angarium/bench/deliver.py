@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.bench import counting, loops
-from angarium.bench.counting import Calls
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.measuring import counting, loops
+from angarium.bench.measuring.counting import Calls
+from angarium.bench.measuring.sampling import PYTHON, Samples, recorded
+from angarium.bench.measuring.usage import Usage, usage
 from angarium.bench.publishing import body, stored, together
-from angarium.bench.sampling import PYTHON, Samples, recorded
 from angarium.bench.sink import Report
-from angarium.bench.usage import Usage, usage
 from angarium.node.child import LocalNode
 from streams.installation.topology import Names
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
@@ -57,8 +57,8 @@ class DeliverFigures(Struct, frozen=True, kw_only=True):
     """Results of one run. Rates are per second; `cpu_us` is of one process, per delivery or request.
 
     What is said of deliveries without more, `memory_mb` and `parts_us`, is of full load; `parts_us` is the
-    CPU a delivery by what it was spent on (`angarium.bench.sampling`). On a machine that others use, too, the
-    CPU says more than the rates, and `calls_per_delivery` (`angarium.bench.counting`) more than both.
+    CPU a delivery by what it was spent on (`measuring/sampling.py`). On a shared machine, the CPU
+    says more than the rates, and `calls_per_delivery` (`measuring/counting.py`) more than both.
     """
 
     receivers: int

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
-from angarium.bench.usage import usage
 from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names

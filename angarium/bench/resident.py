@@ -19,7 +19,7 @@ from actors.machine.outcome import NotSent, Outcome
 from actors.machine.state import State
 from actors.policy import Policy
 from actors.runtime.host import Host
-from angarium.bench.usage import usage
+from angarium.bench.measuring.usage import usage
 
 POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))
 

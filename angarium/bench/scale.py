@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from angarium import package_check
 from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.measuring.usage import Usage, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
-from angarium.bench.usage import Usage, usage
 from angarium.settings import Settings
 from streams.installation.topology import Names
 

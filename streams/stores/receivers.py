@@ -24,10 +24,10 @@ from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
 from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError
-from streams.nats.follow import Follower
 from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, REMOVED, ROLLUP
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
+from streams.stores.follower import Follower
 
 log = logging.getLogger(__name__)
 

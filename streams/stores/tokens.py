@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, StoredMessage
-from streams.nats.follow import Follower
 from streams.nats.headers import EXPECTED, KV_OPERATION, MARKER_REASON, ROLLUP
 from streams.nats.jetstream import JetStream
+from streams.stores.follower import Follower
 
 Scope = Literal["publish", "read", "manage", "operate"]
 

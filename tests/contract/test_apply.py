@@ -7,10 +7,10 @@ import pytest
 
 from actors.errors import InvalidPolicy
 from angarium.connecting import Access
+from angarium.operations.declarations.apply import Applied, Step, apply
+from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
+from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.apply import Applied, Step, apply
-from angarium.operations.receivers.declared import RECEIVERS_MAX, read_declared
-from angarium.operations.receivers.export import Exported, export
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream

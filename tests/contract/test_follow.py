@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.follow import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, READ_PAUSE_S, Follower
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.stores.follower import BYTES_IN_A_ROW, MESSAGES_IN_A_ROW, READ_PAUSE_S, Follower
 from tests.contract.conftest import MakeStream
 from tests.contract.faults import misbehaving
 from tests.contract.servers import Server

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from angarium.bench.counting import Calls
 from angarium.bench.deliver import DeliverPlan, counted
+from angarium.bench.measuring.counting import Calls
 
 CALLS_MAX = 335
 """Calls for one delivery, in one shard, at 500 events a second to 200 receivers, under Python 3.11.

@@ -22,11 +22,11 @@ from streams.nats.answers import Stored, Unanswered
 from streams.nats.client import NatsClient
 from streams.nats.connection import ConnectOptions, NatsWire, connect
 from streams.nats.errors import ConnectError
-from streams.nats.follow import Follower
 from streams.nats.jetstream import JetStream
 from streams.reading.pull import Puller
 from streams.server import binary
 from streams.server.embedded import EmbeddedServer
+from streams.stores.follower import Follower
 from tests.contract.waiting import PATIENCE_S, Seen, until, until_true
 from tests.ports import free_port
 

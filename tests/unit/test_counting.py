@@ -2,7 +2,7 @@
 
 from cProfile import Profile
 
-from angarium.bench.counting import Calls, counts_of
+from angarium.bench.measuring.counting import Calls, counts_of
 
 
 def called(times: int) -> list[int]:

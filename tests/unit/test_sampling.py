@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from angarium.bench.sampling import Samples, part_of
+from angarium.bench.measuring.sampling import Samples, part_of
 
 
 @pytest.mark.parametrize(

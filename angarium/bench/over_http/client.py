@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.usage import usage
+from angarium.bench.measuring.usage import usage
 
 WARM_UP_S = 0.3
 """Time before the counting begins."""

@@ -1,4 +1,4 @@
-"""A sampling profiler of CPU: `python -m angarium.bench.sampling FILE -m MODULE ARGUMENTS…`
+"""A sampling profiler of CPU: `python -m angarium.bench.measuring.sampling FILE -m MODULE ARGUMENTS…`
 
 The system's profiling timer (setitimer(2)) looks at the stack every few milliseconds of CPU, which costs the
 process nothing that could be measured; a tracing profiler would take more than half of it, and most where
@@ -19,7 +19,7 @@ import msgspec
 
 SAMPLE_EVERY_S = 0.002
 LINES_SHOWN_MAX = 40
-PYTHON = ("-m", "angarium.bench.sampling")
+PYTHON = ("-m", "angarium.bench.measuring.sampling")
 """The words before a node's own command; the file follows."""
 
 PARTS = {

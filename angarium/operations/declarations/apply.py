@@ -13,9 +13,9 @@ from msgspec import Struct
 from actors.errors import AngariumError, BadInput, InvalidPolicy
 from actors.ids import check_tenant
 from angarium.connecting import Access
+from angarium.operations.declarations.declared import pointed, told
 from angarium.operations.failures import OperationError, not_done, operation
 from angarium.operations.receivers.changes import MemberChange
-from angarium.operations.receivers.declared import pointed, told
 from angarium.operations.receivers.proposal import Proposal, PutResult, store
 from angarium.operations.receivers.put import NewConfiguration, proposed
 from angarium.operations.receivers.stored import confirmed, readable_members

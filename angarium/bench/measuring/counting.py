@@ -1,8 +1,8 @@
-"""A count of calls: `python -m angarium.bench.counting FILE -m MODULE ARGUMENTS…`
+"""A count of calls: `python -m angarium.bench.measuring.counting FILE -m MODULE ARGUMENTS…`
 
 It counts from SIGUSR1 to SIGUSR2, and then writes its file. On a shared machine rates and CPU differ by a
 tenth from one run to the next, and calls a delivery by a hundredth: what a change costs is seen at once, and
-where. How long the calls take is not (`angarium.bench.sampling` tells that).
+where. How long the calls take is not (`angarium.bench.measuring.sampling` tells that).
 """
 
 import os
@@ -17,7 +17,7 @@ from types import CodeType
 import msgspec
 from msgspec import Struct
 
-PYTHON = ("-m", "angarium.bench.counting")
+PYTHON = ("-m", "angarium.bench.measuring.counting")
 """The words before a node's own command; the file follows."""
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 
