@@ -1,16 +1,16 @@
 """The application: every route below its gate, every error as a problem, and the description of it all."""
 
-from litestar import Litestar, MediaType, Router
+from litestar import Litestar, Router
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Server
 
 from angarium import __version__
 from angarium.api import problems
 from angarium.api.api_state import ApiState
 from angarium.api.gate import Gate, guard
+from angarium.api.openapi.document import DOCUMENT_PATH, DocumentPlugin
 from angarium.api.publish_fast_path import PublishFastPath
 from angarium.api.routes import (
     batches,
@@ -41,7 +41,6 @@ GATED = (
 )  # fmt: skip
 """The routes that need a token; each says by `needs` which scope."""
 OPEN = (readiness.healthz, readiness.readyz)
-DESCRIPTION_PATH = "/openapi.json"
 
 
 def application(api: ApiState) -> PublishFastPath:
@@ -72,21 +71,14 @@ def _litestar(api: ApiState, gate: Gate) -> Litestar:
     )
 
 
-class _DescriptionAlone(JsonRenderPlugin):
-    """Serves `/openapi.json`, without the HTML pages that Litestar has below it."""
-
-    def receive_router(self, router: Router) -> None:
-        router.routes = [route for route in router.routes if route.path == DESCRIPTION_PATH]
-
-
 def description() -> OpenAPIConfig:
     """The general parts of `/openapi.json`, which is served without a page to browse it."""
     return OpenAPIConfig(
         title="Angarium",
         version=__version__,
         summary="Webhooks on NATS JetStream: in order, at each receiver's rate, across every crash.",
-        path=DESCRIPTION_PATH,
-        render_plugins=[_DescriptionAlone(path="/", media_type=MediaType.JSON)],
+        path=DOCUMENT_PATH,
+        render_plugins=[DocumentPlugin()],
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         servers=[Server(url="/")],

@@ -4,10 +4,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar.openapi.spec import Operation
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from angarium.api.openapi.parts import body, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
+
+ITEMS_MAX = 1000
+
+
+class BatchItem(Struct, frozen=True, forbid_unknown_fields=True):
+    """One event of a batch, for all that subscribe to its type or for one receiver.
+
+    `data` is passed on as it is written there.
+    """
+
+    data: Raw
+    type: str = ""
+    id: str = ""
+    receiver: str = ""
 
 
 class ItemAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,8 +57,8 @@ _STORED = {
 _REFUSED = {"type": TYPES + "not-found", "title": TITLES["not-found"], "status": 404, "detail": HIDDEN}
 _BODY = body(
     "A JSON array of events, or a line each. The data is published as it stands, as application/json.",
-    {"application/json": _ITEMS, "application/x-ndjson": _ITEMS[0]},
-)
+    {"application/json": _ITEMS, "application/x-ndjson": _ITEMS[0]}, "BatchItem", items=ITEMS_MAX,
+)  # fmt: skip
 
 
 @dataclass

@@ -1,19 +1,25 @@
 """The live state of receivers and the orders to their owners: what they answer, and their description."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from angarium.api.openapi.parts import body, operation, problems, result
 from angarium.operations.control.forget import Forgotten
 from angarium.operations.control.skip import Skipped
-from angarium.operations.receivers.rotate import Rotated
+from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated
 
 
 class Paused(Struct, frozen=True):
     """A receiver's configuration says that it is paused, or not."""
 
     paused: bool
+
+
+class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """The time for which the secrets before the new one sign as well."""
+
+    overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
 
 
 class Pinged(Struct, frozen=True, kw_only=True):
@@ -69,7 +75,7 @@ ROTATE_RECEIVER_SECRET = _described(
     operation_class=operation(
         body(
             "How long those before it sign as well, in seconds; without a body a day.",
-            {"application/json": {"overlap_s": 86400}}, required=False,
+            {"application/json": {"overlap_s": 86400}}, "Rotation", required=False,
         )
     ),
 )  # fmt: skip

@@ -115,7 +115,7 @@ REDRIVE_DEAD_LETTERS: dict[str, Any] = {
     "event of its receiver, with a new number and its old id.",
     "tags": ["dead letters"],
     "operation_class": operation(
-        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}})
+        body("The letters: named, or selected.", {"application/json": {"receiver": "billing"}}, "Redriving")
     ),
     "responses": {
         200: result(RedriveResult, "What became of them", {

@@ -133,7 +133,7 @@ CREATE_TOKEN: dict[str, Any] = {
     "summary": "Make a token",
     "tags": ["tokens"],
     "operation_class": operation(
-        body("Whom it is for, and what it may do.", {"application/json": _ASKED}),
+        body("Whom it is for, and what it may do.", {"application/json": _ASKED}, "TokenRequest"),
     ),
     "responses": {
         201: result(NewTokenShown, "The token, whose text only this answer shows",

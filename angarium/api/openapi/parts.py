@@ -11,12 +11,15 @@ from litestar.openapi.spec import (
     OpenAPIType,
     Operation,
     Parameter,
+    Reference,
     RequestBody,
     Schema,
 )
 
+from angarium.api.openapi.configuration import REFERENCE
 from angarium.api.problems import HIDDEN, MEDIA_TYPE, TITLES, TYPES, Problem
 
+JSON = "application/json"
 _STATUSES = {
     400: ("not-http", "the header idempotency-key comes several times; send one"),
     401: ("unauthorized", "send Authorization: Bearer with a token that is valid (angarium token)"),
@@ -75,13 +78,22 @@ def operation(body: RequestBody | None = None, parameters: Sequence[Parameter] =
     return Described
 
 
-def body(description: str, content: Mapping[str, object], *, required: bool = True) -> RequestBody:
-    """The body of a request that is read by the route itself, with an example for each media type."""
+def body(
+    description: str, content: Mapping[str, object], of: str = "", *, items: int = 0, required: bool = True
+) -> RequestBody:
+    """The body of a request that is read by the route itself, with an example for each media type.
+
+    `of` is the schema of it, by its name in the components; of each of up to so many `items`, in JSON.
+    """
+    one = Reference(ref=REFERENCE.format(name=of)) if of else Schema()
+    many = Schema(type=OpenAPIType.ARRAY, items=one, max_items=items) if items else one
     return RequestBody(
         description=description,
         required=required,
         content={
-            media: OpenAPIMediaType(schema=Schema(), examples={"example": Example(value=example)})
+            media: OpenAPIMediaType(
+                schema=many if media == JSON else one, examples={"example": Example(value=example)}
+            )
             for media, example in content.items()
         },
     )

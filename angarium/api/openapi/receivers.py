@@ -5,6 +5,7 @@ from typing import Any
 from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Struct
 
+from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.parts import body, header_parameter, operation, problems, result
 from angarium.operations.receiver_health.health import ReceiverHealth
 from angarium.operations.receivers.proposal import PutResult
@@ -100,7 +101,7 @@ PUT_RECEIVER: dict[str, Any] = {
     '"secrets": [] leaves it unsigned. What would be lost of a stored configuration needs If-Match.',
     "tags": ["receivers"],
     "operation_class": operation(
-        body("The configuration.", {"application/json": {"url": _URL, "rate": "10/second"}}),
+        body("The configuration.", {"application/json": {"url": _URL, "rate": "10/second"}}, CONFIGURATION),
         [_MATCH, _NONE_MATCH],
     ),
     "responses": {
@@ -114,7 +115,7 @@ PATCH_RECEIVER: dict[str, Any] = {
     "description": "A JSON merge patch (RFC 7396): null takes a member back to its default.",
     "tags": ["receivers"],
     "operation_class": operation(
-        body("The members to change.", {_MERGE: {"rate": {"limit": 5}, "events": None}}),
+        body("The members to change.", {_MERGE: {"rate": {"limit": 5}, "events": None}}, PATCH),
         [_MATCH],
     ),
     "responses": {

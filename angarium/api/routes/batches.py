@@ -7,12 +7,12 @@ import msgspec
 from litestar import Response, post
 from litestar.params import FromPath
 from litestar.types import Receive
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.bodies import read_body
 from angarium.api.gate import Caller, caller, needs
-from angarium.api.openapi.batches import PUBLISH_BATCH, BatchAnswer, ItemAnswer
+from angarium.api.openapi.batches import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, Refusal, invalid, refusal
 from angarium.api.request_headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
@@ -21,7 +21,6 @@ from angarium.operations.publishing.accept import Accepted, accept_all, check_un
 from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
-ITEMS_MAX = 1000
 BODY_MAX = 8 << 20
 """Of a whole batch; where one event may be larger than that, of one such event."""
 _MEMBERS_MAX = 64 << 10
@@ -29,15 +28,6 @@ _MEMBERS_MAX = 64 << 10
 _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"}
 )
-
-
-class Item(Struct, frozen=True, forbid_unknown_fields=True):
-    """One event of a batch. `data` is passed on as it stands there."""
-
-    data: Raw
-    type: str = ""
-    id: str = ""
-    receiver: str = ""
 
 
 @post("/v1/tenants/{tenant:str}/events", status_code=202, opt=needs("publish"), **PUBLISH_BATCH)
@@ -93,10 +83,10 @@ def _lines(body: bytes) -> list[Raw]:
     return [Raw(line) for line in body.split(b"\n") if line.strip()]
 
 
-def _parsed(number: int, raw: Raw, max_body: int) -> Item | Refusal:
+def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
     """The event in a text, or what is wrong with it."""
     try:
-        item = msgspec.json.decode(raw, type=Item)
+        item = msgspec.json.decode(raw, type=BatchItem)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
         member = f"/{place[:-1]}" if place else ""
@@ -114,10 +104,10 @@ def _parsed(number: int, raw: Raw, max_body: int) -> Item | Refusal:
     return item
 
 
-async def _missing(api: ApiState, tenant: str, parsed: Iterable[Item | Refusal]) -> dict[str, Refusal]:
+async def _missing(api: ApiState, tenant: str, parsed: Iterable[BatchItem | Refusal]) -> dict[str, Refusal]:
     """The receivers that are named and not there, each asked for once."""
     missing: dict[str, Refusal] = {}
-    named = (each.receiver for each in parsed if isinstance(each, Item) and each.receiver)
+    named = (each.receiver for each in parsed if isinstance(each, BatchItem) and each.receiver)
     for name in dict.fromkeys(named):
         try:
             await must_exist(api, tenant, name)
@@ -126,15 +116,15 @@ async def _missing(api: ApiState, tenant: str, parsed: Iterable[Item | Refusal])
     return missing
 
 
-def _there(item: Item | Refusal, missing: dict[str, Refusal]) -> Item | Refusal:
-    return missing.get(item.receiver, item) if isinstance(item, Item) else item
+def _there(item: BatchItem | Refusal, missing: dict[str, Refusal]) -> BatchItem | Refusal:
+    return missing.get(item.receiver, item) if isinstance(item, BatchItem) else item
 
 
-async def _publish(api: ApiState, tenant: str, items: Sequence[Item | Refusal]) -> list[ItemAnswer]:
+async def _publish(api: ApiState, tenant: str, items: Sequence[BatchItem | Refusal]) -> list[ItemAnswer]:
     """Publish those that can be, in their order; returns the answer to each."""
-    events = [_event(tenant, each) for each in items if isinstance(each, Item)]
+    events = [_event(tenant, each) for each in items if isinstance(each, BatchItem)]
     stored = iter(await accept_all(api.access, events)) if events else iter(())
-    types = {each.type for each in items if isinstance(each, Item) and not each.receiver}
+    types = {each.type for each in items if isinstance(each, BatchItem) and not each.receiver}
     matched = {each: await api.matched(tenant, each) for each in types}
     return [
         _refused(each) if isinstance(each, Refusal) else _answer(each, next(stored), matched)
@@ -142,12 +132,12 @@ async def _publish(api: ApiState, tenant: str, items: Sequence[Item | Refusal]) 
     ]
 
 
-def _event(tenant: str, item: Item) -> NewEvent:
+def _event(tenant: str, item: BatchItem) -> NewEvent:
     event_type = item.type or TYPE_DEFAULT
     return NewEvent(tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id)
 
 
-def _answer(item: Item, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:
+def _answer(item: BatchItem, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:
     if isinstance(stored, OperationError):
         return _refused(refusal(not_done(stored)))
     return ItemAnswer(

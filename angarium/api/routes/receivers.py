@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
-from msgspec import Meta, Struct
 
 from actors.policy import members_of
 from angarium.api import conditions
@@ -12,7 +11,7 @@ from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
 from angarium.api.bodies import decoded, json_body
 from angarium.api.conditions import Condition, condition, is_known, met, tag
 from angarium.api.gate import needs
-from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET
+from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, Rotation
 from angarium.api.openapi.receivers import (
     DELETE_RECEIVER,
     GET_RECEIVER,
@@ -32,7 +31,7 @@ from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.remove import remove_receiver
-from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
+from angarium.operations.receivers.rotate import Rotated, rotate_secret
 
 PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
@@ -116,12 +115,6 @@ async def delete_receiver(
     return Removed(
         receiver=receiver, discarded=done.waiting.count, certain=done.waiting.certain, recorded=done.discarded
     )
-
-
-class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """The time for which the secrets before the new one sign as well."""
-
-    overlap_s: Annotated[float, Meta(ge=0, le=OVERLAP_MAX_S)] = 86_400.0
 
 
 @post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **ROTATE_RECEIVER_SECRET)

@@ -1,0 +1,105 @@
+"""The schemas of a receiver's configuration, with the bounds that `actors.policy` holds them to.
+
+There are three: as it is put, as a patch, and as it is shown, which may be older or newer than this version.
+"""
+
+from typing import Any
+
+import msgspec
+
+from actors.policy import HEADERS_MAX, PATTERN_LENGTH_MAX, PATTERNS_MAX, SECRETS_MAX, Policy
+
+Schema = dict[str, Any]
+
+REFERENCE = "#/components/schemas/{name}"
+CONFIGURATION, PATCH, SHOWN = "ReceiverConfiguration", "ReceiverPatch", "ReceiverConfigurationShown"
+MASK = "…"
+"""The text in the place of what is secret; sent back, it leaves what is stored."""
+
+DESCRIPTIONS = {
+    "url": "Where the events go: https, or http if the nodes allow it; without user or password.",
+    "events": "The types that it gets of fan-outs, as NATS wildcards: order.*, order.>.",
+    "secrets": f"The newest first; every one signs. whsec_ and the base64 of 24 to 64 bytes, or {MASK}.",
+    "old_secrets": "Secrets that sign in addition, each until its time.",
+    "order": "strict: an event starts when the one before it is settled. relaxed: several at a time.",
+    "rate": 'The rate limit: "10/second", or an object. Null is the default of the nodes.',
+    "concurrency": "Attempts in flight, in relaxed order.",
+    "timeout_s": "The time limit of an attempt.",
+    "retry": "When a failed delivery is tried again, and when it is given up.",
+    "offline": "When a receiver without a success is offline, and when it is disabled.",
+    "dedup_window": "The number of event ids that are remembered, to drop repeats.",
+    "backlog_max": "If more events wait, the oldest become dead letters.",
+    "headers": f"Headers of each attempt; a value {MASK} stays as it is stored.",
+    "paused": "Whether its events wait.",
+    "Rate.limit": "Attempts per period; may be a fraction.",
+    "Rate.per": "The period.",
+    "Rate.burst": "Attempts that may start at once; null is one second's worth, rounded up.",
+    "Retry.base_s": "The longest delay before the first retry; it doubles with each attempt.",
+    "Retry.cap_s": "The longest delay before any retry.",
+    "Retry.max_age_s": "Older events become dead letters.",
+    "Retry.max_attempts": "0: as many as fit into max_age_s. Throttling does not count.",
+    "Retry.rejected_attempts": "Attempts at an event that the receiver rejects.",
+    "Offline.after_s": "After so long without a success it is offline.",
+    "Offline.disable_after_s": "After so long without a success it is disabled.",
+    "OldSecret.secret": "As in secrets.",
+    "OldSecret.until": "It signs until then.",
+}
+"""Each member by its name, that of a nested object with the object's."""
+_RATE_TEXT = {
+    "type": "string",
+    "pattern": r"^[0-9]{1,30}(\.[0-9]{1,30})?/(s|sec|second|m|min|minute|h|hour)$",
+}
+_SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,88}}={{0,2}}|{MASK})$"}
+_OBJECTS = ("Rate", "Retry", "Offline", "OldSecret")
+
+
+def configuration_schemas() -> dict[str, Schema]:
+    """The schemas by their names, those of nested objects included."""
+    _, found = msgspec.json.schema_components((Policy,), ref_template=REFERENCE)
+    members = found.pop("Policy")["properties"]
+    for name in _OBJECTS:
+        found[name]["additionalProperties"] = False
+        _describe(found[name]["properties"], f"{name}.")
+    found["OldSecret"]["description"] = (
+        "A secret that signs in addition to the newer ones, until a given time."
+    )
+    found["OldSecret"]["properties"]["secret"] |= _SECRET
+    _describe(members, "")
+    members["rate"]["anyOf"].insert(0, _RATE_TEXT)
+    members["secrets"] |= {"items": _SECRET, "maxItems": SECRETS_MAX}
+    members["old_secrets"]["maxItems"] = SECRETS_MAX
+    members["headers"]["maxProperties"] = HEADERS_MAX
+    members["url"]["pattern"] = "^https?://"
+    members["events"] |= {
+        "items": {"type": "string", "maxLength": PATTERN_LENGTH_MAX}, "maxItems": PATTERNS_MAX,
+    }  # fmt: skip
+    return found | {
+        CONFIGURATION: _object(
+            members, "A receiver's configuration; members that are left out take their defaults.",
+            required=["url"], additionalProperties=False,
+        ),
+        PATCH: _object(
+            {name: _or_null(each) for name, each in members.items()},
+            "Members to change; null sets one back to its default.", additionalProperties=False,
+        ),
+        SHOWN: _object(
+            {name: {key: each[key] for key in each if key != "default"} for name, each in members.items()},
+            f"A receiver's configuration as it was put, with {MASK} for what is secret.",
+        ),
+    }  # fmt: skip
+
+
+def _object(members: Schema, description: str, **more: Any) -> Schema:
+    return {"type": "object", "description": description, "properties": members} | more
+
+
+def _or_null(schema: Schema) -> Schema:
+    """The schema of a member that may be taken back."""
+    described = {"description": schema["description"]}
+    inner = {key: value for key, value in schema.items() if key not in ("description", "default")}
+    return described | {"anyOf": [inner, {"type": "null"}]}
+
+
+def _describe(members: Schema, prefix: str) -> None:
+    for name, schema in members.items():
+        schema["description"] = DESCRIPTIONS[prefix + name]

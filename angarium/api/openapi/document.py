@@ -1,0 +1,79 @@
+"""The document at `/openapi.json`: what Litestar derives from the routes, completed by what it cannot know.
+
+The bodies that routes read themselves get their schemas here, path parameters what they are made of.
+"""
+
+from typing import Any
+
+import msgspec
+from litestar import MediaType, Request, Router
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from angarium.api.openapi.batches import BatchItem
+from angarium.api.openapi.configuration import REFERENCE, SHOWN, configuration_schemas
+from angarium.api.openapi.control import Rotation
+from angarium.api.openapi.dead_letters import Redriving
+from angarium.api.openapi.fleet import TokenRequest
+
+Document = dict[str, Any]
+
+DOCUMENT_PATH = "/openapi.json"
+
+BODIES = (BatchItem, Redriving, Rotation, TokenRequest)
+"""The bodies of requests that are decoded into one of our types."""
+PATH_PARAMETERS: dict[str, dict[str, Any]] = {
+    "tenant": {"description": "The tenant.", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$", "example": "acme"},
+    "name": {
+        "description": "The receiver's name within its tenant.",
+        "pattern": "^[A-Za-z0-9-][A-Za-z0-9_-]{0,63}$", "example": "billing",
+    },
+    "type": {
+        "description": "The event's type.", "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,15}$",
+        "maxLength": 200, "example": "order.created",
+    },
+    "token": {"description": "The token's id.", "pattern": "^[a-z2-7]{12}$", "example": "k3f6w2m5qzra"},
+}  # fmt: skip
+"""The parameters of paths that are texts, and what they are made of."""
+
+
+class DocumentPlugin(JsonRenderPlugin):
+    """Serves the document, which is made once a process, without the HTML pages that Litestar has below it."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/", media_type=MediaType.JSON)
+        self._rendered: bytes | None = None
+
+    def receive_router(self, router: Router) -> None:
+        router.routes = [route for route in router.routes if route.path == DOCUMENT_PATH]
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: Document) -> bytes:
+        if self._rendered is None:
+            self._rendered = msgspec.json.encode(completed(openapi_schema))
+        return self._rendered
+
+
+def completed(document: Document) -> Document:
+    """The document with all that is added to it."""
+    schemas = document["components"]["schemas"]
+    schemas |= configuration_schemas()
+    schemas |= msgspec.json.schema_components(BODIES, ref_template=REFERENCE)[1]
+    shown = {"$ref": REFERENCE.format(name=SHOWN)}
+    schemas["ReceiverItem"]["properties"]["configuration"] = shown
+    receiver = document["paths"]["/v1/tenants/{tenant}/receivers/{name}"]["get"]
+    receiver["responses"]["200"]["content"]["application/json"]["schema"] = shown
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] == "path" and parameter["name"] in PATH_PARAMETERS:
+                    _describe(parameter)
+            if not path.startswith("/v1/"):
+                operation["security"] = []
+    return document
+
+
+def _describe(parameter: dict[str, Any]) -> None:
+    """Say what a parameter of a path is made of, where the route says nothing."""
+    known = dict(PATH_PARAMETERS[parameter["name"]])
+    parameter.setdefault("description", known.pop("description"))
+    parameter["example"] = known.pop("example")
+    parameter["schema"] |= known
