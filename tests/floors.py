@@ -65,7 +65,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "connections examination limits request_headers",
         "background",
         "api_state conditions cors",
-        "bodies gate openapi questions",
+        "bodies gate openapi queries",
         "routes",
         "publish_fast_path",
         "app",

@@ -108,7 +108,8 @@ def unavailable(detail: str) -> Refusal:
 
 def method_not_allowed(methods: Iterable[str]) -> Refusal:
     """The answer to a method that a path does not have; OPTIONS is one of the framework's own."""
-    allowed = ", ".join(sorted({*methods} - {"OPTIONS"}))
+    known = {*methods}
+    allowed = ", ".join(sorted(known - {"OPTIONS"} | ({"HEAD"} if "GET" in known else set())))
     return Refusal(405, "method-not-allowed", f"use another method: {allowed}", allow=allowed)
 
 

@@ -4,10 +4,12 @@ Litestar answers these requests, too, and describes them; but finding the route,
 answer costs as much there as the publish itself. What holds for all requests, CORS, stands before both.
 """
 
+from typing import cast
+
 import msgspec
 from litestar import Litestar
-from litestar.enums import ScopeType
-from litestar.types import Receive, Scope, Send
+from litestar.enums import HttpMethod, ScopeType
+from litestar.types import HTTPScope, Receive, Scope, Send
 
 from angarium.api.api_state import ApiState
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
@@ -39,6 +41,8 @@ class PublishFastPath:
             if method == "POST" and (to := destination_of(scope["path"])) is not None:
                 await self._publish(scope["path"], to, headers, receive, send)
                 return
+            if method == "HEAD":  # The answer to GET, of which the server sends no body.
+                scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
         await self._app(scope, receive, send)
 
     async def _publish(

@@ -11,7 +11,7 @@ from streams.nats.headers import EVENT_ID
 
 _ID = "0b7d2a6e-6f3c-4a53-9a6e-2f1c3c1c9a11"
 _EVENT = {"order": 7}
-_BODY = body("The event: any bytes, passed on as they are.", {"application/json": _EVENT})
+_BODY = body("The event: any bytes, passed on as they are.", {"application/json": _EVENT}, required=False)
 _HEADERS = [
     header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", "order-7"),
     header_parameter(EVENT_ID, "The event's id; without it the key, or a new one.", "order-7"),

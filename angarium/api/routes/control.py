@@ -1,6 +1,5 @@
 """Control: the live state of a receiver, and orders to its owner, answered once they are on record."""
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -20,7 +19,8 @@ from angarium.api.openapi.control import (
     Pinged,
 )
 from angarium.api.problems import Fault, answered, invalid
-from angarium.api.questions import consult, past
+from angarium.api.queries.ledger import consult, past
+from angarium.api.queries.times import Moment, moment
 from angarium.operations.control.forget import Forgotten, forget
 from angarium.operations.control.pause import pause
 from angarium.operations.control.ping import ping
@@ -28,7 +28,7 @@ from angarium.operations.control.resume import resume
 from angarium.operations.control.skip import Skipped, skip
 from angarium.operations.control.state import StateDocument, state
 from angarium.operations.receiver_health.health import get_health
-from angarium.operations.records.moment import moment
+from angarium.operations.records.moment import moment as look_back
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 
@@ -39,17 +39,15 @@ async def get_receiver_state(
     name: FromPath[str],
     api: InjectedApi,
     health: Annotated[bool, QueryParameter(description="Tell its pace, and what limits it, too.")] = False,
-    at: Annotated[
-        datetime | None, QueryParameter(description="Look back: the state at this time, from the ledger.")
-    ] = None,
+    at: Moment = None,
 ) -> StateDocument:
-    """Show the live state of a receiver, or the one that it had."""
+    """Show the live state of a receiver; with `at` the one that it had then, from the ledger."""
     receiver = f"{tenant}.{name}"
-    if at is not None:
+    if (then := moment("at", at)) is not None:
         if health:
             raise invalid(Fault(parameter="health", detail="health is of now alone; leave out health or at"))
-        instant = past("at", at)
-        return await consult(api, tenant, lambda of: moment(of, receiver, instant))
+        instant = past("at", then)
+        return await consult(api, tenant, lambda of: look_back(of, receiver, instant))
     found = answered(await state(api.access, receiver))
     if health:
         with api.control_limits.admit(tenant):

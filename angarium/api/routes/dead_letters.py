@@ -31,6 +31,7 @@ from angarium.api.openapi.dead_letters import (
     Redriving,
 )
 from angarium.api.problems import Fault, answered, invalid
+from angarium.api.queries.times import Moment, moment
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.dead_letters.drop import drop
@@ -44,7 +45,6 @@ PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/dead-letters"
 
 Number = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
-Moment = Annotated[datetime | None, QueryParameter()]
 
 
 @get(PATH, opt=needs("read"), **LIST_DEAD_LETTERS)
@@ -59,7 +59,9 @@ async def list_dead_letters(
     cursor: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
 ) -> LetterPage:
     """List dead letters, the newest first."""
-    wanted = _selection(tenant, receiver, (reason,) if reason else (), since, until)
+    wanted = _selection(
+        tenant, receiver, (reason,) if reason else (), moment("since", since), moment("until", until)
+    )
     page = answered(await newest_before(access, wanted, limit, cursor))
     return LetterPage(letters=[_item(each) for each in page.letters], next_cursor=_cursor(page.next))
 

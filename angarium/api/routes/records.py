@@ -1,6 +1,6 @@
 """Answers from the ledger: attempts, journeys of events, histories, audits, and the worst receivers."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -25,7 +25,9 @@ from angarium.api.openapi.records import (
     WorstShown,
 )
 from angarium.api.problems import Fault, hidden, invalid
-from angarium.api.questions import Limit, Moment, TimeCursor, consult, cursor_of, span, start_of
+from angarium.api.queries.cursors import Limit, TimeCursor, cursor_of, start_of
+from angarium.api.queries.ledger import consult, span
+from angarium.api.queries.times import Moment, moment
 from angarium.api.routes.publishing import is_id
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.records.attempts import attempts_page
@@ -70,7 +72,7 @@ async def list_attempts(
     """List the attempts to a receiver, the newest first."""
     if type is not None and (problem := type_problem(type)):
         raise invalid(Fault(parameter="type", detail=problem))
-    begin, end = span(since, until)
+    begin, end = span(moment("since", since), moment("until", until))
     wanted = AttemptFilter(
         failed=failed, status=_statuses(status), type=type, since=begin, until=end, limit=limit
     )
@@ -91,7 +93,7 @@ async def get_history(
     cursor: TimeCursor = None,
 ) -> HistoryShown:
     """Tell what happened to a receiver, the oldest first."""
-    begin, end = span(since, until)
+    begin, end = span(moment("since", since), moment("until", until))
     receiver, start = f"{tenant}.{name}", start_of(cursor)
     found = await consult(api, tenant, lambda of: history_page(of, receiver, begin, end, start, limit))
     return HistoryShown(
@@ -105,9 +107,8 @@ async def get_audit(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, since: Moment = None, until: Moment = None
 ) -> AuditDocument:
     """Audit a receiver's rate. Without `since` that is the hour before `until`, or the last one."""
-    end = until or datetime.now(UTC)
-    hour = timedelta(seconds=AUDITED_TIME_S)
-    begin = since or (end - hour if end.replace(tzinfo=None) - datetime.min > hour else end)
+    end = moment("until", until) or datetime.now(UTC)
+    begin = moment("since", since) or datetime.fromtimestamp(max(0.0, end.timestamp() - AUDITED_TIME_S), UTC)
     within = span(begin, end)
     receiver = f"{tenant}.{name}"
     return document(await consult(api, tenant, lambda of: audit(of, receiver, *within)))

@@ -12,8 +12,8 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.bucket import Limit
-from angarium.api import questions
 from angarium.api.api_state import QUESTIONS_MAX
+from angarium.api.queries import ledger as asking
 from angarium.ledger.questions import Questions
 from angarium.ledger.store import path_of
 from angarium.logs import instant
@@ -185,7 +185,8 @@ async def test_a_look_back_at_the_state(api: Api, pen: Pen, ledger: Path, reader
     "wrong",
     [
         "attempts?status=5", "attempts?status=6xx", "attempts?type=a..b", "attempts?limit=0",
-        "attempts?limit=201", "attempts?cursor=x", "attempts?since=yesterday",
+        "attempts?limit=201", "attempts?cursor=x", "attempts?since=yesterday", "attempts?since=0.5",
+        "attempts?since=2026-13-01T00:00:00Z", "audit?until=0001-01-01T00:00:00Z",
         "attempts?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "history?cursor=1-",
         "audit?until=x",
         "state?at=soon",
@@ -222,7 +223,7 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
         return await (self.rows(ENDLESS) if receiver == number else quick(self, receiver))
 
     monkeypatch.setattr(Questions, "changes", slow)
-    monkeypatch.setattr(questions, "QUESTION_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(asking, "QUESTION_TIMEOUT_S", 1.0)
     share = QUESTIONS_MAX // 4
     asked = [asyncio.ensure_future(reader.get(f"{AT}/history")) for _ in range(share)]
     await until(lambda: api.state.question_limits.requests == share)

@@ -152,11 +152,11 @@ async def test_what_needs_no_token_tells_nothing(api: Api) -> None:
 @pytest.mark.parametrize(
     ("path", "methods"),
     [
-        ("/healthz", "GET"),
-        ("/openapi.json", "GET"),
+        ("/healthz", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
         ("/v1/tenants/acme/events", "POST"),
-        ("/v1/tenants/acme/events/order.created", "GET, POST"),
-        ("/v1/tenants/acme/receivers/billing", "DELETE, GET, PATCH, PUT"),
+        ("/v1/tenants/acme/events/order.created", "GET, HEAD, POST"),
+        ("/v1/tenants/acme/receivers/billing", "DELETE, GET, HEAD, PATCH, PUT"),
     ],
 )
 async def test_another_method_is_told_those_that_there_are(api: Api, path: str, methods: str) -> None:
@@ -166,3 +166,13 @@ async def test_another_method_is_told_those_that_there_are(api: Api, path: str, 
         assert answer.headers["allow"] == methods
         if path.startswith("/v1/"):
             assert (await client.options(path)).headers["allow"] == methods
+
+
+async def test_head_answers_as_get_without_a_body(api: Api) -> None:
+    async with await api.client("acme", ["read"]) as client:
+        for path, status in (("/healthz", 200), ("/v1/tenants/acme/receivers", 200), ("/v1/nodes", 404)):
+            answer, got = await client.head(path), await client.get(path)
+            assert (answer.status_code, answer.content) == (status, b"")
+            same = answer.headers["content-length"], answer.headers["content-type"]
+            assert same == (got.headers["content-length"], got.headers["content-type"])
+        assert (await client.head("/v1/tenants/acme/events")).status_code == 405

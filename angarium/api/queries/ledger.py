@@ -3,32 +3,21 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from typing import Annotated, TypeVar
-
-from litestar.params import QueryParameter
+from datetime import datetime
+from typing import TypeVar
 
 from angarium.api.api_state import ApiState
 from angarium.api.problems import Fault, answered, invalid, unavailable
+from angarium.api.queries.times import milliseconds
 from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import NotDone
 from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
-from angarium.operations.records.pages import PageStart
 
 QUESTION_TIMEOUT_S = 10.0
 """A question that takes longer is given up, so that it keeps no other one waiting."""
 CLOCK_SKEW_MAX_S = 60.0
 """Time that a client's clock may be ahead of this machine's."""
-PAGE_MAX = 200
-
 T = TypeVar("T")
-
-Moment = Annotated[datetime | None, QueryParameter(description="RFC 3339; without a zone it is in UTC.")]
-Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
-TimeCursor = Annotated[
-    str | None,
-    QueryParameter(pattern=r"^[0-9]{1,15}-[0-9]{1,4}$", description="`next_cursor` of the page before."),
-]
 
 
 async def consult(api: ApiState, tenant: str, question: Callable[[OpenLedger], Awaitable[T | NotDone]]) -> T:
@@ -56,28 +45,9 @@ def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
     return begin, end
 
 
-def past(name: str, moment: datetime) -> int:
+def past(name: str, at: datetime) -> int:
     """An instant that is over, in milliseconds. Raises `Refusal`."""
-    found = milliseconds(moment)
+    found = milliseconds(at)
     if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:
         raise invalid(Fault(parameter=name, detail=f"{name} is in the future"))
     return found
-
-
-def milliseconds(moment: datetime) -> int:
-    """An instant as the ledger has it; a time without a zone is in UTC."""
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, round(known.timestamp() * 1000))
-
-
-def start_of(cursor: str | None) -> PageStart | None:
-    """The place that a cursor names."""
-    if cursor is None:
-        return None
-    at, _, told = cursor.partition("-")
-    return PageStart(int(at), int(told))
-
-
-def cursor_of(start: PageStart | None) -> str | None:
-    """The cursor that names a place."""
-    return None if start is None else f"{start.at}-{start.told}"

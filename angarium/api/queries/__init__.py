@@ -1,0 +1,4 @@
+"""Queries: their times and pages, and the questions that they become for the ledger.
+
+Read `ledger` first.
+"""

@@ -1,0 +1,34 @@
+"""Times in queries: RFC 3339, and nothing else that might be one, such as seconds."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from litestar.params import QueryParameter
+
+from angarium.api.problems import Fault, invalid
+
+Moment = Annotated[
+    str | None,
+    QueryParameter(
+        schema_extra={"format": "date-time"}, description="RFC 3339; without a zone it is in UTC."
+    ),
+]
+
+
+def moment(name: str, text: str | None) -> datetime | None:
+    """The time in a parameter, if it is given. Raises `Refusal`."""
+    if text is None:
+        return None
+    try:
+        # In a query a + that is not encoded is a space.
+        found = msgspec.convert(text.replace(" ", "+"), datetime)
+    except msgspec.ValidationError:
+        detail = f"{name} must be a time as in RFC 3339, such as 2026-11-22T20:00:00Z"
+        raise invalid(Fault(parameter=name, detail=detail)) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def milliseconds(at: datetime) -> int:
+    """An instant as the ledger has it, not before 1970."""
+    return max(0, round(at.timestamp() * 1000))
