@@ -49,7 +49,7 @@ _RATE_TEXT = {
     "type": "string",
     "pattern": r"^[0-9]{1,30}(\.[0-9]{1,30})?/(s|sec|second|m|min|minute|h|hour)$",
 }
-_SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,88}}={{0,2}}|{MASK})$"}
+_SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,86}}={{0,2}}|{MASK})$"}
 _OBJECTS = ("Rate", "Retry", "Offline", "OldSecret")
 
 

@@ -37,7 +37,7 @@ PATH_PARAMETERS: dict[str, dict[str, Any]] = {
 
 
 class DocumentPlugin(JsonRenderPlugin):
-    """Serves the document, which is made once a process, without the HTML pages that Litestar has below it."""
+    """Serves the document, made once a process, without the HTML pages that Litestar has below it."""
 
     def __init__(self) -> None:
         super().__init__(path="/", media_type=MediaType.JSON)
