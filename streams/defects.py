@@ -17,3 +17,14 @@ def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.
             on_broken(f"its {part} broke")
 
     return ended
+
+
+def reporting(message: str) -> Callable[[asyncio.Task[Any]], None]:
+    """A done callback that reports what a task raised to the exception handler of its event loop."""
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            report = {"message": message, "exception": error, "task": task}
+            task.get_loop().call_exception_handler(report)
+
+    return ended

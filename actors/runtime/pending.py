@@ -91,7 +91,7 @@ class Pending:
         """Queue the event, or leave it in the stream; it may already be known, or be a duplicate."""
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
-            self._take_numbered(event)
+            self._arrive_numbered(event)
         elif not state.opened and self.behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
@@ -105,7 +105,7 @@ class Pending:
         else:
             self._leave(position, event.source)
 
-    def _take_numbered(self, event: Event) -> None:
+    def _arrive_numbered(self, event: Event) -> None:
         position, state = event.position, self.live.state
         if open_entry(state, position) is None:
             self.settle(position)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
 from angarium.bench.measuring import counting, loops
 from angarium.bench.measuring.counting import Calls
 from angarium.bench.measuring.sampling import PYTHON, Samples, recorded
@@ -24,7 +24,6 @@ from angarium.bench.measuring.usage import Usage, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
-from streams.installation.topology import Names
 from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
 
 LOOK_EVERY_S = 0.05
@@ -108,16 +107,11 @@ class Workload(Struct, frozen=True):
         return (self.report.deliveries - self.skipped) / max(self.report.last_at - self.began_at, 1e-6)
 
 
-class DeliverBench:
+class DeliverBench(Bench[DeliverPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
     def __init__(self, plan: DeliverPlan, on: Ground, tell: Callable[[str], None]) -> None:
-        self._plan = plan
-        self._on = on
-        self._js = on.js
-        self._sink = on.sink
-        self._tell = tell
-        self._names = Names()
+        super().__init__(plan, on, tell)
         self._published = 0
 
     async def run(self, calls: Calls | None) -> DeliverFigures:

@@ -16,13 +16,12 @@ import click
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.node.child import LocalNode
 from streams.installation.partitions import partition_of
-from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
@@ -111,17 +110,11 @@ class WrongCopies(Struct, frozen=True, kw_only=True):
         return cls(repeats=len(sources) - len(set(sources)), disordered=disordered)
 
 
-class FanoutBench:
+class FanoutBench(Bench[FanoutPlan]):
     """One run over one server and one sink. `tell` hears what is being done."""
 
     def __init__(self, plan: FanoutPlan, on: Ground, tell: Callable[[str], None]) -> None:
-        self._plan = plan
-        self._on = on
-        self._js = on.js
-        self._sink = on.sink
-        self._tell = tell
-        self._names = Names()
-        self._shards = on.shards
+        super().__init__(plan, on, tell)
         self._neighbours = _neighbours(WIDE, NEIGHBOUR_TENANTS, self._shards)
 
     async def run(self) -> FanoutFigures:

@@ -1,9 +1,10 @@
 """The base of every bench: a sink, a server that is set up, and a connection to it."""
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from angarium.connecting import installation, open_jetstream
 from angarium.node.child import LocalNode
 from angarium.settings import Settings
 from streams.installation.setup import setup
+from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.server.embedded import EmbeddedServer
 
@@ -39,6 +41,22 @@ class Ground(Struct, frozen=True):
     def node(self, *python: str) -> LocalNode:
         """A node that is not started yet; see `LocalNode` for `python`."""
         return LocalNode(self.directory, {"nats": [self.url], "shards": self.shards}, python)
+
+
+P = TypeVar("P")
+
+
+class Bench(Generic[P]):
+    """A bench on its ground, by a plan; `tell` hears what it does."""
+
+    def __init__(self, plan: P, on: Ground, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._plan = plan
+        self._on = on
+        self._js = on.js
+        self._sink = on.sink
+        self._shards = on.shards
+        self._names = Names()
+        self._tell = tell
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Struct
 
-from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Bench, Ground, ground
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import UNCOUNTED_PATH, Report
@@ -119,17 +119,12 @@ def troubles(plan: IsolationPlan, names: Names, shards: int) -> list[Trouble]:
     ]  # fmt: skip
 
 
-class IsolationBench:
+class IsolationBench(Bench[IsolationPlan]):
     """The healthy receivers with one kind of trouble."""
 
     def __init__(self, plan: IsolationPlan, trouble: Trouble, on: Ground) -> None:
-        self._plan = plan
+        super().__init__(plan, on)
         self._trouble = trouble
-        self._on = on
-        self._js = on.js
-        self._sink = on.sink
-        self._names = Names()
-        self._shards = on.shards
         tenants = _tenants(trouble.near, self._shards)
         self._receivers = [
             (tenants[number % TENANT_COUNT], f"r{number // TENANT_COUNT}") for number in range(plan.receivers)

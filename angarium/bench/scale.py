@@ -16,12 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from angarium import package_check
-from angarium.bench.ground import SECRET, SHARDS, Ground, ground
+from angarium.bench.ground import SECRET, SHARDS, Bench, ground
 from angarium.bench.measuring.usage import Usage, usage
 from angarium.bench.publishing import body, stored, together
 from angarium.bench.sink import Report
 from angarium.settings import Settings
-from streams.installation.topology import Names
 
 BODY_BYTES = 1000
 EVENT_EVERY_S = 0.002
@@ -113,16 +112,8 @@ class Drain(Struct, frozen=True, kw_only=True):
         return self.report.deliveries / max(self.report.last_at - self.report.first_at, 1e-6)
 
 
-class ScaleBench:
+class ScaleBench(Bench[ScalePlan]):
     """One run. `tell` hears what is being done."""
-
-    def __init__(self, plan: ScalePlan, on: Ground, tell: Callable[[str], None]) -> None:
-        self._plan = plan
-        self._on = on
-        self._js = on.js
-        self._sink = on.sink
-        self._tell = tell
-        self._names = Names()
 
     async def crowd(self) -> Crowd:
         """Measure a node with many receivers. Raises click.ClickException if events were not accepted."""

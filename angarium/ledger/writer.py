@@ -113,11 +113,11 @@ class Writer:
                 await self._rest(place)
                 return place, False
             case messages:
-                return await self._take(place, messages), len(messages) >= FEW_FLUSHES
+                return await self._store_rows(place, messages), len(messages) >= FEW_FLUSHES
 
     # ---- what there is
 
-    async def _take(self, place: Place, messages: list[StoredMessage]) -> Place:
+    async def _store_rows(self, place: Place, messages: list[StoredMessage]) -> Place:
         reads = await self._decoded(messages)
         unknown = {name: shard for name, shard in names_in(reads).items() if name not in self._known}
         if len(self._known) > KNOWN_RECEIVERS_MAX:

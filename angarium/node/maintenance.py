@@ -94,7 +94,7 @@ class Maintenance:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
 
     def _keeps_the_house(self) -> bool:
-        return any(shard.number == 0 for shard in self._working())
+        return any(each.shard == 0 for each in self._working())
 
     async def _look_after_shards(self) -> StreamInfo:
         js, names = self._around.js, self._around.names
@@ -129,7 +129,7 @@ class Maintenance:
             needed = host.needed()
             if needed.exact:
                 return
-            subject = names.delivery(shard.number, needed.receiver)
+            subject = names.delivery(shard.shard, needed.receiver)
             message = await js.next_message(names.deliveries, subject, needed.position)
             if message is None:
                 return

@@ -169,7 +169,7 @@ class Node:
         async with self._claiming:
             if not self._stopping:
                 self._claimed.add(shard)
-                await self._take(shard, await self._attempt(shard, take_over(shard, self.around)))
+                await self._start(shard, await self._attempt(shard, take_over(shard, self.around)))
                 if self._rests(shard):
                     await self._release(shard)
 
@@ -216,7 +216,7 @@ class Node:
             self.refused[shard] = why
             log.error("shard.refused", extra={"shard": shard, "why": why})
 
-    async def _take(self, shard: int, taken: Shard | NotOwned | None) -> None:
+    async def _start(self, shard: int, taken: Shard | NotOwned | None) -> None:
         if isinstance(taken, NotOwned):
             log.debug("shard.not_claimed", extra={"shard": shard, "why": taken.why})
         elif taken is not None:

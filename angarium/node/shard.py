@@ -85,9 +85,9 @@ class Shard:
     """
 
     def __init__(
-        self, number: int, around: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
+        self, shard: int, around: NodeContext, lease: Lease, claimed: Claim, recovery: Recovery
     ) -> None:
-        self.number = number
+        self.shard = shard
         self.ended = asyncio.Event()
         self.why = ""
         self.refused = False
@@ -102,7 +102,7 @@ class Shard:
             statistics=around.totals.journal,
         )  # fmt: skip
         self._snapshots = Snapshots(js, names, claimed, around.loads)
-        self._backlog = Backlog(js, names, number, around.readers, replicated=claimed.replicated)
+        self._backlog = Backlog(js, names, shard, around.readers, replicated=claimed.replicated)
         self._snapshotted = 0, Needed(0)
         self._writing_snapshots = asyncio.Lock()
         self._handing_over = asyncio.Lock()
@@ -149,7 +149,7 @@ class Shard:
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
-            self._around.js, self._around.names, self.number,
+            self._around.js, self._around.names, self.shard,
             on_event=self.host.arrive, on_malformed=self._misaddressed, on_broken=self._end,
             may_reset=self.host.within_lease, floor=lambda: self.journal.floor,
             on_lost=self._lost, known=self._known,
@@ -159,7 +159,7 @@ class Shard:
     def _new_router(self) -> Router:
         """The router of the partition with the same number. It remembers nothing of an earlier ownership."""
         return Router(
-            self._around.js, self._around.names, self.number, self._around.routing,
+            self._around.js, self._around.names, self.shard, self._around.routing,
             on_broken=self._end, may_reset=self.host.within_lease,
             on_lost=self._lost, on_event=self.journal.marks_rose, known=self._marks,
             created=self._recovery.created[self._around.names.events],
@@ -384,7 +384,7 @@ class Shard:
                 kept, sorted(forget), checkpoint.sequence, checkpoint, self._listed
             )
         except (Unavailable, ApiError) as error:
-            Complaint(self._around.js, log, "snapshot.delayed", shard=self.number).tell(str(error))
+            Complaint(self._around.js, log, "snapshot.delayed", shard=self.shard).tell(str(error))
             written = None
         except Unusable as error:
             self._refuse(str(error))
@@ -400,14 +400,14 @@ class Shard:
             self.fenced("another node owns the shard's snapshots")
 
 
-async def take_over(number: int, around: NodeContext) -> Shard | NotOwned:
+async def take_over(shard: int, around: NodeContext) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises what recovery raises if a stream was re-made."""
     lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
     claimed = await claim(
-        around.js, around.names, number, around.node, around.time,
+        around.js, around.names, shard, around.node, around.time,
         may_claim=around.members.may_claim, run=around.members.run,
     )  # fmt: skip
     if isinstance(claimed, NotOwned):
         return claimed
     recovery = await recover(around.js, around.names, claimed, around.node, around.loads)
-    return recovery if isinstance(recovery, NotOwned) else Shard(number, around, lease, claimed, recovery)
+    return recovery if isinstance(recovery, NotOwned) else Shard(shard, around, lease, claimed, recovery)

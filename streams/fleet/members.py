@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from actors.errors import Unavailable
 from streams.clock import Timekeeper
+from streams.defects import reporting
 from streams.fleet.lease import LEASE_MARGIN_S, Lease
 from streams.fleet.rendezvous import wanted
 from streams.installation.topology import Names
@@ -136,7 +137,7 @@ class Members:
             asyncio.ensure_future(self._keep_looking()),
         ]
         for task in self._tasks:
-            task.add_done_callback(_report)
+            task.add_done_callback(reporting("the membership of this node broke"))
 
     async def leave(self) -> None:
         """Announce that this node leaves, after its shards are released. A second call does nothing."""
@@ -355,10 +356,3 @@ class Members:
         if connected:
             self._counted_from = self._time.boottime()
             self._hint.set()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler(
-            {"message": "the membership of this node broke", "exception": error, "task": task}
-        )

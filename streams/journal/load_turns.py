@@ -22,13 +22,13 @@ class LoadTurns:
     @asynccontextmanager
     async def turn(self, due: float) -> AsyncIterator[None]:
         """Hold a place; if none is free, the next one goes to the caller that was due first."""
-        await self._take(due)
+        await self._acquire(due)
         try:
             yield
         finally:
-            self._give()
+            self._release()
 
-    async def _take(self, due: float) -> None:
+    async def _acquire(self, due: float) -> None:
         if self._free:
             self._free -= 1
             return
@@ -38,10 +38,10 @@ class LoadTurns:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self._give()  # The place was granted at the same moment.
+                self._release()  # The place was granted at the same moment.
             raise
 
-    def _give(self) -> None:
+    def _release(self) -> None:
         while self._waiting:
             future = heappop(self._waiting)[2]
             if not future.done():

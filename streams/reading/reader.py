@@ -139,7 +139,7 @@ class Reader:
                 self._consumer,
                 group=PRIORITY_GROUP,
                 batch=self._batch,
-                on_message=self._take,
+                on_message=self._pass_on,
                 on_gap=self._on_gap,
             )
             self._puller.hold(self._held)
@@ -195,7 +195,7 @@ class Reader:
         except (Unavailable, ApiError) as error:
             return str(error)
 
-    def _take(self, message: Message) -> None:
+    def _pass_on(self, message: Message) -> None:
         if not self.compared:
             return  # It came after a gap.
         try:

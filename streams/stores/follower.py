@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from actors.errors import Unavailable
+from streams.defects import reporting
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
@@ -64,7 +65,7 @@ class Follower:
         while not await self._read():  # noqa: ASYNC110  # A retry, with nothing to wait for.
             await asyncio.sleep(self._every_s)
         self._task = asyncio.ensure_future(self._follow())
-        self._task.add_done_callback(_report)
+        self._task.add_done_callback(reporting("a follower's handler failed"))
 
     async def stop(self) -> None:
         """Pass on nothing more. A second call does nothing."""
@@ -148,10 +149,3 @@ class Follower:
     def _on_change(self, connected: bool) -> None:
         if connected:
             self._woken.set()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler(
-            {"message": "a follower's handler failed", "exception": error, "task": task}
-        )

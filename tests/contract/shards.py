@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from actors.machine.facts import Repeated
 from actors.machine.state import State
 from streams.installation.topology import Names
-from streams.journal.claim import Claim, NotOwned, Owner, claim
+from streams.journal.checkpoint import Checkpoint
+from streams.journal.claim import Claim, NotOwned, Owner, claim, release
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import JournalEntry
+from streams.journal.snapshots import Snapshots
 from streams.journal.tails import Mark, Marks
 from streams.nats.jetstream import JetStream
 from tests.contract.waiting import until
@@ -104,3 +106,15 @@ def repeated(position: int, receiver: str = RECEIVER) -> Repeated:
 
 def blank(receiver: str = RECEIVER) -> State:
     return State(receiver=receiver)
+
+
+async def lose_events(js: JetStream, names: Names) -> None:
+    """Make the shard one that has routed events which are not there any more."""
+    claimed = await own(js, names, "a")
+    await release(js, names, claimed, "a")
+    again = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
+    assert not isinstance(again, NotOwned)
+    marks = Marks(events=Mark(position=9, stored_at=1.5))
+    await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks))
+    await js.purge(names.journal, again.sequence + 1)
+    await release(js, names, again, "a")

@@ -6,31 +6,22 @@ import msgspec
 import pytest
 
 from actors.errors import InvalidPolicy
-from angarium.connecting import Access
 from angarium.operations.declarations.apply import Applied, Step, apply
 from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
 from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
-from angarium.settings import Settings
-from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.stores.receivers import Receivers
+from tests.contract.configurations import URL, Configurations
 from tests.contract.installation import install
 
-URL = "https://example.com/hook"
 A, B = (f"whsec_{letter * 32}" for letter in "AB")
 
 
-class Bench:
-    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
-        self.js = js
-        self.names = names
-        self.to = Access(js, Settings(prefix=prefix))
+class Applying(Configurations):
+    """`apply` and `export`, as the commands call them."""
 
-    async def store(self, name: str, members: Any) -> None:
-        await self.js.publish(self.names.receiver(name), msgspec.json.encode(members))
-
-    async def stored(self, tenant: str = "*") -> dict[str, Any]:
+    async def all(self, tenant: str = "*") -> dict[str, Any]:
         found = await Receivers(self.js, self.names).all(tenant)
         return {name: msgspec.json.decode(each.raw) for name, each in found.items()}
 
@@ -51,23 +42,23 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(js: JetStream, prefix: str) -> Bench:
-    return Bench(js, await install(js, prefix), prefix)
+async def bench(js: JetStream, prefix: str) -> Applying:
+    return Applying(js, await install(js, prefix), prefix)
 
 
 def actions(plan: list[Step]) -> list[str]:
     return [f"{each.action} {each.receiver}" for each in plan]
 
 
-async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(bench: Bench) -> None:
-    await bench.store("acme.old", {"url": URL, "secrets": [A], "order": "relaxed", "rate": "10/s"})
-    await bench.store("acme.same", {"url": URL, "secrets": [B], "rate": {"limit": 5}})
+async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(bench: Applying) -> None:
+    await bench.store({"url": URL, "secrets": [A], "order": "relaxed", "rate": "10/s"}, "acme.old")
+    await bench.store({"url": URL, "secrets": [B], "rate": {"limit": 5}}, "acme.same")
     declared = {
         "acme.old": {"url": URL, "rate": "5/s"},
         "acme.new": {"url": URL},
         "acme.same": {"url": URL, "rate": "5/second"},
     }
-    before = await bench.stored()
+    before = await bench.all()
     wish = ["create acme.new", "change acme.old", "keep acme.same"]
     plans: list[list[Step]] = []
 
@@ -78,7 +69,7 @@ async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(benc
     looked = await bench.applied(declared, agreed=look)
     assert [actions(looked.plan), *map(actions, plans)] == [wish, wish]
     assert (looked.agreed, looked.stored) == (False, [])
-    assert await bench.stored() == before
+    assert await bench.all() == before
 
     done = await bench.applied(declared)
     assert [list(map(str, each.changes)) for each in done.plan][1] == [
@@ -86,7 +77,7 @@ async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(benc
     ]  # fmt: skip
     (new, old) = done.stored
     assert (new.secret is None, old.secret) == (False, None)
-    assert await bench.stored() == before | {
+    assert await bench.all() == before | {
         "acme.new": {"url": URL, "secrets": [new.secret]},
         "acme.old": {"url": URL, "rate": "5/s", "secrets": [A]},
     }
@@ -96,11 +87,11 @@ async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(benc
     assert await bench.revisions() == revisions
 
 
-async def test_what_was_exported_changes_nothing_and_shows_no_secret(bench: Bench) -> None:
+async def test_what_was_exported_changes_nothing_and_shows_no_secret(bench: Applying) -> None:
     olds = [{"secret": B, "until": "2099-01-01T00:00:00Z"}]
     full = {"url": URL, "secrets": [A], "old_secrets": olds, "headers": {"X-Team": "hush"}, "paused": True}
-    await bench.store("acme.full", full)
-    await bench.store("other.plain", {"url": URL})
+    await bench.store(full, "acme.full")
+    await bench.store({"url": URL}, "other.plain")
     exported = await bench.exported()
     assert not any(each in str(exported) for each in ("hush", A, B))
     done = await bench.applied(exported)
@@ -112,21 +103,21 @@ async def test_what_was_exported_changes_nothing_and_shows_no_secret(bench: Benc
         assert (await bench.applied(read_declared(text, toml=toml))).stored == []
 
 
-async def test_a_pause_that_somebody_put_in_force_stays(bench: Bench) -> None:
-    await bench.store("acme.a", {"url": URL, "secrets": [], "paused": True})
+async def test_a_pause_that_somebody_put_in_force_stays(bench: Applying) -> None:
+    await bench.store({"url": URL, "secrets": [], "paused": True}, "acme.a")
     done = await bench.applied({"acme.a": {"url": URL}})
     assert actions(done.plan) == ["keep acme.a"]
     await bench.applied({"acme.a": {"url": URL, "paused": False}})
-    assert (await bench.stored())["acme.a"]["paused"] is False
+    assert (await bench.all())["acme.a"]["paused"] is False
 
 
-async def test_prune_removes_what_is_not_declared_of_the_tenants_in_the_document(bench: Bench) -> None:
+async def test_prune_removes_what_is_not_declared_of_the_tenants_in_the_document(bench: Applying) -> None:
     for name in ("acme.a", "acme.b", "other.c"):
-        await bench.store(name, {"url": URL, "secrets": []})
+        await bench.store({"url": URL, "secrets": []}, name)
     done = await bench.applied({"acme.a": {"url": URL}}, prune=True)
     assert actions(done.plan) == ["keep acme.a", "remove acme.b"]
     assert done.removed == ["acme.b"]
-    assert list(await bench.stored()) == ["acme.a", "other.c"]
+    assert list(await bench.all()) == ["acme.a", "other.c"]
     assert (await bench.applied({}, prune=True)).plan == []
     assert (await bench.applied({}, prune=True, tenant="other")).removed == ["other.c"]
     stranger = await apply(bench.to, {"other.x": {"url": URL}}, tenant="acme")
@@ -134,9 +125,9 @@ async def test_prune_removes_what_is_not_declared_of_the_tenants_in_the_document
     assert stranger.problems == ("/receivers/other.x: is not of the tenant acme",)
 
 
-async def test_one_bad_receiver_is_named_and_nothing_is_applied(bench: Bench) -> None:
-    await bench.store("acme.a", {"url": URL})
-    before = await bench.stored()
+async def test_one_bad_receiver_is_named_and_nothing_is_applied(bench: Applying) -> None:
+    await bench.store({"url": URL}, "acme.a")
+    before = await bench.all()
     failure = await apply(bench.to, {
         "acme.a": {"url": URL, "order": "relaxed"},
         "acme.b": {"url": URL, "rate": {"limit": -1}, "headers": {"host": "x"}, "colour": 1},
@@ -152,12 +143,12 @@ async def test_one_bad_receiver_is_named_and_nothing_is_applied(bench: Bench) ->
         "/receivers/acme.c/secrets",
         "/receivers/acme.d/events/1",
     ]
-    assert await bench.stored() == before
+    assert await bench.all() == before
 
 
-async def test_what_somebody_else_changes_meanwhile_is_left_alone_and_told(bench: Bench) -> None:
+async def test_what_somebody_else_changes_meanwhile_is_left_alone_and_told(bench: Applying) -> None:
     for name in ("acme.a", "acme.b", "acme.c", "acme.gone"):
-        await bench.store(name, {"url": URL, "secrets": []})
+        await bench.store({"url": URL, "secrets": []}, name)
     theirs = {"url": "https://example.com/theirs", "secrets": []}
     declared = {name: {"url": URL, "order": "relaxed"} for name in ("acme.a", "acme.b", "acme.c")}
     plan = await bench.applied(declared, prune=True, agreed=lambda _: False)
@@ -166,8 +157,8 @@ async def test_what_somebody_else_changes_meanwhile_is_left_alone_and_told(bench
 
     async def all_and_be_overtaken(self: Receivers, tenant: str = "*") -> Any:
         found = await all_of(self, tenant)
-        await bench.store("acme.b", theirs)
-        await bench.store("acme.gone", theirs)
+        await bench.store(theirs, "acme.b")
+        await bench.store(theirs, "acme.gone")
         return found
 
     with pytest.MonkeyPatch.context() as patched:
@@ -176,8 +167,8 @@ async def test_what_somebody_else_changes_meanwhile_is_left_alone_and_told(bench
     assert sorted(done.failed) == ["acme.b", "acme.gone"]
     assert all("changed at the same moment" in each for each in done.failed.values())
     assert [each.receiver for each in done.stored] == ["acme.a", "acme.c"]
-    assert (await bench.stored())["acme.b"] == theirs
-    assert (await bench.stored())["acme.gone"] == theirs
+    assert (await bench.all())["acme.b"] == theirs
+    assert (await bench.all())["acme.gone"] == theirs
 
 
 @pytest.mark.parametrize(

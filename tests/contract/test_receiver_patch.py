@@ -4,25 +4,19 @@ import time
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import pytest
 
-from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.patch import patch_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
 from angarium.operations.receivers.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
-from angarium.settings import Settings
-from streams.installation.topology import Names
-from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.stores.receivers import Receivers
+from tests.contract.configurations import NAME, URL, Configurations
 from tests.contract.installation import install
 
-NAME = "acme.billing"
-URL = "https://example.com/hook"
 A, B, C = (f"whsec_{letter * 32}" for letter in "ABC")
 FULL = {
     "url": URL, "order": "relaxed", "rate": {"limit": 10, "burst": 20}, "events": ["order.>"],
@@ -30,22 +24,8 @@ FULL = {
 }  # fmt: skip
 
 
-class Bench:
-    """An installation with one receiver, and the operations over the connection of the test."""
-
-    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
-        self.js = js
-        self.names = names
-        self.to = Access(js, Settings(prefix=prefix))
-
-    async def store(self, members: Any) -> int:
-        answer = await self.js.publish(self.names.receiver(NAME), msgspec.json.encode(members))
-        assert isinstance(answer, Stored)
-        return answer.sequence
-
-    async def stored(self) -> Any:
-        found = await Receivers(self.js, self.names).get(NAME)
-        return None if found is None else msgspec.json.decode(found.raw)
+class Patching(Configurations):
+    """The operations that change members of one receiver."""
 
     async def patched(self, change: dict[str, Any], **said: Any) -> list[str]:
         done = await patch_configuration(self.to, NAME, change, **said)
@@ -64,8 +44,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(js: JetStream, prefix: str) -> Bench:
-    return Bench(js, await install(js, prefix), prefix)
+async def bench(js: JetStream, prefix: str) -> Patching:
+    return Patching(js, await install(js, prefix), prefix)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +78,7 @@ async def bench(js: JetStream, prefix: str) -> Bench:
     ],
 )
 async def test_what_is_said_changes_and_all_else_stays(
-    bench: Bench, change: dict[str, Any], changes: list[str], members: dict[str, Any]
+    bench: Patching, change: dict[str, Any], changes: list[str], members: dict[str, Any]
 ) -> None:
     await bench.store(FULL)
     assert await bench.patched(change, dry_run=True) == changes
@@ -109,7 +89,7 @@ async def test_what_is_said_changes_and_all_else_stays(
     }
 
 
-async def test_a_rate_in_words_is_changed_by_its_members(bench: Bench) -> None:
+async def test_a_rate_in_words_is_changed_by_its_members(bench: Patching) -> None:
     await bench.store({"url": URL, "rate": "10/min"})
     assert await bench.patched({"rate": {"burst": 5}}) == ["rate: 10/minute → 10/minute, burst 5"]
     await bench.store({"url": URL, "rate": "10/min"})
@@ -117,7 +97,7 @@ async def test_a_rate_in_words_is_changed_by_its_members(bench: Bench) -> None:
     assert await bench.stored() == {"url": URL, "rate": "10/min", "order": "relaxed"}
 
 
-async def test_what_changes_nothing_is_not_stored(bench: Bench) -> None:
+async def test_what_changes_nothing_is_not_stored(bench: Patching) -> None:
     revision = await bench.store(FULL)
     done = await patch_configuration(bench.to, NAME, {"order": "relaxed"})
     assert isinstance(done, PutResult)
@@ -138,7 +118,7 @@ async def test_what_changes_nothing_is_not_stored(bench: Bench) -> None:
     ],
 )
 async def test_each_bad_member_is_named_and_nothing_changes(
-    bench: Bench, change: dict[str, Any], problem: str
+    bench: Patching, change: dict[str, Any], problem: str
 ) -> None:
     await bench.store(FULL)
     failure = await bench.refused(change)
@@ -147,18 +127,18 @@ async def test_each_bad_member_is_named_and_nothing_changes(
     assert await bench.stored() == FULL
 
 
-async def test_what_nobody_knows_can_be_taken_away(bench: Bench) -> None:
+async def test_what_nobody_knows_can_be_taken_away(bench: Patching) -> None:
     await bench.store(FULL | {"colour": "hush"})
     assert (await bench.refused({"order": "strict"})).problems[0].startswith("colour: unknown")
     assert await bench.patched({"colour": None}) == ["colour: … → none"]
 
 
-async def test_one_that_is_not_there_cannot_be_changed(bench: Bench) -> None:
+async def test_one_that_is_not_there_cannot_be_changed(bench: Patching) -> None:
     assert (await bench.refused({"order": "strict"})).kind == "not_found"
 
 
 async def test_what_somebody_else_changed_is_not_overwritten(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Patching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revision = await bench.store(FULL)
     theirs = FULL | {"paused": True}
@@ -166,15 +146,7 @@ async def test_what_somebody_else_changed_is_not_overwritten(
     failure = await bench.refused({"order": "strict"}, revision=revision)
     assert failure.kind == "conflict"
     assert f"not {revision}" in failure.text
-    get = Receivers.get
-
-    async def get_and_be_overtaken(self: Receivers, receiver: str) -> Any:
-        found = await get(self, receiver)
-        await bench.store(theirs)
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Receivers, "get", get_and_be_overtaken)
+    with bench.overtaken(monkeypatch, theirs):
         assert (await bench.refused({"order": "strict"})).kind == "conflict"
         late = await rotate_secret(bench.to, NAME, 60)
     assert isinstance(late, NotDone)
@@ -182,7 +154,7 @@ async def test_what_somebody_else_changed_is_not_overwritten(
     assert await bench.stored() == theirs
 
 
-async def test_a_put_may_name_what_it_was_made_from(bench: Bench) -> None:
+async def test_a_put_may_name_what_it_was_made_from(bench: Patching) -> None:
     first = NewConfiguration(members={"url": URL}, revision=0)
     assert isinstance(await put_configuration(bench.to, NAME, first), PutResult)
     again = await put_configuration(bench.to, NAME, first)
@@ -193,7 +165,7 @@ async def test_a_put_may_name_what_it_was_made_from(bench: Bench) -> None:
 # ---- secrets
 
 
-async def test_a_rotated_secret_ends_by_itself(bench: Bench) -> None:
+async def test_a_rotated_secret_ends_by_itself(bench: Patching) -> None:
     await bench.store(FULL)
     before = time.time()
     done = await bench.rotated(3600)
@@ -207,7 +179,7 @@ async def test_a_rotated_secret_ends_by_itself(bench: Bench) -> None:
     }
 
 
-async def test_a_second_rotation_leaves_the_first_its_end(bench: Bench) -> None:
+async def test_a_second_rotation_leaves_the_first_its_end(bench: Patching) -> None:
     olds = [{"secret": A, "until": "2099-01-01T00:00:00Z"}]
     await bench.store({"url": URL, "secrets": [B], "old_secrets": olds})
     done = await bench.rotated(60)
@@ -217,20 +189,20 @@ async def test_a_second_rotation_leaves_the_first_its_end(bench: Bench) -> None:
     assert newer["until"] < older["until"] == "2099-01-01T00:00:00Z"
 
 
-async def test_without_an_overlap_the_new_one_signs_alone(bench: Bench) -> None:
+async def test_without_an_overlap_the_new_one_signs_alone(bench: Patching) -> None:
     await bench.store(FULL | {"old_secrets": [{"secret": C, "until": "2099-01-01T00:00:00Z"}]})
     done = await bench.rotated(0)
     assert (done.until, done.secrets) == (None, 1)
     assert await bench.stored() == FULL | {"secrets": [done.secret]}
 
 
-async def test_one_that_was_unsigned_is_signed_from_now_on(bench: Bench) -> None:
+async def test_one_that_was_unsigned_is_signed_from_now_on(bench: Patching) -> None:
     await bench.store({"url": URL})
     done = await bench.rotated(3600)
     assert (done.until, await bench.stored()) == (None, {"url": URL, "secrets": [done.secret]})
 
 
-async def test_there_are_never_more_secrets_than_may_sign(bench: Bench) -> None:
+async def test_there_are_never_more_secrets_than_may_sign(bench: Patching) -> None:
     await bench.store({"url": URL, "secrets": [A] * 8})
     failure = await rotate_secret(bench.to, NAME, 3600)
     assert isinstance(failure, NotDone)
@@ -238,13 +210,13 @@ async def test_there_are_never_more_secrets_than_may_sign(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("overlap_s", [-1, OVERLAP_MAX_S + 1])
-async def test_an_overlap_has_its_bounds(bench: Bench, overlap_s: float) -> None:
+async def test_an_overlap_has_its_bounds(bench: Patching, overlap_s: float) -> None:
     failure = await rotate_secret(bench.to, NAME, overlap_s)
     assert isinstance(failure, NotDone)
     assert "give 0s to 90d" in failure.text
 
 
-async def test_old_secrets_stay_until_they_end_and_are_hidden(bench: Bench) -> None:
+async def test_old_secrets_stay_until_they_end_and_are_hidden(bench: Patching) -> None:
     olds = [{"secret": A, "until": "2099-01-01T00:00:00Z"}]
     await bench.store({"url": URL, "secrets": [B], "old_secrets": olds})
     shown = await get_configuration(bench.to, NAME)
@@ -264,7 +236,7 @@ async def test_old_secrets_stay_until_they_end_and_are_hidden(bench: Bench) -> N
     assert await bench.stored() == {"url": URL, "secrets": [B]}
 
 
-async def test_an_old_secret_that_is_over_goes_with_the_next_change(bench: Bench) -> None:
+async def test_an_old_secret_that_is_over_goes_with_the_next_change(bench: Patching) -> None:
     await bench.store(
         {"url": URL, "secrets": [B], "old_secrets": [{"secret": A, "until": "2026-01-01T00:00:00Z"}]}
     )

@@ -2,23 +2,17 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.get import ShownConfiguration, get_configuration
 from angarium.operations.receivers.proposal import PutResult
 from angarium.operations.receivers.put import NewConfiguration, put_configuration
-from angarium.settings import Settings
-from streams.installation.topology import Names
-from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.stores.receivers import Receivers
+from tests.contract.configurations import NAME, URL, Configurations
 from tests.contract.installation import install
 
-NAME = "acme.billing"
-URL = "https://example.com/hook"
 OLD, NEW, OTHER = (f"whsec_{letter * 32}" for letter in "ABC")
 FULL = {
     "url": URL, "order": "relaxed", "rate": "10/s", "paused": True, "events": ["order.>"],
@@ -26,13 +20,8 @@ FULL = {
 }  # fmt: skip
 
 
-class Bench:
-    """An installation, and `put` as the commands call it, over the connection of the test."""
-
-    def __init__(self, js: JetStream, names: Names, prefix: str) -> None:
-        self.js = js
-        self.names = names
-        self.to = Access(js, Settings(prefix=prefix))
+class Putting(Configurations):
+    """`put`, as the commands call it, for one receiver."""
 
     async def put(self, members: dict[str, Any] | None, **said: Any) -> PutResult:
         done = await put_configuration(self.to, NAME, NewConfiguration(members=members, **said))
@@ -44,29 +33,19 @@ class Bench:
         assert isinstance(failure, NotDone)
         return failure
 
-    async def store(self, members: Any) -> int:
-        """Straight into the bucket, as with `nats kv put`."""
-        answer = await self.js.publish(self.names.receiver(NAME), msgspec.json.encode(members))
-        assert isinstance(answer, Stored)
-        return answer.sequence
-
-    async def stored(self) -> Any:
-        found = await Receivers(self.js, self.names).get(NAME)
-        return None if found is None else msgspec.json.decode(found.raw)
-
 
 @pytest.fixture
-async def bench(js: JetStream, prefix: str) -> Bench:
-    return Bench(js, await install(js, prefix), prefix)
+async def bench(js: JetStream, prefix: str) -> Putting:
+    return Putting(js, await install(js, prefix), prefix)
 
 
-async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Bench) -> None:
+async def test_a_new_one_is_signed_with_a_secret_of_its_own(bench: Putting) -> None:
     done = await bench.put({"url": URL})
     assert (done.replaced, done.secrets, done.changes) == (False, 1, [])
     assert await bench.stored() == {"url": URL, "secrets": [done.secret]}
 
 
-async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
+async def test_what_is_shown_can_be_put_again(bench: Putting) -> None:
     await bench.store(FULL)
     shown = await get_configuration(bench.to, NAME)
     assert isinstance(shown, ShownConfiguration)
@@ -77,7 +56,7 @@ async def test_what_is_shown_can_be_put_again(bench: Bench) -> None:
     assert await bench.stored() == FULL
 
 
-async def test_each_loss_is_named_and_refused(bench: Bench) -> None:
+async def test_each_loss_is_named_and_refused(bench: Putting) -> None:
     before = await bench.store(FULL)
     failure = await bench.refused({"url": URL, "secrets": [NEW]})
     assert failure.kind == "invalid"
@@ -99,7 +78,7 @@ async def test_each_loss_is_named_and_refused(bench: Bench) -> None:
     assert found.revision == before
 
 
-async def test_replace_says_that_it_is_meant_and_keeps_the_secrets(bench: Bench) -> None:
+async def test_replace_says_that_it_is_meant_and_keeps_the_secrets(bench: Putting) -> None:
     await bench.store(FULL)
     done = await bench.put({"url": URL}, replace=True)
     assert [each.member for each in done.changes] == ["order", "rate", "paused", "events", "headers.x-team"]
@@ -108,7 +87,7 @@ async def test_replace_says_that_it_is_meant_and_keeps_the_secrets(bench: Bench)
     assert await bench.stored() == {"url": URL, "secrets": []}
 
 
-async def test_another_value_is_no_loss(bench: Bench) -> None:
+async def test_another_value_is_no_loss(bench: Putting) -> None:
     await bench.store(FULL)
     done = await bench.put(FULL | {"order": "strict", "paused": False, "rate": None})
     assert list(map(str, done.changes)) == [
@@ -116,14 +95,14 @@ async def test_another_value_is_no_loss(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-async def test_one_that_was_unsigned_stays_so(bench: Bench) -> None:
+async def test_one_that_was_unsigned_stays_so(bench: Putting) -> None:
     await bench.store({"url": URL})
     done = await bench.put({"url": URL, "paused": True})
     assert (done.secret, done.secrets) == (None, 0)
     assert await bench.stored() == {"url": URL, "paused": True}
 
 
-async def test_a_secret_is_changed_with_an_overlap(bench: Bench) -> None:
+async def test_a_secret_is_changed_with_an_overlap(bench: Putting) -> None:
     await bench.store({"url": URL, "secrets": [OLD]})
     added = await bench.put(None, add_secret="")
     assert added.secrets == 2
@@ -133,20 +112,20 @@ async def test_a_secret_is_changed_with_an_overlap(bench: Bench) -> None:
     assert await bench.stored() == {"url": URL, "secrets": [added.secret]}
 
 
-async def test_a_secret_may_be_given_and_change_at_once(bench: Bench) -> None:
+async def test_a_secret_may_be_given_and_change_at_once(bench: Putting) -> None:
     await bench.store(FULL)
     done = await bench.put(None, add_secret=OTHER, drop_old_secrets=True)
     assert (done.secret, list(map(str, done.changes))) == (None, ["secrets: 2 → 1 (1 new)"])
     assert await bench.stored() == FULL | {"secrets": [OTHER]}
 
 
-async def test_one_that_is_there_already_comes_to_the_front(bench: Bench) -> None:
+async def test_one_that_is_there_already_comes_to_the_front(bench: Putting) -> None:
     await bench.store(FULL)
     await bench.put(None, add_secret=OLD)
     assert await bench.stored() == FULL | {"secrets": [OLD, NEW]}
 
 
-async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: Bench) -> None:
+async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: Putting) -> None:
     away = "https://127.0.0.1/hook"
     assert "angarium dev allows it" in str((await bench.put({"url": away})).notes)
     assert (await bench.put({"url": away, "paused": True})).notes == []
@@ -155,13 +134,13 @@ async def test_what_nodes_may_not_post_to_is_noted_where_the_url_is_new(bench: B
     assert "angarium dev" not in private
 
 
-async def test_secrets_alone_need_a_receiver(bench: Bench) -> None:
+async def test_secrets_alone_need_a_receiver(bench: Putting) -> None:
     failure = await bench.refused(None, add_secret="")
     assert failure.kind == "not_found"
     assert f"there is no receiver {NAME} yet; give its configuration" in failure.text
 
 
-async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) -> None:
+async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Putting) -> None:
     await bench.store(FULL)
     partial = await bench.refused({"rate": "5/s"})
     assert partial.kind == "invalid"
@@ -172,7 +151,7 @@ async def test_flags_that_are_only_a_part_say_how_to_change_one(bench: Bench) ->
     assert any("secrets: expected `array`" in each for each in wrong.problems)
 
 
-async def test_what_nobody_can_read_has_nothing_to_lose(bench: Bench) -> None:
+async def test_what_nobody_can_read_has_nothing_to_lose(bench: Putting) -> None:
     await bench.store([1])
     done = await bench.put({"url": URL})
     assert (done.replaced, done.secrets) == (True, 1)
@@ -180,7 +159,7 @@ async def test_what_nobody_can_read_has_nothing_to_lose(bench: Bench) -> None:
 
 @pytest.mark.parametrize("before", [FULL, None, "removed"], ids=["there", "not there", "removed"])
 async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
-    bench: Bench, before: Any, monkeypatch: pytest.MonkeyPatch
+    bench: Putting, before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if before == "removed":
         await bench.store(FULL)
@@ -188,22 +167,14 @@ async def test_what_somebody_else_put_meanwhile_is_not_overwritten(
     elif before is not None:
         await bench.store(before)
     theirs = {"url": "https://example.com/theirs"}
-    get = Receivers.get
-
-    async def get_and_be_overtaken(self: Receivers, receiver: str) -> Any:
-        found = await get(self, receiver)
-        await bench.store(theirs)
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Receivers, "get", get_and_be_overtaken)
+    with bench.overtaken(monkeypatch, theirs):
         failure = await bench.refused(FULL)
     assert failure.kind == "conflict"
     assert "was changed at the same moment by another user" in failure.text
     assert await bench.stored() == theirs
 
 
-async def test_one_that_was_removed_can_be_put_again(bench: Bench) -> None:
+async def test_one_that_was_removed_can_be_put_again(bench: Putting) -> None:
     await bench.store(FULL)
     await Receivers(bench.js, bench.names).delete(NAME)
     done = await bench.put({"url": URL})

@@ -33,7 +33,17 @@ from streams.repair.acceptance import accept_loss, restarts_behind
 from streams.repair.damage import Damage, LostTail, examine
 from streams.repair.preconditions import dead_holders, free_or_of
 from tests.contract.installation import publish
-from tests.contract.shards import RECEIVER, SHARD, Clocks, Listening, anybody, last_flush, mark_at, own
+from tests.contract.shards import (
+    RECEIVER,
+    SHARD,
+    Clocks,
+    Listening,
+    anybody,
+    last_flush,
+    lose_events,
+    mark_at,
+    own,
+)
 from tests.contract.test_recovery import Shard as Recording
 from tests.contract.test_recovery import delivered, remake
 from tests.contract.waiting import until
@@ -188,14 +198,7 @@ async def test_that_was_cut_off_keeps_everybody_out(js: JetStream, names: Names)
 
 
 async def test_events_go_on_under_sources_above_all_others(js: JetStream, names: Names) -> None:
-    claimed = await own(js, names, "a")
-    await release(js, names, claimed, "a")
-    refused = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
-    assert not isinstance(refused, NotOwned)
-    marks = Marks(events=Mark(position=9, stored_at=1.5))
-    await Snapshots(js, names, refused).write([], [], 0, Checkpoint(marks=marks))
-    await js.purge(names.journal, refused.sequence + 1)
-    await release(js, names, refused, "a")
+    await lose_events(js, names)
     damage, count = await repaired(js, names)
     assert ([gap.stream for gap in damage.gaps], count) == ([names.events], 0)
     restarts = (await own(js, names, "b")).marks.restarts

@@ -6,30 +6,15 @@ import msgspec
 import pytest
 
 from streams.installation.topology import Names
-from streams.journal.checkpoint import Checkpoint
-from streams.journal.claim import NotOwned, Owner, claim, release
+from streams.journal.claim import Owner
 from streams.journal.recovery import recover
-from streams.journal.snapshots import Snapshots
-from streams.journal.tails import Mark, Marks
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.repair import acceptance
 from streams.repair.acceptance import accept_loss
 from streams.repair.damage import examine
 from streams.repair.preconditions import free_or_of
-from tests.contract.shards import SHARD, Clocks, anybody, own
-
-
-async def lose_events(js: JetStream, names: Names) -> None:
-    """The shard has routed events that are not there any more."""
-    claimed = await own(js, names, "a")
-    await release(js, names, claimed, "a")
-    again = await claim(js, names, SHARD, "a", Clocks(), may_claim=anybody)
-    assert not isinstance(again, NotOwned)
-    marks = Marks(events=Mark(position=9, stored_at=1.5))
-    await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks))
-    await js.purge(names.journal, again.sequence + 1)
-    await release(js, names, again, "a")
+from tests.contract.shards import SHARD, Clocks, lose_events
 
 
 async def test_the_consumer_of_the_events_is_its_new_owners(

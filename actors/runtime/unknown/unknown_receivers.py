@@ -279,11 +279,11 @@ class UnknownReceivers:
             found = await self.host.backlog.read_all(cursor.read_to, reach, READ_AT_ONCE)
             if self.host.stopped:
                 return
-            self._take_stretch([each for each in found.events if each[1].position <= reach])
+            self._accept_found([each for each in found.events if each[1].position <= reach])
             if found.complete:
                 cursor.arrived(max(cursor.read_to, reach))
 
-    def _take_stretch(self, found: Iterable[tuple[str, Event]]) -> None:
+    def _accept_found(self, found: Iterable[tuple[str, Event]]) -> None:
         """Take events beyond those read before: no event of these names waits behind them."""
         for receiver, event in found:
             if receiver in self.undecided.receivers or not self.host.knows(receiver):
