@@ -5,12 +5,14 @@ clients that still send, who then see a reset in the place of the answer.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from angarium.api.problems import MEDIA_TYPE, Refusal
+from angarium.api.problems import MEDIA_TYPE, Refusal, unavailable
 
 HEAD_TIMEOUT_S = 10.0
 """Time for the head of a request, from its first byte."""
@@ -24,9 +26,50 @@ LINGER_MAX_S = 2.0
 LINGER_BYTES_MAX = 16 << 20
 """Bytes of an unwanted body that are read and dropped, so that its sender sees the answer."""
 
+Send = Callable[[Any], Awaitable[None]]
+"""The `send` of ASGI, of which uvicorn and Litestar each have a type."""
+
 
 class _HeadTooLarge(Exception):
     """A head beyond its bounds."""
+
+
+class _Ending:
+    """The application for one request, which may be cancelled: the process has been told to end.
+
+    uvicorn would log a traceback for it, and answer 500.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._cycle = cycle
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            cycle = self._cycle
+            if cycle.response_started:
+                cycle.disconnected = True  # Nothing more is expected of it.
+                cycle.transport.close()
+            else:
+                await send_refusal(send, unavailable("the process is about to end; send it again"))
+
+
+async def send_refusal(send: Send, refused: Refusal) -> None:
+    """Send a problem."""
+    content = msgspec.json.encode(refused.problem)
+    await send_answer(send, refused.problem.status, MEDIA_TYPE, refused.headers, content)
+
+
+async def send_answer(
+    send: Send, status: int, media_type: str, extra: Mapping[str, str], content: bytes
+) -> None:
+    """Send a whole answer."""
+    headers = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(content))]
+    headers += [(name.encode(), value.encode()) for name, value in extra.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
 class Connection(HttpToolsProtocol):
@@ -96,14 +139,14 @@ class Connection(HttpToolsProtocol):
             raise _HeadTooLarge
         super().on_headers_complete()
 
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-
     def on_response_complete(self) -> None:
         if not self.pipeline and self.cycle.more_body and not self.transport.is_closing():
             self._linger()
         else:
             super().on_response_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        super()._start_asgi_task(cycle, _Ending(cycle, app))
 
     # ---- bounds
 

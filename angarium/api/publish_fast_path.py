@@ -12,13 +12,12 @@ from litestar.enums import HttpMethod, ScopeType
 from litestar.types import HTTPScope, Receive, Scope, Send
 
 from angarium.api.api_state import ApiState
+from angarium.api.connections import send_answer, send_refusal
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.gate import Gate
-from angarium.api.problems import MEDIA_TYPE, refused_by
+from angarium.api.problems import refused_by
 from angarium.api.request_headers import Headers, headers_by_name
 from angarium.api.routes.publishing import Destination, destination_of, publish
-
-_JSON = b"application/json"
 
 
 class PublishFastPath:
@@ -52,15 +51,6 @@ class PublishFastPath:
             who = self._gate.admitted(headers, "publish", to.tenant)
             accepted, rate_headers = await publish(self._api, who, to, headers, receive)
         except Exception as error:
-            refused = refused_by(error, "POST", path)
-            content = msgspec.json.encode(refused.problem)
-            await _send(send, refused.problem.status, MEDIA_TYPE.encode(), refused.headers, content)
+            await send_refusal(send, refused_by(error, "POST", path))
         else:
-            await _send(send, 202, _JSON, rate_headers, msgspec.json.encode(accepted))
-
-
-async def _send(send: Send, status: int, media_type: bytes, extra: dict[str, str], content: bytes) -> None:
-    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(content))]
-    headers += [(name.encode(), value.encode()) for name, value in extra.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content, "more_body": False})
+            await send_answer(send, 202, "application/json", rate_headers, msgspec.json.encode(accepted))

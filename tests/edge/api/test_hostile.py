@@ -11,9 +11,10 @@ import pytest
 
 from angarium.api import bodies, connections
 from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
+from angarium.api.limits.request_limits import TENANTS_MIN, RequestLimits
 from angarium.operations.publishing import accept
 from streams.server.embedded import EmbeddedServer
-from tests.contract.waiting import until_true
+from tests.contract.waiting import until, until_true
 from tests.edge.api.conftest import MAX_BODY, Api, problem
 
 PATH = "/v1/tenants/acme/events/order.created"
@@ -134,6 +135,29 @@ async def test_too_many_requests_in_a_row_end_the_connection(api: Api) -> None:
     answer = await said(api, many)
     assert answer.count(b"HTTP/1.1 200") <= PIPELINED_MAX + HEADERS_MAX
     assert b"HTTP/1.1 400 " in answer
+
+
+async def test_no_more_requests_are_held_than_there_is_room_for(api: Api, head: str) -> None:
+    api.state.limits = RequestLimits(requests_max=2 * TENANTS_MIN, bytes_max=4 * TENANTS_MIN)
+    waiting = [await connected(api) for _ in range(2)]
+    for raw in waiting:
+        raw.writer.write(f"{head}content-length: 2\r\n\r\n".encode())
+    await until(lambda: api.state.limits.requests == 2)
+    async with await api.client() as client, await api.client("other") as other:
+        answer = await client.post(PATH, content=b"{}")
+        assert "too many requests" in problem(answer, 503, "unavailable")
+        assert answer.headers["retry-after"] == "1"
+        assert (await other.post(PATH.replace("acme", "other"), content=b"{}")).status_code == 202
+        for raw in waiting:
+            raw.writer.write(b"{}")
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await raw.reader.readline()).startswith(b"HTTP/1.1 202")
+            raw.writer.close()
+        for path, name in ((PATH, "unavailable"), ("/v1/tenants/acme/events", "unavailable")):
+            answer = await client.post(path, content=b"x" * 5)
+            assert "hold too much" in problem(answer, 503, name)
+        assert (await client.post(PATH, content=b"{}")).status_code == 202
+    assert api.state.limits.requests == api.state.limits.held == 0
 
 
 async def test_a_nats_that_stands_still_holds_no_memory_and_no_client(api: Api, nats: EmbeddedServer) -> None:
