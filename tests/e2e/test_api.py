@@ -27,9 +27,9 @@ async def test_sigterm_ends_it_when_what_it_has_begun_is_answered(terminal: Term
         clients = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) for _ in range(CLIENTS)]
         for number, client in enumerate(clients):
             lines = f"host: x\r\nauthorization: Bearer {token}\r\nangarium-id: n{number}\r\n"
-            head = f"POST /v1/tenants/acme/events/order.created HTTP/1.1\r\n{lines}"
+            asked = f"POST /v1/tenants/acme/events/order.created HTTP/1.1\r\n{lines}"
             # The process has begun with it when it asks for the body.
-            client.sendall(f"{head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n".encode())
+            client.sendall(f"{asked}expect: 100-continue\r\ncontent-length: 2\r\n\r\n".encode())
             assert client.recv(1 << 10).startswith(b"HTTP/1.1 100 ")
         api.terminate()
         for number, client in enumerate(clients):
