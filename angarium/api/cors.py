@@ -8,7 +8,7 @@ from typing import Any
 
 from litestar.types import Message, Send
 
-from angarium.api.request_headers import Headers
+from angarium.api.requests.headers import Headers
 
 _METHODS = b"DELETE, GET, PATCH, POST, PUT"
 _EXPOSED = b"Allow, ETag, Location, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate"

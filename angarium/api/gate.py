@@ -17,7 +17,7 @@ from actors.errors import InvalidName
 from actors.ids import check_tenant
 from angarium.api.api_state import ApiState, expired
 from angarium.api.problems import Refusal, hidden, method_not_allowed, unavailable
-from angarium.api.request_headers import Headers, header, headers_by_name
+from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.operations.tokens.secret import presented, proves
 from streams.stores.tokens import Scope, Token
 

@@ -16,7 +16,7 @@ from angarium.api.connections import send_answer, send_refusal
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.gate import Gate
 from angarium.api.problems import refused_by
-from angarium.api.request_headers import Headers, headers_by_name
+from angarium.api.requests.headers import Headers, headers_by_name
 from angarium.api.routes.publishing import Destination, destination_of, publish
 
 

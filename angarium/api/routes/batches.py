@@ -10,11 +10,11 @@ from litestar.types import Receive
 from msgspec import Raw
 
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.bodies import read_body
 from angarium.api.gate import Caller, caller, needs
 from angarium.api.openapi.batches import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, Refusal, invalid, refusal
-from angarium.api.request_headers import Headers, header, headers_by_name
+from angarium.api.requests.bodies import read_body
+from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.failures import OperationError, not_done
 from angarium.operations.publishing.accept import Accepted, accept_all, check_unsent

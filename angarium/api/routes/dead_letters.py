@@ -15,7 +15,6 @@ from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.bodies import decoded, json_body
 from angarium.api.gate import needs
 from angarium.api.openapi.dead_letters import (
     DROP_DEAD_LETTER,
@@ -32,6 +31,7 @@ from angarium.api.openapi.dead_letters import (
 )
 from angarium.api.problems import Fault, answered, invalid
 from angarium.api.queries.times import Moment, moment
+from angarium.api.requests.bodies import decoded, json_body
 from angarium.connecting import Access
 from angarium.logs import instant
 from angarium.operations.dead_letters.drop import drop

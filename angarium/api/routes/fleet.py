@@ -6,7 +6,6 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.bodies import decoded, json_body
 from angarium.api.gate import needs
 from angarium.api.openapi.fleet import (
     CREATE_TOKEN,
@@ -23,6 +22,7 @@ from angarium.api.openapi.fleet import (
     TokenRequest,
 )
 from angarium.api.problems import answered
+from angarium.api.requests.bodies import decoded, json_body
 from angarium.operations import fleet
 from angarium.operations.fleet import SeenNodes
 from angarium.operations.tokens.create import NewToken, create

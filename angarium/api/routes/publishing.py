@@ -13,7 +13,6 @@ from msgspec import Struct
 from actors.errors import InvalidName, Unavailable
 from actors.ids import event_id, split_receiver
 from angarium.api.api_state import ApiState, InjectedApi
-from angarium.api.bodies import read_body
 from angarium.api.gate import Caller, caller, needs
 from angarium.api.openapi.publishing import (
     PUBLISH_EVENT,
@@ -21,7 +20,8 @@ from angarium.api.openapi.publishing import (
     PUBLISH_UNTYPED_TO_RECEIVER,
 )
 from angarium.api.problems import Fault, Refusal, answered, hidden, invalid, not_found, unavailable
-from angarium.api.request_headers import Headers, header, headers_by_name
+from angarium.api.requests.bodies import read_body
+from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.operations.publishing.accept import Accepted, accept, check_unsent
 from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem

@@ -6,10 +6,7 @@ from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
 
 from actors.policy import members_of
-from angarium.api import conditions
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
-from angarium.api.bodies import decoded, json_body
-from angarium.api.conditions import Condition, condition, is_known, met, tag
 from angarium.api.gate import needs
 from angarium.api.openapi.control import ROTATE_RECEIVER_SECRET, Rotation
 from angarium.api.openapi.receivers import (
@@ -23,7 +20,10 @@ from angarium.api.openapi.receivers import (
     Removed,
 )
 from angarium.api.problems import Refusal, answered
-from angarium.api.request_headers import headers_by_name
+from angarium.api.requests import conditions
+from angarium.api.requests.bodies import decoded, json_body
+from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
+from angarium.api.requests.headers import headers_by_name
 from angarium.connecting import Access
 from angarium.operations.receiver_health.health import ReceiverHealth, get_health
 from angarium.operations.receivers.get import get_configuration, list_configurations

@@ -11,7 +11,7 @@ from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.background.tails import TailStream
 from angarium.api.gate import caller, needs
 from angarium.api.openapi.tail import EVENT_STREAM, TAIL_ATTEMPTS
-from angarium.api.request_headers import header, headers_by_name
+from angarium.api.requests.headers import header, headers_by_name
 from angarium.operations.tail import TailFilter
 
 TYPES_MAX = 16

@@ -9,9 +9,10 @@ import time
 import httpx
 import pytest
 
-from angarium.api import bodies, connections
+from angarium.api import connections
 from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
 from angarium.api.limits.request_limits import TENANTS_MIN, RequestLimits
+from angarium.api.requests import bodies
 from angarium.operations.publishing import accept
 from streams.server.embedded import EmbeddedServer
 from tests.contract.waiting import until, until_true

@@ -12,7 +12,7 @@ from actors.policy import DOCUMENT_MAX
 from angarium.api.api_state import ApiState
 from angarium.api.limits.request_limits import AdmittedRequest, RequestLimits
 from angarium.api.problems import Fault, Refusal, invalid
-from angarium.api.request_headers import Headers, header, headers_by_name
+from angarium.api.requests.headers import Headers, header, headers_by_name
 from streams.stores.tokens import ALL_TENANTS
 
 T = TypeVar("T")

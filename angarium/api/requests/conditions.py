@@ -6,7 +6,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from angarium.api.problems import Refusal, answered
-from angarium.api.request_headers import Headers, header
+from angarium.api.requests.headers import Headers, header
 from angarium.operations.failures import NotDone
 
 T = TypeVar("T")
