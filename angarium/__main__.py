@@ -1,7 +1,7 @@
 """Entry point of the console script and of `python -m angarium`.
 
-Commands take a moment to load. Ctrl-C then ends the process as it does any other, without a traceback; what
-becomes of it while a command works is for `angarium.terminal.run` to say.
+Commands take a moment to load. Meanwhile Ctrl-C ends the process without a traceback, like any other program;
+`angarium.terminal.run` handles it while a command works.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Connections from the settings: how to reach NATS, what is there, and a connection for one work."""
+"""Connections from the settings: how to reach NATS, the installation's names, a connection for one task."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Access(Struct, frozen=True):
-    """The way to an installation, as every operation takes it: an open connection, and the settings."""
+    """Access to an installation, as every operation takes it: an open connection, and the settings."""
 
     js: JetStream
     settings: Settings
@@ -32,7 +32,7 @@ class Access(Struct, frozen=True):
 
 
 def connect_options(settings: Settings, second: bool = False) -> ConnectOptions:
-    """Options to reach NATS, by the settings; a `second` connection of a process logs no losses."""
+    """Options for the connection to NATS; the `second` connection of a process does not log its losses."""
     return ConnectOptions(
         servers=settings.nats,
         name=settings.node,
@@ -71,6 +71,6 @@ async def open_jetstream(settings: Settings, second: bool = False) -> AsyncItera
 
 
 async def accessed(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
-    """Do one work over a connection of its own. Raises ConnectError."""
+    """Do one task over a connection of its own. Raises ConnectError."""
     async with open_jetstream(settings) as js:
         return await work(Access(js, settings))

@@ -1,9 +1,9 @@
 """A small HTTP/1.1 server: for `angarium listen`, the receivers of the demo and a node's monitor.
 
-It is no product for the open network: no TLS, no routes, one function that answers. The requests of one
-connection are answered one after the other, bounds are fixed, and what is no HTTP ends the connection. Of a
-thousand requests that come at once one is answered in each turn of the event loop. Nothing more is read
-meanwhile, and nothing is answered while the client does not read its answers.
+It is not meant for the open network: it has no TLS and no routes, and one function that answers. The requests
+of one connection are answered one after the other, bounds are fixed, and anything that is not HTTP ends the
+connection. If a thousand requests come at once, one is answered in each turn of the event loop. Meanwhile
+nothing more is read, and nothing is answered while the client does not read its answers.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ PIECE_BYTES = 4 << 10
 
 
 class Received(Struct, frozen=True):
-    """One request. Names of headers are in lower case; of repeated ones the last counts."""
+    """One request. Header names are in lower case; of a repeated header the last value counts."""
 
     method: str
     path: str
@@ -73,7 +73,7 @@ class _Connection(asyncio.Protocol):
         self._clogged = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance.
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it.
 
     def data_received(self, data: bytes) -> None:
         problem = self._feed(data)
@@ -91,13 +91,13 @@ class _Connection(asyncio.Protocol):
         self._answer_next()
 
     def _feed(self, data: bytes) -> HTTPStatus | None:
-        """Returns what is wrong with it, if anything. The parser holds a header back until it is whole."""
+        """Parse bytes; returns the status of an error, if any. The parser holds incomplete headers back."""
         for start in range(0, len(data), PIECE_BYTES):
             piece = data[start : start + PIECE_BYTES]
             self._held_back += len(piece)
             try:
                 self._parser.feed_data(piece)
-            except httptools.HttpParserCallbackError:  # No callback raises but `_TooLarge`.
+            except httptools.HttpParserCallbackError:  # Callbacks raise only `_TooLarge`.
                 return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             except (httptools.HttpParserError, httptools.HttpParserUpgrade):
                 return HTTPStatus.BAD_REQUEST
@@ -167,7 +167,7 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _reset(self) -> None:
-        """Resets the connection: closing with unsent data and no linger time makes the kernel send a RST."""
+        """Reset the connection: closing with unsent data and no linger time makes the kernel send a RST."""
         raw: socket.socket = self._transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()

@@ -1,12 +1,12 @@
-"""Logs: one structured line an occurrence, to stderr, and never a secret in it.
+"""Logs: one structured line for each occurrence, on stderr, and never with a secret in it.
 
-Every floor logs through the standard library, so that none needs to import this one: the message is the
-occurrence's name, `extra` its fields, as in `log.info("shard.claimed", extra={"shard": 3, "epoch": 17})`.
-A message that is no such name (from nats-py, say) is text, and its logger's name stands for the occurrence.
-What happens once a delivery is logged at `debug` at most.
+All packages log through the standard library, so that none needs to import this module: the message is the
+name of the occurrence, `extra` its fields, as in `log.info("shard.claimed", extra={"shard": 3, "epoch":
+17})`. Any other message (for example from nats-py) is text, and its logger's name is that of the occurrence.
+What happens for every delivery is logged at `debug` at most.
 
-Secrets are kept out twice: fields that carry them show nothing, and each text and the finished line are
-searched for what looks like one, since an error's text may quote anything. Control characters are escaped.
+Secrets are kept out in two ways: fields with secrets show nothing, and each text and the finished line are
+searched for patterns of secrets, since an error's text may quote anything. Control characters are escaped.
 """
 
 import json
@@ -52,7 +52,7 @@ def redact(text: str) -> str:
 def configure(form: Literal["text", "json"], level: str, stream: TextIO | None = None) -> None:
     """Send all logs of this process to `stream` (stderr), in one form.
 
-    Libraries are heard from `warning` on: httpx and h2 would else log each request, and h2 its headers.
+    Libraries log from `warning` on: httpx and h2 would otherwise log each request, and h2 its headers.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
@@ -107,7 +107,7 @@ def instant(at: float) -> str:
 
 
 def _shown(key: str, value: Any) -> Any:
-    """A field's value, without what must not be seen."""
+    """A field's value, without secrets."""
     if key.lower() in _SECRET_FIELDS:
         return dict.fromkeys(value, HIDDEN) if isinstance(value, Mapping) else HIDDEN
     if isinstance(value, Mapping):
@@ -118,7 +118,7 @@ def _shown(key: str, value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    """A value as it stands behind `key=`: as it is, or in the quotes of JSON where it has blanks or worse."""
+    """A value as written after `key=`: as it is, or as a JSON string if it has blanks or quotes."""
     if isinstance(value, str) and value.isprintable() and _PLAIN.match(value):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)

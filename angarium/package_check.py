@@ -12,7 +12,7 @@ from pathlib import Path
 
 OWN_PACKAGES = ("actors", "streams")
 _OWN_MARK = b"Angarium"
-"""Stands in the first line of each of our packages."""
+"""A word in the first line of each of our packages."""
 _REMEDY = "install angarium in its own environment (pipx or a venv)"
 _HOME = Path(__file__).resolve().parent.parent
 
@@ -25,8 +25,8 @@ def foreign_packages() -> list[str]:
 def python() -> list[str]:
     """The start of the command for a child that runs our code.
 
-    It keeps the working directory off the child's path (`-P`), as it is off the path of the console script.
-    So `angarium demo` also runs where a project has an `actors` of its own.
+    It keeps the working directory out of the child's path (`-P`), like the console script. So `angarium demo`
+    also runs in a project that has an `actors` package of its own.
     """
     return [sys.executable] if Path.cwd() == _HOME else [sys.executable, "-P"]
 

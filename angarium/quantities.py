@@ -1,4 +1,4 @@
-"""Rates, sizes, instants and addresses as people write them: `10/second`, `256KiB`, `2h` ago, `[::1]:80`."""
+"""Rates, sizes, times and addresses as people write them: `10/second`, `256KiB`, `2h` ago, `[::1]:80`."""
 
 import re
 from datetime import datetime
@@ -21,7 +21,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class BadQuantity(BadInput):
-    """A rate, a size, an instant or an address that cannot be read; the text says how to write it."""
+    """A rate, a size, a time or an address that cannot be read; the text says how to write it."""
 
 
 def rate(text: str, burst: int | None = None) -> Rate:
@@ -92,7 +92,7 @@ def age(text: str) -> float:
 def instant(text: str, now: float) -> float:
     """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone.
 
-    One before the epoch is the epoch: nothing of ours is older.
+    A time before the epoch is taken as the epoch, since no data is older.
     """
     if _AGE.match(text):
         return max(0.0, now - age(text))

@@ -1,4 +1,4 @@
-"""Log lines of what others can cause as often as they like: few lines, that say how often it was."""
+"""Log lines about events that others can cause at will: few lines, which say how often it happened."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ LINE_EVERY_S = 1.0
 
 
 class RateLimitedLog:
-    """Logs the first `burst` occurrences at once, then a line a second at most: the latest one, and how many.
+    """Logs the first `burst` occurrences at once, then at most one line a second: the latest, and the count.
 
-    A second without a line gives one of the burst back.
+    Each second without a line restores one of the burst.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class RateLimitedLog:
         self._burst = self._left = burst
 
     def __call__(self, **fields: Any) -> None:
-        """Take note of one occurrence."""
+        """Log or count one occurrence."""
         self._fields = fields
         self._count += 1
         if self._left:
@@ -32,7 +32,7 @@ class RateLimitedLog:
 
     @property
     def rests(self) -> bool:
-        """True if nothing is left to log and the burst is full: a new one would do the same."""
+        """True if nothing is left to log and the burst is full, so a new object would behave the same."""
         return self._left == self._burst
 
     def _say(self) -> None:

@@ -2,8 +2,8 @@
 
 A setting has one name in three places: the flag `--log-format` wins over the variable `ANGARIUM_LOG_FORMAT`,
 and that over `log_format = …` in `angarium.toml`. The file is the one that `--config` or `ANGARIUM_CONFIG`
-names, else `./angarium.toml` if there is one. Its unknown keys are refused; unknown variables are only
-reported, since others may make some, as Kubernetes does for a service called angarium.
+names, else `./angarium.toml` if it exists. Unknown keys in it are refused; unknown variables are only
+reported, since others may set some, as Kubernetes does for a service called angarium.
 """
 
 import ipaddress
@@ -27,9 +27,10 @@ from angarium import quantities
 USUAL_FILE = "angarium.toml"
 VARIABLE_PREFIX = "ANGARIUM_"
 ELECTION_MAX_S = 5.0
-"""Longer than the election of a stream's leader takes (4.6 s at most were measured with three replicas)."""
+"""Time that is longer than the election of a stream's leader (at most 4.6 s, measured with three
+replicas)."""
 REPLICATED_TTL_S = 10.0
-"""Default of `ttl_s` with replicas: living nodes must outlast an election."""
+"""Default of `ttl_s` with replicas: the lease of a live node must outlast an election."""
 
 FILE_SETTINGS = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
 _SINGULAR = {
@@ -55,7 +56,7 @@ class SettingsError(BadInput):
 
 
 def _node_name() -> str:
-    """A new name at each start: two processes with one name would take each other for themselves."""
+    """A new name at each start: two processes with one name would mistake each other for themselves."""
     host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:48]
     return f"{host}-{secrets.token_hex(3)}"
 
@@ -208,7 +209,7 @@ class UnknownVariable(Struct, frozen=True):
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[UnknownVariable]:
-    """The variables that look like settings of ours and are none."""
+    """The variables that look like settings of Angarium and are not."""
     known = {each.upper() for each in Settings.__struct_fields__} | {"CONFIG"}
     found = []
     for name in sorted(environ.keys() - {VARIABLE_PREFIX + each for each in known}):

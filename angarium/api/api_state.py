@@ -23,11 +23,11 @@ from streams.stores.receivers import Receivers, subscriptions_of
 from streams.stores.tokens import Token, TokenStore
 
 STALE_AFTER_S = 10.0
-"""A process that has not heard of revocations for so long refuses all tokens."""
+"""A process that has had no news about revocations for so long refuses all tokens."""
 LEADER_TIMEOUT_S = 1.0
-"""Time to ask the leader of the configurations, for an answer that is better with it."""
+"""Time limit for asking the leader of the configurations; the answer is more exact with it."""
 CONTROL_REQUESTS_MAX = 64
-"""Requests to the owners of receivers that are in flight at a time; a ping may take a minute."""
+"""Requests to the owners of receivers in flight at a time; a ping may take a minute."""
 QUESTIONS_MAX = 16
 """Questions to the ledger at a time; each reads in a thread of its own."""
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class ApiState:
-    """The state of one process; `open_api_state` makes it."""
+    """The state of one process, created by `open_api_state`."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -69,7 +69,7 @@ class ApiState:
 
     @property
     def ready(self) -> bool:
-        """Return whether NATS is there, and every revocation is known that is a few seconds old."""
+        """True if NATS is reachable, and every revocation older than a few seconds is known."""
         return self.access.js.wire.connected and not self._stale
 
     @property
@@ -82,7 +82,7 @@ class ApiState:
         return None if found is None or expired(found) else found
 
     async def has(self, receiver: str) -> bool:
-        """Return whether there is such a receiver; the leader is asked before it is denied.
+        """True if the receiver exists; before the answer is no, the leader is asked.
 
         Raises `Unavailable`.
         """
@@ -93,7 +93,7 @@ class ApiState:
         return self._receivers.known(receiver)
 
     async def matched(self, tenant: str, event_type: str) -> int | None:
-        """Count the receivers that subscribe; None if none is known, and the leader cannot be asked."""
+        """The number of receivers that subscribe; None if none is known and the leader cannot be asked."""
         found = len(self._subscriptions.match(tenant, event_type))
         if not found:
             try:
@@ -124,4 +124,4 @@ async def open_api_state(settings: Settings, second: bool = False) -> AsyncItera
 
 InjectedApi = NamedDependency[ApiState]
 InjectedAccess = NamedDependency[Access]
-"""Arguments of routes, which are called `api` and `access`."""
+"""The types of the route arguments `api` and `access`."""

@@ -1,4 +1,4 @@
-"""The application: every route below its gate, every error as a problem, and the description of it all."""
+"""The application: every route behind the gate, every error as a problem, and the OpenAPI description."""
 
 from litestar import Litestar, Router
 from litestar.di import Provide
@@ -39,7 +39,7 @@ GATED = (
     fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
     fleet.list_tokens, fleet.create_token, fleet.revoke_token,
 )  # fmt: skip
-"""The routes that need a token; each says by `needs` which scope."""
+"""The routes that need a token; each names its scope with `needs`."""
 OPEN = (readiness.healthz, readiness.readyz)
 
 
@@ -87,6 +87,6 @@ def description() -> OpenAPIConfig:
 
 
 def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
-    """The name of a route's function, as clients that are made of the description call it: getReceiver."""
+    """The name of a route's function as generated clients call it: getReceiver."""
     first, *others = handler.handler_name.split("_")
     return first + "".join(map(str.capitalize, others))

@@ -1,7 +1,7 @@
-"""Connections: uvicorn's protocol, with the bounds that it does not have.
+"""Connections: uvicorn's protocol, with bounds that it lacks.
 
-uvicorn waits for a head as long as a client likes, takes any number of headers of any length, and closes on
-clients that still send, who then see a reset in the place of the answer.
+uvicorn waits for a head without limit, accepts any number of headers of any length, and closes the connection
+while a client is still sending, which then sees a reset instead of the answer.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.access_log = False  # It would show paths, which may contain a token.
+        self.access_log = False  # It would show paths, which may contain a token by mistake.
         self._in_head = True
         self._head = 0
         self._too_large = False
@@ -108,7 +108,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if not self._in_head or self.transport.is_closing():
             return
-        # The parser holds back what is not whole yet, so the bytes that came are counted here, too.
+        # The parser holds incomplete headers back, so the bytes that came are counted here, too.
         if self._head > HEAD_MAX + len(data):
             self._too_large = True
             self.send_400_response("")
@@ -177,13 +177,13 @@ class Connection(HttpToolsProtocol):
             self._timer = None
 
     def _late(self) -> None:
-        """Close on a client whose head does not come."""
+        """Close the connection of a client whose head does not arrive in time."""
         self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
 
     def _linger(self) -> None:
-        """End our side, and drop for a while what still comes: a reset would take the answer away."""
+        """End our side, and discard further bytes for a while: a reset would destroy the answer."""
         self._lingering = 1
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
@@ -193,7 +193,7 @@ class Connection(HttpToolsProtocol):
         self._timer = self.loop.call_later(LINGER_MAX_S, self._late)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what cannot be read as a request, and close."""
+        """Answer bytes that cannot be read as a request, and close."""
         if self._too_large:
             refused = Refusal(431, "headers", f"at most {HEADERS_MAX} headers, and {HEAD_MAX} bytes of them")
         else:

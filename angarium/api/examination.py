@@ -1,4 +1,4 @@
-"""The examination of the installation, which all who ask within some seconds share: it may take a while."""
+"""The examination of the installation; requests within some seconds share one, since it may take a while."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from angarium.operations.health.finding import Finding
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0
-"""100,000 receivers take some seconds."""
+"""Time limit of an examination; 100,000 receivers take some seconds."""
 
 
 class Examined(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Examination:
         self._kept_until = 0.0
 
     async def recent(self) -> Examined:
-        """The last one, or a new one if that is too old. Raises `Refusal`."""
+        """The last examination, or a new one if that is too old. Raises `Refusal`."""
         async with self._lock:
             loop = asyncio.get_running_loop()
             if self._last is None or loop.time() >= self._kept_until:

@@ -1,7 +1,7 @@
-"""The gate: who asks, and may they see what they ask for.
+"""The gate: identifies the caller of a request, and decides whether it may see what it asks for.
 
-No valid token is 401. A token that is for another tenant, or lacks the scope, gets the same 404 as for what
-is not there, so that it learns nothing of it.
+Without a valid token the answer is 401. A token for another tenant, or without the scope, gets the same 404
+as for a missing resource, so that its holder does not learn whether there is one.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from angarium.operations.tokens.secret import presented, proves
 from streams.stores.tokens import Scope, Token
 
 NOTED_EVERY_S = 600.0
-"""The use of a token is recorded so often."""
+"""Interval at which the use of a token is recorded."""
 _NEEDS = "angarium_scope"
 _CALLER = "angarium_caller"
 _PARAMETER = re.compile(r"{[^}]*}")
@@ -31,7 +31,7 @@ _NOTING_MAX = 64
 
 
 class Caller(Struct, frozen=True):
-    """The token that asks."""
+    """The token with which a request came."""
 
     id: str
     token: Token
@@ -57,7 +57,7 @@ def caller(connection: Connection) -> Caller:
 
 
 def guard(gate: "Gate") -> Guard:
-    """The gate as Litestar takes it, which would copy an object, for all routes below it."""
+    """The gate as a function for all routes below it; Litestar would copy an object."""
 
     async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # Litestar's own handler, which states no scope.
@@ -69,7 +69,7 @@ def guard(gate: "Gate") -> Guard:
 
 
 def _methods(connection: Connection) -> set[str]:
-    """The methods of the path that is asked for."""
+    """The methods that the requested path has."""
     asked = _PARAMETER.sub("{}", connection.scope["path_template"])
     known = connection.app.route_handler_method_map.items()
     return {str(each) for path, methods in known if _PARAMETER.sub("{}", path) == asked for each in methods}
@@ -84,7 +84,7 @@ class Gate:
         self._noting: set[asyncio.Task[Any]] = set()
 
     def admitted(self, headers: Headers, needed: Scope, tenant: str | None) -> Caller:
-        """The caller, if it may; `tenant` is the one in the path, if there is one. Raises `Refusal`."""
+        """The caller, if it is admitted; `tenant` is the one in the path, if any. Raises `Refusal`."""
         if not self._api.ready:
             raise unavailable("NATS is away; send it again")
         found = self._identified(headers)
@@ -120,7 +120,7 @@ class Gate:
 
 
 def _sees(token: Token, tenant: str | None) -> bool:
-    """Return whether a path is the token's: one without a tenant shows to each its own, or is the fleet's."""
+    """True if a token may see a path. One without a tenant shows each tenant its own data, or the fleet."""
     if tenant is None:
         return True
     try:

@@ -1,7 +1,7 @@
-"""Problems: every error of the API, as RFC 9457 has them, in one place.
+"""Problems (RFC 9457): every error of the API, in one place.
 
-A route raises `Refusal`, or lets `answered` raise it for an operation that was not done. What a token may not
-see and what is not there look the same.
+A route raises `Refusal`, or lets `answered` raise it for an operation that was not done. A resource that a
+token may not see and one that does not exist get the same answer.
 """
 
 import logging
@@ -24,7 +24,7 @@ from angarium.operations.receivers.put import WOULD_LOSE_CODE
 MEDIA_TYPE = "application/problem+json"
 TYPES = "urn:angarium:problem:"
 RETRY_AFTER_S = 1
-"""Soon: what is away mostly comes back at once, and clients add their own backoff."""
+"""The `Retry-After` of temporary errors. It is short: most of them end at once, and clients back off."""
 HIDDEN = "there is nothing here that this token may see"
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong: a member of the body (`pointer`, RFC 6901), a header, or a parameter."""
+    """One error: in a member of the body (`pointer`, RFC 6901), a header, or a parameter."""
 
     detail: str
     pointer: str | None = None
@@ -87,22 +87,22 @@ TITLES = {
 
 
 def hidden() -> Refusal:
-    """The answer for what is not there, and for what the token may not see."""
+    """The answer for a resource that does not exist, or that the token may not see."""
     return Refusal(404, "not-found", HIDDEN)
 
 
 def not_found(detail: str) -> Refusal:
-    """The answer for what is not there, where the token may know that."""
+    """The answer for a resource that does not exist, if the token may know that."""
     return Refusal(404, "not-found", detail)
 
 
 def invalid(*errors: Fault) -> Refusal:
-    """The answer to what cannot be used, with each thing that is wrong."""
+    """The answer to an invalid request, with all its errors."""
     return Refusal(422, "invalid", "; ".join(each.detail for each in errors), errors=errors)
 
 
 def unavailable(detail: str) -> Refusal:
-    """The answer while something is away."""
+    """The answer while a service that is needed is away."""
     return Refusal(503, "unavailable", detail, retry_after=str(RETRY_AFTER_S))
 
 
@@ -142,7 +142,7 @@ _BY_CODE = {
     "invalid_receiver": (422, "invalid"),
     WOULD_LOSE_CODE: (428, "precondition-required"),
 }
-"""Answers to what the owner of a receiver, or an operation, says in one word."""
+"""Answers by the code that the owner of a receiver, or an operation, returned."""
 _REMEDY = re.compile(r"[;:] [^;:]*\bangarium .*", re.DOTALL)
 """A remedy on the command line, at the end of a text."""
 
@@ -168,22 +168,22 @@ def _meaning(kind: Kind) -> tuple[int, str]:
 
 
 def _fault(problem: str) -> Fault:
-    """A sentence of `actors.policy`, `rate.limit: must be …`, as the member that it names."""
+    """The fault in a sentence of `actors.policy`, such as `rate.limit: must be …`, with its pointer."""
     return Fault(pointer=pointer(problem) or None, detail=text_of(problem))
 
 
 def _sentence(text: str) -> str:
-    """One line, with nothing in it that a terminal would obey."""
+    """The text in one line, without control characters that a terminal would obey."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
-# ---- what becomes of whatever is raised
+# ---- from exceptions to problems
 
 
 def refused_by(error: Exception, method: str, path: str) -> Refusal:
     """The answer that an exception means.
 
-    An unexpected error may quote anything, so that the log has it and the client does not.
+    An unexpected error may quote anything, so its text goes to the log and not to the client.
     """
     match error:
         case Refusal():
@@ -200,7 +200,7 @@ def refused_by(error: Exception, method: str, path: str) -> Refusal:
 
 
 def _refused_by_litestar(status: int, detail: str, headers: Mapping[str, str]) -> Refusal:
-    """Errors of Litestar's own: no such route, no such method, a body that does not fit its type."""
+    """The answer to an error of Litestar's own: no such route or method, a body of the wrong type."""
     match status:
         case 400:
             return Refusal(400, "not-http", detail)

@@ -1,7 +1,8 @@
 """The fast path: a request that publishes one event goes straight to its function, all others to Litestar.
 
-Litestar answers these requests, too, and describes them; but finding the route, making its arguments and its
-answer costs as much there as the publish itself. What holds for all requests, CORS, stands before both.
+Litestar could answer these requests, too, and describes them; but there, finding the route and making its
+arguments and its answer costs as much as the publish itself. CORS, which is for all requests, comes before
+both.
 """
 
 from typing import cast

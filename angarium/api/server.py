@@ -1,4 +1,4 @@
-"""The server: a socket of ours, uvicorn on it, and an end in order."""
+"""The server: a socket of our own with uvicorn on it, and a clean shutdown."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ STOP_TIMEOUT_S = 5
 """Time for requests in flight when the process is told to stop."""
 LISTEN_BACKLOG = 1024
 KEEP_ALIVE_S = 75
-"""Longer than load balancers keep a connection without using it, so that they close it and not we."""
+"""Idle time of a connection: longer than in load balancers, so that they close it first."""
 
 log = logging.getLogger(__name__)
 
 
 class ServeError(AngariumError):
-    """The address cannot be had; the message says why and what to do."""
+    """The address cannot be used; the message says why and what to do."""
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -45,7 +45,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def url(of: socket.socket) -> str:
-    """The URL of what is served there."""
+    """The URL of the server on that socket."""
     host, port = of.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -53,7 +53,7 @@ def url(of: socket.socket) -> str:
 async def serve(
     settings: Settings, here: socket.socket, ready: Callable[[str], None], *, beside_a_node: bool = False
 ) -> None:
-    """Serve until cancelled; requests in flight end first. `ready` hears the URL.
+    """Serve until cancelled; requests in flight end first. `ready` gets the URL.
 
     Raises `ConnectError` and `ApiError`.
     """
@@ -83,7 +83,7 @@ async def served(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which leaves signals to us, and says when it serves."""
+    """uvicorn without its signal handlers, and with an event for when it serves."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

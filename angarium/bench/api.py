@@ -1,8 +1,9 @@
 """`angarium bench api`: publishing over HTTP, compared with a bare Litestar route in the same run.
 
-A server, a node, a sink, the API, the bare route and the client in processes of their own. What is compared
-takes turns, since a shared machine is another one a minute later. Only the events of the steady part are
-delivered: the full load goes to a paused receiver, while no node runs, so that the figures are of the API.
+A server, a node, a sink, the API, the bare route and the client each have a process of their own. The two
+sides of a comparison alternate, since a shared machine changes from minute to minute. Only the events of the
+steady part are delivered: the full load goes to a paused receiver while no node runs, so that it measures the
+API alone.
 """
 
 import asyncio
@@ -106,7 +107,7 @@ class _Sum:
 
 
 class ApiBench:
-    """One run over one server, one API and one bare route. `tell` hears what is being done."""
+    """One run over one server, one API and one bare route. `tell` is called with what is being done."""
 
     def __init__(
         self, plan: ApiPlan, on: Ground, client: Speaking, token: str, tell: Callable[[str], None]
@@ -119,7 +120,7 @@ class ApiBench:
         self._names = Names()
 
     async def run(self, api: tuple[int, int], bare: tuple[int, int]) -> ApiFigures:
-        """Measure; of the API and of the bare route the port and the pid."""
+        """Measure; `api` and `bare` are the port and the pid of the API and of the bare route."""
         plan = self._plan
         report, lost = await self._steady(api[0])
         single, alone, batched = _Sum(), _Sum(), _Sum()

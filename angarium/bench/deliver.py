@@ -1,9 +1,9 @@
 """`angarium bench deliver`: one node at full load, and at 500 events a second, compared with bare loops.
 
-A server, a node and a sink in processes of their own. For the figures that matter most, deliveries a second
-and CPU a delivery, the events are published before the node starts, so that publishing takes no share of the
-cores; how many there are during constant publishing is a separate figure. On a machine that
-others use, too, the calls a delivery are the figure to compare: they are counted, so they hardly differ.
+A server, a node and a sink each have a process of their own. For the most important figures, deliveries per
+second and CPU per delivery, the events are published before the node starts, so that publishing takes no
+share of the cores; the rate during constant publishing is a separate figure. On a shared machine, compare the
+calls per delivery: they are counted, so they hardly differ.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Memory of an idle actor: `python -m angarium.bench.resident COUNT` prints bytes.
 
-In a process of its own, since what a process gave back to its allocator is not seen in its size. The actors
-are real, under a real host; what is around them has nothing to say.
+It has a process of its own, since memory given back to the allocator does not show in the size of a process.
+The actors are real, under a real host; everything around them is a stub.
 """
 
 import asyncio

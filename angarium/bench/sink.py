@@ -1,8 +1,8 @@
 """The sink: a receiver in a process of its own that answers 200 and keeps count, as fast as Python can.
 
-It talks with its parent process by lines: it prints its port, then for each line on its standard input one
-line of JSON: what has come for `report`, only how much for `count`; with `forget` the count begins again.
-What has no number (the bare loops) is answered, and not counted; so is what comes to `/~5/…`, after 5 s.
+It talks to its parent process in lines: it prints its port, then one line of JSON for each line on its
+standard input. `report` returns all figures, `count` only the number, `forget` restarts the count. Requests
+without a number (from the bare loops) are answered and not counted; so are requests to `/~5/…`, after 5 s.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Arrivals:
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """The nearest-rank percentile; 0 of nothing."""
+    """The nearest-rank percentile; 0 if there are no values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
 
 

@@ -18,7 +18,7 @@ def cells(attempt: dict[str, Any]) -> list[Any]:
 
 
 def outcome(attempt: dict[str, Any]) -> str:
-    """The status that came back, and what it meant where that is not plain; else the error."""
+    """The status of the answer, with its meaning if that is not obvious, or the error."""
     status, verdict = attempt["status"], attempt["verdict"]
     if status is None:
         return str(attempt["error"] or verdict)
@@ -26,7 +26,7 @@ def outcome(attempt: dict[str, Any]) -> str:
 
 
 def moment(at: str | None) -> str:
-    """An instant to the millisecond: 2026-11-20 20:00:00.123Z."""
+    """A time to the millisecond: 2026-11-20 20:00:00.123Z."""
     return "-" if at is None else at.replace("T", " ")
 
 

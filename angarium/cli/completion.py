@@ -1,7 +1,7 @@
 """The names of receivers for shell completion: at once or not at all, and never a word on stderr.
 
-The shell runs `angarium` with `_ANGARIUM_COMPLETE` set when Tab is pressed. What is wrong then (no
-server, no permission, a bad setting) is for the command itself to tell.
+The shell runs `angarium` with `_ANGARIUM_COMPLETE` set when Tab is pressed. Errors (no server, no permission,
+a bad setting) are left to the command itself.
 """
 
 import logging
@@ -18,7 +18,7 @@ def receivers(context: click.Context, _: click.Parameter, incomplete: str) -> li
     """The receivers whose names begin like that."""
     import asyncio
 
-    logging.disable()  # This process says nothing but names.
+    logging.disable()  # This process prints nothing but names.
     try:
         return asyncio.run(_look(context.params, incomplete))
     except Exception as error:

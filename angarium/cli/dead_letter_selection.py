@@ -17,7 +17,7 @@ DIGITS_MAX = 18
 
 
 def wanted(which: Sequence[str], given: dict[str, Any], *, everything: bool, limit: int | None) -> Wanted:
-    """The selection by arguments and flags; `everything`: all, where they say nothing.
+    """The selection by arguments and flags; with `everything`, all letters if there are none.
 
     Raises click.UsageError, InvalidName and BadQuantity.
     """

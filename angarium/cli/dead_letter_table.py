@@ -15,7 +15,7 @@ NARROW_COLUMNS = ("letter", "receiver", "reason", "at", "status", "id")
 """The columns that fit into 80 characters."""
 CUT_COLUMNS = ("id", "receiver")
 NAME_WIDTH_MAX = 40
-"""Columns for the names of headers; a longer name, which may have 60,000, is shown whole all the same."""
+"""Width of the column of header names; longer names (up to 60,000 characters) are shown in full."""
 
 
 def row(letter: Letter) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def narrow(row: dict[str, Any]) -> list[Any]:
 
 
 def document(letter: Letter) -> dict[str, Any]:
-    """All that there is of a letter."""
+    """The whole letter, for JSON."""
     try:
         body = {"body": None if letter.body_gone else letter.body.decode()}
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Questions to the ledger: instants and statuses as people type them, the answer, and notes on its lag."""
+"""Questions to the ledger: times and statuses as people type them, the answer, and notes on its lag."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ def consult(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T | 
 
 
 def span(given: dict[str, Any]) -> tuple[int, int]:
-    """The instants of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
+    """The times of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
     since = past("--since", given["since"]) if given["since"] else 0
     until = instant(given["until"]) if given["until"] else instant("0s") + 1
     if until <= since:
@@ -35,7 +35,7 @@ def span(given: dict[str, Any]) -> tuple[int, int]:
 
 
 def past(flag: str, text: str) -> int:
-    """An instant that is over, in milliseconds. Raises BadQuantity and click.UsageError."""
+    """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
     found = instant(text)
     if found > time.time() * 1000 + CLOCK_SKEW_MAX_MS:
         raise click.UsageError(f"{flag} is in the future: {text}")
@@ -43,7 +43,7 @@ def past(flag: str, text: str) -> int:
 
 
 def instant(text: str) -> int:
-    """An instant as people write it, in milliseconds. Raises BadQuantity."""
+    """A time as people write it, in milliseconds. Raises BadQuantity."""
     return round(quantities.instant(text, time.time()) * 1000)
 
 

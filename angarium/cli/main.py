@@ -1,9 +1,10 @@
 """The command `angarium`, from its arguments to its exit status.
 
-0: done; 1: failed; 2: wrong usage; 130: interrupted. What went wrong is one line on stderr that says what to
-do; only an unexpected error has a traceback, which the log shows at level `debug`.
-A command's module is imported when the command is typed, all modules for `--help`. So they must be light:
-what takes long to import is imported when a command runs.
+Exit status 0: done; 1: failed; 2: wrong usage; 130: interrupted. An error is one line on stderr that says
+what to do; only an unexpected one has a traceback, which the log shows at level `debug`.
+
+A command's module is imported when the command is typed; `--help` imports all of them. So they must be light:
+modules that are slow to import are imported when a command runs.
 """
 
 import errno
@@ -53,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # The reader has gone.
+        _drop_output()  # Nothing reads it any more.
         return EXIT_FAILED
     except Exception as error:
         return _broken(error)
@@ -81,7 +82,7 @@ def angarium() -> None:
 
 
 def _refused(error: click.ClickException, arguments: Sequence[str]) -> int:
-    """Wrong usage, in one line, with the command whose help tells more."""
+    """Report wrong usage in one line that names the command whose help explains more."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return EXIT_WRONG_USAGE
@@ -109,7 +110,7 @@ def _path(arguments: Sequence[str]) -> str:
 
 
 def _broken(error: Exception) -> int:
-    """Handles what was raised below the commands: expected, with a text for people, or not."""
+    """Report an exception from below the commands: an expected one by its text, others as a defect."""
     from actors.errors import AngariumError, BadInput, Unavailable
     from angarium import logs
     from streams.nats.errors import ApiError, NotPermitted
@@ -136,14 +137,14 @@ def _broken(error: Exception) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Opens outputs that were closed (`>&-`), to discard what is written; Python leaves them out."""
+    """Replace outputs that are closed (`>&-`), which Python leaves out, by ones that discard everything."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def _drop_output() -> None:
-    """Drops output without a reader: Python would complain once more when it flushes at the end."""
+    """Discard output that nothing reads: Python would complain once more when it flushes at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

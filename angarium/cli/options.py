@@ -52,8 +52,8 @@ def takes(*names: str) -> Callable[[Command], Command]:
 def settings_of(given: dict[str, Any], **usual: Any) -> Settings:
     """The settings under which a command runs; `usual` are its defaults.
 
-    Its logs look as they say from now on. Of a command that is soon over the one line that says why it failed
-    is enough; those that stay have a `usual` level of their own.
+    From now on logs have the form that they name. For a short command, the line that says why it failed is
+    enough; long-running commands pass a `usual` log level of their own.
     """
     names = {"config", *(each.name for each in msgspec.structs.fields(Settings))}
     said = {name: value for name, value in given.items() if name in names}

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class CommandFailed(click.ClickException):
-    """An operation that was not done; the text is the sentence why."""
+    """An operation that was not done; the text says why, in a sentence."""
 
 
 class WrongRequest(CommandFailed):
@@ -26,7 +26,7 @@ class WrongRequest(CommandFailed):
 
 
 def perform(settings: Settings, operation: "Callable[[Access], Awaitable[T | NotDone]]") -> T:
-    """Run an operation that is soon over; returns what it did. Raises CommandFailed."""
+    """Run a short operation; returns its result. Raises CommandFailed."""
     from angarium.connecting import accessed
 
     return done(run(accessed(settings, operation)))

@@ -1,4 +1,4 @@
-"""A receiver's configuration as the command line takes it, by flags or as JSON, and what became of it."""
+"""A receiver's configuration from the command line, as flags or as JSON, and the output about its result."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
             raise click.UsageError("give the configuration as JSON or with flags, not both")
         members = members_of(text)
     elif not members and (given["add_secret"] is not None or given["drop_old_secrets"]):
-        members = None  # Of the stored one the secrets alone are changed.
+        members = None  # Only the secrets of the stored configuration are changed.
     said = [name for name in ("secrets", "unsigned") if given[name]]
     said += ["add_secret"] if said and given["add_secret"] is not None else []
     if len(said) + ("secrets" in (members or {})) > 1:
@@ -36,7 +36,7 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
 
 
 def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """The members that flags name; where they are a part of those that there are, a burst goes alone, too."""
+    """The members that flags name; with `partial`, a burst may come without a rate."""
     members: dict[str, Any] = {}
     for _, path, _, _ in MEMBERS:
         outer, _, inner = path.partition(".")
@@ -65,7 +65,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
 
 
 def take_away(members: dict[str, Any], path: str) -> None:
-    """Note that a member is to go back to its default. Raises click.UsageError where it is given, too."""
+    """Note that a member goes back to its default. Raises click.UsageError if a value is given, too."""
     outer, dot, inner = path.partition(".")
     nested = members.setdefault(outer, {}) if dot else members
     if not isinstance(nested, dict) or (inner or outer) in nested:

@@ -28,10 +28,10 @@ HELP = (
 @names.receiver("name")
 @options.takes(*options.CONNECTION, *options.EDGE)
 def edit(name: str, **given: Any) -> None:
-    """Edit a receiver's configuration in $VISUAL or $EDITOR: what `receiver get` shows, stored when you save.
+    """Edit a receiver's configuration, as `receiver get` shows it, in $VISUAL or $EDITOR.
 
-    Where it is not valid you are told why, and the text is offered again. A text that could not be stored is
-    kept in a file.
+    It is stored when you save it. If it is invalid, you see why and can edit it again. A text that could not
+    be stored is kept in a file.
     """
     from angarium.cli import receiver_draft
     from angarium.operations.failures import NotDone
@@ -67,7 +67,7 @@ def _document(members: dict[str, Any]) -> str:
 
 
 def _edited(name: str, text: str, problems: Sequence[str]) -> str:
-    """The text as the editor leaves it; the same where it fails, so that nothing is lost."""
+    """The text as the editor leaves it; unchanged if the editor fails, so that nothing is lost."""
     head = "".join(f"{COMMENT} {line}\n" for line in _head(name, problems))
     try:
         edited = click.edit(head + text, extension=".json")

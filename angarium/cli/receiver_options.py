@@ -1,6 +1,6 @@
-"""The members of a receiver's configuration that are set by a flag of one value, as data.
+"""The members of a receiver's configuration that have a flag with one value, as data.
 
-What a flag says is checked where every configuration is, so that none can say what the bucket would not take.
+The values are checked together with the whole configuration, like any other one.
 """
 
 from typing import Any
@@ -54,11 +54,11 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
 )
-"""Flag, member (`rate` and `burst` make one), kind, and what is said about it."""
+"""Flag, member (`rate` and `burst` are one), kind, and help text."""
 
 
 def parameter(member: str) -> str:
-    """The keyword under which click hands on the flag of a member."""
+    """The keyword under which click passes the flag of a member."""
     return member.replace(".", "__")
 
 

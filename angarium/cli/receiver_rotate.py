@@ -20,7 +20,7 @@ from angarium.terminal import output
 def rotate_secret(name: str, overlap: str, as_json: bool, **given: Any) -> None:
     """Sign a receiver's events with a new secret, which is shown once, and for a while with the old one, too.
 
-    The old secret ends by itself: its end lies in the configuration, and needs no second command.
+    The old secret ends by itself: its end is stored in the configuration, and needs no second command.
     """
     from angarium import quantities
     from angarium.operations.receivers.rotate import rotate_secret

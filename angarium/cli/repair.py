@@ -1,4 +1,4 @@
-"""`angarium repair`: accepts a loss that no backup makes up for, so that refused shards run again."""
+"""`angarium repair`: accepts a loss that no backup can restore, so that refused shards run again."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

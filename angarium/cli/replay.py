@@ -1,4 +1,4 @@
-"""`angarium replay`: events that a receiver was sent, sent again."""
+"""`angarium replay`: sends a receiver events again that it was sent before."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,11 @@ def replay(
     receiver: str, since: str | None, until: str | None, types: tuple[str, ...], rate: str,
     dry_run: bool, resume: bool, abandon: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """Send a receiver again what it was sent in a time, as far as the stream of deliveries keeps it.
+    """Send a receiver the events of a period again, as far as the deliveries stream still has them.
 
-    Each event is a new delivery under a new number, with its old id and the header angarium-again, in the old
-    order, behind what waits by now. Each is sent once, also where this command is cut off: --resume goes on.
+    Each event is a new delivery with a new number, its old id and the header angarium-again, in the old
+    order, after the events that wait now. Each is sent once, even if this command is interrupted: --resume
+    continues.
     """
     import time
 

@@ -33,7 +33,7 @@ def setup(as_json: bool, **given: Any) -> None:
 
 
 def say(made: list[str], rooms: "list[StreamRoom]") -> None:
-    """Show what was made, the rooms as a table, and what that of the deliveries suffices for."""
+    """Show what was created, the size of each stream, and how much traffic the deliveries have room for."""
     from angarium.operations.health import sizing
 
     for line in made or ["everything already exists"]:

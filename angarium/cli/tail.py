@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from angarium.operations.tail import TailedAttempt, TailFilter
 
 COLUMNS = (25, 24, 8, 4, 28, 10, 0)
-"""The least width of each column: at, receiver, number, attempt, outcome, took, event."""
+"""Minimum width of each column: at, receiver, number, attempt, outcome, took, event."""
 
 
 @click.command("tail", short_help="Show attempts as they happen.")
@@ -37,10 +37,10 @@ def tail(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show attempts, of all receivers or of a tenant or of one, as nodes record them, until Ctrl-C.
+    """Show attempts as nodes record them, until Ctrl-C: of all receivers, or of a tenant, or of one.
 
-    Read from the journal: no ledger is needed, and nodes do not notice. It waits while NATS is away, and goes
-    on where it was.
+    They are read from the journal: no ledger is needed, and nodes do not notice. While NATS is away it waits,
+    and then continues where it stopped.
     """
     import time
 
@@ -56,7 +56,7 @@ def tail(
 async def _follow(
     settings: Settings, wanted: "TailFilter", since: float | None, count: int | None, *, as_json: bool
 ) -> None:
-    """Follow until so many were shown, or Ctrl-C or SIGTERM, which are the usual end of it."""
+    """Follow until enough were shown, or until Ctrl-C or SIGTERM, the usual way to end it."""
     import asyncio
     from contextlib import aclosing, suppress
 
@@ -99,7 +99,7 @@ def _show(attempt: "TailedAttempt", *, as_json: bool) -> None:
 
 
 def _outcome(attempt: "TailedAttempt") -> str:
-    """The status that came back, and what it meant where that is not plain; else the error."""
+    """The status of the answer, with its meaning if that is not obvious, or the error."""
     match attempt.verdict:
         case "dead_lettered":
             return f"dead letter: {attempt.error}"

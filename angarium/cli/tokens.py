@@ -14,7 +14,7 @@ SCOPES = ("publish", "read", "manage", "operate")
 
 @click.group(short_help="Create, list and revoke tokens of the HTTP API.")
 def token() -> None:
-    """Make, list and revoke tokens of the HTTP API."""
+    """Create, list and revoke tokens of the HTTP API."""
 
 
 @token.command(short_help="Create a token.")
@@ -55,7 +55,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.takes(*options.CONNECTION)
 def list_(as_json: bool, **given: Any) -> None:
-    """List all tokens: for whom they are, what they may do, and when they were last used (to ten minutes)."""
+    """List all tokens: their tenant, what they may do, and when they were last used (within ten minutes)."""
     from msgspec import to_builtins
 
     from angarium.operations.tokens.listing import all_tokens
@@ -78,7 +78,7 @@ def list_(as_json: bool, **given: Any) -> None:
 @click.argument("token_id", metavar="ID")
 @options.takes(*options.CONNECTION)
 def revoke(token_id: str, **given: Any) -> None:
-    """Revoke a token by its ID: within a second it opens nothing more."""
+    """Revoke a token by its ID: after a second at most, it is refused everywhere."""
     from angarium.operations.tokens.revoke import revoke
 
     perform(options.settings_of(given), lambda to: revoke(to, token_id))

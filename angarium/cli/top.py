@@ -41,10 +41,10 @@ def top(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show phase, backlog, pace and what limits it, of the receivers whose events wait longest.
+    """Show phase, backlog, pace and its limit, for the receivers whose events wait longest.
 
-    Live, from what nodes record: no ledger is needed, and no node is asked. Pictures are a few seconds old.
-    With --within: the receivers that failed or were late in that period, from the ledger.
+    This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
+    old. With --within: the receivers that failed or were late in that period, from the ledger.
     """
     settings = options.settings_of(given)
     if within is not None:

@@ -1,8 +1,8 @@
-"""The transport that Angarium uses by default: our own HTTP/1.1, from the judged address to the answer.
+"""The default transport: our own HTTP/1.1, from the judged address to the answer.
 
-The hot way through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
-All else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline. A target
-that took long the last time waits for its turn in the slow lane first.
+The hot path through `post` is short: a cached verdict, a kept connection, one write, one future, one timer.
+Everything else (resolving, waiting for room, connecting, TLS) happens in `_open`, under the same deadline. A
+target that took long the last time first waits for its turn in the slow lane.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _NO_ROOM = "no connection became free in time"
 
 
 class Http1Transport:
-    """A `Transport`. To be made while the event loop runs, since it belongs to it."""
+    """A `Transport`, to be created while the event loop runs, since it belongs to that loop."""
 
     def __init__(
         self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: ConnectionLimits = DEFAULT_LIMITS

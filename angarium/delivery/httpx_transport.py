@@ -1,17 +1,16 @@
 """The transport on httpx's engine: a fallback for operators (`transport = "httpx"`), and a check on our own.
 
-It is httpcore, the part of httpx that speaks HTTP, without the client around it: no cookies, redirects,
-environment, content decoding or default headers, so none can be forgotten to be switched off. The network
-below it is ours, since it decides what matters: it connects to the judged address and to no other, while
-name, `Host` and TLS stay the target's; it looks for early bytes and asks for the lease in the call that
-writes a request's first byte; and it lets our own `Answer` judge whatever is read before httpcore sees it, so
-that both transports make the same of every answer. An exchange is one task, so a context variable tells it
-whom it works for.
+It uses httpcore, the HTTP part of httpx, without the client around it: so there are no cookies, redirects,
+environment variables, content decoding or default headers that one could forget to switch off. The network
+layer below it is ours, since it decides what matters. It connects only to the judged address, while name,
+`Host` and TLS stay those of the target. It looks for early bytes and checks the lease in the call that writes
+a request's first byte. And our own `Answer` judges all bytes before httpcore sees them, so that both
+transports treat every answer alike. An exchange is one task, so a context variable holds its state.
 
-httpcore keeps connections by scheme, host and port. What it takes for the host is the receiver, the name and
-all addresses that were judged: so a kept connection is the receiver's own, and leads to one of these.
+httpcore keeps connections by scheme, host and port. As the host it gets the receiver, the name and all
+addresses that were judged. So a kept connection belongs to the receiver, and leads to one of these addresses.
 
-HTTP/2 is left off: requests share writes there, and the lease could no longer be asked right before each.
+HTTP/2 is disabled: requests share writes there, and the lease could not be checked right before each.
 """
 
 import asyncio
@@ -40,9 +39,9 @@ from angarium.delivery.exchange.transport import (
 
 
 class _Exchange:
-    """One request on its way, what the network has seen of it, and its answer as far as it was read.
+    """One request in flight, what the network layer has seen of it, and the part of its answer that was read.
 
-    With `fresh` it goes over a new connection, which is not kept afterwards.
+    With `fresh` it uses a new connection, which is not kept afterwards.
     """
 
     __slots__ = ("addresses", "answer", "deadline", "fresh", "hung_up", "reached", "request", "reused",
@@ -58,7 +57,7 @@ class _Exchange:
 
     @property
     def place(self) -> str:
-        """The name that httpcore takes for the host, and keeps the connection by."""
+        """The name that httpcore gets as the host, and under which it keeps the connection."""
         own = (self.request.receiver, self.request.target.host, *sorted(self.addresses))
         return "|".join((*own, "fresh") if self.fresh else own)
 
@@ -72,7 +71,7 @@ _current: ContextVar[_Exchange] = ContextVar("exchange")
 
 
 class HttpxTransport:
-    """A `Transport`. Belongs to the event loop that it is used in; of `limits` it knows no bound per host."""
+    """A `Transport` that belongs to the event loop in which it is used; it has no bound per host."""
 
     def __init__(
         self, guard: Guard, *, tls: ssl.SSLContext | None = None, limits: ConnectionLimits = DEFAULT_LIMITS
@@ -100,7 +99,7 @@ class HttpxTransport:
         await self._pool.aclose()
 
     async def _deliver(self, request: Request, deadline: float) -> Answer:
-        """The answer of an exchange, or of a second one where the first met a dead connection."""
+        """The answer of an exchange, or of a second one if the first met a dead connection."""
         addresses = await judged(self._guard, request.target, request.receiver, deadline)
         for fresh in (False, True):
             exchange = _Exchange(request, addresses, deadline, fresh)
@@ -141,7 +140,7 @@ class HttpxTransport:
         headers = [(b"host", target.authority.encode()), *request.headers]
         async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
             async for _ in response.aiter_stream():
-                pass  # It was judged and kept on its way here; what is over has nothing more to read.
+                pass  # `Answer` has judged and kept the body already; there is nothing left to do with it.
 
 
 class _Network(httpcore.AsyncNetworkBackend):
@@ -179,7 +178,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection; the exchange at hand writes and reads. What is `spoiled` is not used again."""
+    """A connection that the present exchange writes and reads; a `spoiled` one is not used again."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter, where: str) -> None:
         self._reader = reader

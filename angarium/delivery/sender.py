@@ -1,8 +1,8 @@
 """The sender makes an attempt: the headers of the wire format, two signatures, one POST, and its outcome.
 
-What depends on the receiver alone (its URL taken apart, its keys, its own headers) is prepared once for each
-configuration and kept; an attempt adds what is its own. Values of producers were checked where the message
-was read, those of receivers where the configuration was, and the transport counts the finished head again.
+Everything that depends on the receiver alone (its parsed URL, its keys, its own headers) is prepared once for
+each configuration and cached; an attempt adds the rest. Values of producers were checked when the message was
+read, those of receivers when the configuration was read, and the transport checks the finished head again.
 """
 
 import random
@@ -23,7 +23,7 @@ from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret
 Header = tuple[bytes, bytes]
 
 PREPARED_MAX = 8192
-"""Receivers whose preparation is kept, some 2 kB each; what was prepared first goes first."""
+"""Receivers whose preparation is cached, some 2 kB each; the oldest are dropped first."""
 
 _USER_AGENT: Header = (b"user-agent", f"Angarium/{__version__}".encode())
 
@@ -127,7 +127,7 @@ class HttpSender:
         if event.traceparent:
             _, trace, _, flags = event.traceparent.split("-")
             return f"00-{trace}-{span:016x}-{flags}".encode()
-        # Sampled: a receiver that follows its caller would otherwise not trace what it traces without one.
+        # Sampled: a receiver that follows its caller's flag would otherwise not trace this request at all.
         return b"00-%032x-%016x-01" % (self._ids.getrandbits(128) or 1, span)
 
 

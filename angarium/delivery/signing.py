@@ -24,7 +24,7 @@ class InvalidSecret(BadInput):
 
 
 class SigningSecret:
-    """A key that can sign and cannot be seen."""
+    """A key that can sign, and that no repr shows."""
 
     __slots__ = ("_inner", "_outer")
 

@@ -42,7 +42,7 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
         findings = judge([receiver.record for receiver in programme.receivers])
         kept = any(not finding.kept for finding in findings)
     except Exception:
-        kept = True  # The error names a log in it.
+        kept = True  # The error names a log in this directory.
         raise
     finally:
         if not kept:

@@ -1,8 +1,8 @@
-"""The receivers of the demo: how each behaves, and the server that writes down what comes.
+"""The receivers of the demo: how each behaves, and the server that records its requests.
 
-They live in the demo's own process, so that their records need no way back to it. A server binds its port
-when it is made and listens from `open` on: before that, connections are refused, as by a machine that is
-up while its service is down.
+They run in the demo's own process, so that it has their records. A server binds its port when it is created,
+and listens from `open` on: before that, connections are refused, as by a machine that is up while its service
+is down.
 """
 
 import asyncio

@@ -16,9 +16,11 @@ class PublishedEvent(Struct, frozen=True):
 class Arrival(Struct, frozen=True, kw_only=True):
     """One request as its receiver saw it.
 
-    `at` is in seconds by the receiver's own clock, which never jumps. `status` is what was answered, None for
-    a connection that was reset; `retry_after_s` what it was told to wait. `problems` say why its signatures
-    must not be trusted. `again` is set on what was a dead letter.
+    - `at`: seconds by the receiver's own clock, which never jumps.
+    - `status`: of the answer; None if the connection was reset.
+    - `retry_after_s`: the pause that the answer asked for.
+    - `problems`: why its signatures must not be trusted.
+    - `again`: set if the event was a dead letter.
     """
 
     at: float
@@ -43,10 +45,11 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class ReceiverRecord(Struct, kw_only=True):
-    """All about one receiver, in order: what was published to it, and what came.
+    """The record of one receiver: what was published to it, and what came, each in order.
 
-    `strict`: one at a time, in order. What was refused `rejected_attempts` times (0: none is) becomes a dead
-    letter. Nothing was sent to it before `began_at`, by the clock of the arrivals.
+    - `strict`: one event at a time, in order.
+    - `rejected_attempts`: an event that was refused this often becomes a dead letter; 0: none does.
+    - `began_at`: nothing was sent to it before this time, by the clock of the arrivals.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The verdict: each promise, judged from nothing but the receivers' records.
 
-Pure, and strict in one direction: what a record cannot show counts as broken. The one allowance is for time.
-A receiver sees when a request came, not when its attempt took its token: on a busy machine some come late,
-and close together then (`busiest_window`).
+It is pure, and strict in one direction: a promise that a record cannot prove counts as broken. The only
+allowance is for time. A receiver sees when a request came, not when its attempt took its token: on a busy
+machine, some come late and then close together (`busiest_window`).
 """
 
 from collections import defaultdict

@@ -1,5 +1,5 @@
 """The ledger: the journal followed into SQL, so that what happened can be asked.
 
-Read `batch` first (what is kept of a fact), then `writer` (how each fact gets there once, over every crash)
-and `schema`. `questions` answers what is asked; it knows no node and no NATS.
+Read `batch` first (what is kept of a fact), then `writer` (how each fact is stored exactly once, despite
+crashes) and `schema`. `questions` answers queries; it needs neither a node nor NATS.
 """

@@ -1,8 +1,8 @@
 """The audit of promise 4: attempts in every window against the limit in force. Pure.
 
 In any window of t seconds at most `burst + rate·t` attempts may start. The ledger knows when an attempt ended
-and how long it took, so its start is known to some milliseconds: windows are judged as if they were a little
-longer. Across a change the highest burst counts, and each rate for its time.
+and how long it took, so its start is known to some milliseconds: windows are judged as if they were slightly
+longer. If the limit changed in a window, the highest burst counts, and each rate for its time.
 """
 
 import math
@@ -24,9 +24,11 @@ class LimitPeriod(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """The busiest window of one length, by its room: it began `at`, and `allowed` attempts might start in it.
+    """The window of one length that came closest to its limit.
 
-    `exceeded` counts the windows in which more did. `allowed` is None if no limit was in force.
+    - `at`: when it began.
+    - `allowed`: how many attempts might start in it; None if no limit was in force.
+    - `exceeded`: the number of windows of this length in which more started.
     """
 
     length_s: float
@@ -37,7 +39,7 @@ class Window(Struct, frozen=True):
 
 
 class Bar(Struct, frozen=True):
-    """A part of the time: all attempts in it, and the most that began within a second of it."""
+    """A part of the time: the number of attempts in it, and in its busiest second."""
 
     at: int
     attempts: int
@@ -46,7 +48,7 @@ class Bar(Struct, frozen=True):
 
 
 def lengths(limits: Sequence[LimitPeriod]) -> list[float]:
-    """The lengths of the windows that are looked at: a second, and as long as it takes to fill each burst."""
+    """The lengths of the windows to check: a second, and the time that it takes to fill each burst."""
     fills = {each.burst / each.per_second for each in limits if each.per_second}
     return sorted({1.0} | fills)
 
@@ -68,7 +70,7 @@ def busiest(starts: Sequence[int], limits: Sequence[LimitPeriod], length_s: floa
 
 
 def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int | None:
-    """Count the attempts that may start in a window, with its tolerance; None: any number."""
+    """The number of attempts that may start in a window, with its tolerance; None if any number may."""
     tokens, burst = 0.0, 0
     ends = [*[each.at for each in limits[1:]], math.inf]
     for limit, end in zip(limits, ends, strict=True):

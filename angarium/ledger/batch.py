@@ -1,8 +1,8 @@
 """Turns flushes of the journal into rows, for one transaction. Pure: the same flushes give the same rows.
 
 A row of `attempts` is one attempt of one event, or a ping, which has the number 0. A row of `deliveries` is
-one numbered event, in the block in which it was first spoken of. What is discarded unseen has no row: its ids
-are on record nowhere.
+one numbered event, in the block of the first fact about it. Events that were discarded without any other fact
+have no row: their ids are not recorded anywhere.
 """
 
 from collections.abc import Iterable
@@ -20,18 +20,20 @@ from streams.following.journal_reader import Gap, Place
 from streams.journal.envelope import Flush
 
 FAILING_EPISODE_MIN_MS = 60_000
-"""Failures in a row that are over are worth a line of the history if they took so long."""
+"""A series of failures that lasted this long gets an entry in the history when it is over."""
 
 Row = tuple[Any, ...]
 _encoder = msgspec.json.Encoder()
 
 
 class ReceiverRow(Struct):
-    """A receiver as the ledger knows it; `fresh`: it has no row yet.
+    """A receiver as the ledger knows it.
 
-    `paused`, `disabled`, `failing_since` and `failures` are as its facts say, `facts_since` and `bytes_since`
-    count what came since its last base state. `shard` is -1 as long as no fact has told it. `open` are the
-    deliveries that did not end, by their numbers, each with the block and the position of its row.
+    - `fresh`: it has no row yet.
+    - `shard`: -1 until a fact names it.
+    - `paused`, `disabled`, `failing_since`, `failures`: according to its facts.
+    - `facts_since`, `bytes_since`: number and size of the facts since its last base state.
+    - `open`: deliveries that have not ended, by their numbers, with the block and the position of each row.
     """
 
     id: int
@@ -86,7 +88,7 @@ class EndedRow(Struct):
 
 
 class RowBatch(Struct):
-    """The rows of one transaction, all of one block, and the place in the journal behind them."""
+    """The rows of one transaction, all in one block, and the place in the journal that follows them."""
 
     before: Place
     after: Place
@@ -119,7 +121,7 @@ class RowBatch(Struct):
             name = key_of(fact.receiver, read.shard)
             receiver = known[name]
             before = groups.setdefault(name, [])
-            # What names no instant happened with the fact before it.
+            # A fact without a time happened together with the fact before it.
             happened = milliseconds(getattr(before[-1], "at", 0.0)) if before else 0
             before.append(fact)
             self._fact(receiver, fact, read.position, ordinal, happened or flushed_at)
@@ -223,7 +225,7 @@ class RowBatch(Struct):
         self, receiver: ReceiverRow, sequence: int, attempts: int, ended_at: int | None, ending: int | None,
         reason: str | None, first_at: int | None,
     ) -> None:  # fmt: skip
-        """Note what became of a delivery that has a row, in this batch or from an earlier one."""
+        """Update a delivery that has a row, in this batch or from an earlier one."""
         key = (receiver.id, sequence)
         if (row := self.begun.get(key)) is not None:
             row[7] = row[7] or first_at
@@ -241,11 +243,12 @@ class RowBatch(Struct):
             receiver.open.pop(sequence, None)
 
     def _minute(self, receiver: ReceiverRow, at: int) -> list[int]:
-        """Attempts, delivered, failed, throttled, dead; latency and lateness, each with its highest."""
+        """The totals of a minute: attempts, delivered, failed, throttled, dead; sum and maximum of latency
+        and lateness."""
         return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
 
     def _discard(self, receiver: ReceiverRow, at: int, first: int, last: int, ending: int) -> None:
-        """The open deliveries between two positions are over."""
+        """End the open deliveries between two positions."""
         for sequence, (_, position) in list(receiver.open.items()):
             if first <= position <= last:
                 self._goes_on(receiver, sequence, 0, at, ending, None, None)
@@ -269,7 +272,7 @@ def milliseconds(at: float) -> int:
 
 
 def key_of(receiver: str, shard: int) -> str:
-    """The name of a receiver in the ledger: each shard has a record of its own of all unknown names."""
+    """The name of a receiver in the ledger; the record of unknown names is a separate one in each shard."""
     return f"{UNKNOWN_RECEIVERS}.{shard}" if receiver == UNKNOWN_RECEIVERS else receiver
 
 
@@ -292,7 +295,7 @@ def _verdict(fact: f.AttemptFailed) -> int:
 
 
 def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
-    """Count what counts as the receiver's failing, as `evolve` does."""
+    """Count a failure of the receiver, under the same conditions as `evolve`."""
     if fact.rejected or fact.gone or fact.ours or fact.kind != "event":
         return
     receiver.failures += 1
@@ -301,7 +304,7 @@ def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
 
 
 def _hold(receiver: ReceiverRow, fact: f.Fact) -> None:
-    """Follow what holds a receiver back."""
+    """Note what holds a receiver back after this fact."""
     match fact:
         case f.Paused():
             receiver.paused = True

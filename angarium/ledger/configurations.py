@@ -1,7 +1,7 @@
-"""Configurations of receivers without what is secret in them, and what one changed. Pure.
+"""Configurations of receivers without their secrets, and the differences between them. Pure.
 
-Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint, so short
-that it tells a change and nothing else: of all that one might guess, thousands have the same.
+Members that may be secret (URL, secrets, headers, unknown members) are kept as a fingerprint. It is so short
+that it shows a change and nothing else: thousands of possible values have the same one.
 """
 
 from hashlib import blake2b
@@ -38,7 +38,7 @@ def changed(before: str | None, after: str) -> list[str]:
 
 
 def policy_of(document: str | None) -> Policy | None:
-    """The policy by such a document, with a made-up URL; None if it says nothing that could be used."""
+    """The policy in such a document, with a made-up URL; None if it has none that can be used."""
     if document is None:
         return None
     shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SHOWN}

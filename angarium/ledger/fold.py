@@ -1,7 +1,7 @@
 """Folds the facts of a receiver over a base state, up to a moment or to the end. Pure.
 
-Base states are made of the ledger's own facts, after these were stored: who made none yet, or was killed
-before, folds a longer stretch and comes to the same. So a base state is never part of what must not be lost.
+Base states are made from the ledger's own facts, after these were stored. If one is missing because a process
+was killed, a longer series of facts is folded, with the same result. So no base state is ever indispensable.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ BASE_EVERY_FACTS = 1000
 BASE_EVERY_MS = 86_400_000
 BASE_BYTES_MIN = 16 << 10
 BASE_BYTES_RATIO = 10
-"""A base state is due once the facts behind the last one take so many times its bytes: it costs a tenth."""
+"""A base state is due when the facts since the last one have this many times its size, so it costs a
+tenth."""
 
 _facts = msgspec.json.Decoder(list[Fact])
 _state = msgspec.json.Decoder(State)
@@ -42,9 +43,9 @@ def base_due(receiver: ReceiverRow, now: int) -> bool:
 
 
 def fold(name: str, base: BaseRow | None, rows: Iterable[tuple[int, int, str]], until: int | None) -> Moment:
-    """Fold the rows of `facts` (position, instant of the flush, facts), in order, up to the time `until`.
+    """Fold the rows of `facts` (position, time of the flush, facts), in order, up to the time `until`.
 
-    A fact that names no instant happened with the one before it in its flush.
+    A fact without a time happened together with the one before it in its flush.
     """
     state = State(receiver=name) if base is None else _state.decode(base.state)
     position, at = (0, 0) if base is None else (base.position, base.at)

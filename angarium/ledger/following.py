@@ -29,8 +29,9 @@ async def follow(settings: Settings, keep_s: float = KEEP_DEFAULT_S, *, beside_a
 def alone(path: Path) -> Iterator[None]:
     """Be the one process that writes this ledger. Raises LedgerError if another one does.
 
-    The tables refuse a second writer, too, but the one that comes later: that may be the one that ran
-    all the time. The lock is a file of its own, since to close the ledger's would drop the locks of SQLite.
+    The tables refuse a second writer, too, but they refuse the one that writes later, which may be the one
+    that has been running. The lock is a file of its own, since closing the ledger's file would drop the locks
+    of SQLite.
     """
     name = f"{path}.lock"
     try:

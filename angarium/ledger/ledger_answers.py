@@ -1,4 +1,4 @@
-"""Answers of the ledger, as values: instants are milliseconds since 1970, UTC, or None."""
+"""Answers of the ledger, as values; times are milliseconds since 1970, UTC, or None."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from angarium.ledger.schema import DELIVERED, END_OF_TIME
 
 
 class LedgerProgress(Struct, frozen=True):
-    """The reach of a ledger: all that was recorded up to `as_of`; at `seen_at` there was no more.
+    """The progress of a ledger: it has everything recorded up to `as_of`; at `seen_at` there was no more.
 
-    `gaps` are the stretches of the journal that were gone before the ledger read them: since, until.
+    `gaps`: the periods of the journal that were gone before the ledger read them, as (since, until).
     """
 
     as_of: int
@@ -62,7 +62,7 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):
-    """Attempts that are wanted: failed ones, with a status in a range, of one type, begun in a time."""
+    """Selection of attempts: failed ones, with a status in a range, of one type, begun within a period."""
 
     failed: bool = False
     status: tuple[int, int] | None = None
@@ -81,7 +81,7 @@ class RecordedChange(Struct, frozen=True):
 
 
 class Configured(Struct, frozen=True):
-    """A configuration that was put, without what is secret; None if it was removed."""
+    """A configuration that was put, without its secrets; None if it was removed."""
 
     at: int
     revision: int
@@ -89,7 +89,7 @@ class Configured(Struct, frozen=True):
 
 
 class ReceiverSummary(Struct, frozen=True):
-    """The standing of a receiver by the last fact of it."""
+    """The condition of a receiver after its last fact."""
 
     receiver: str
     shard: int
@@ -114,7 +114,7 @@ class LateReceiver(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """The lack of facts from `since` (0: the beginning) to `until`: the state is not known."""
+    """The answer that facts from `since` (0: the beginning) to `until` are missing: the state is unknown."""
 
     since: int
     until: int

@@ -1,4 +1,4 @@
-"""The questions that the ledger answers, each by a look into every block that may know, newest first."""
+"""The questions that the ledger answers, each from every block that may have rows for it, newest first."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -81,7 +81,7 @@ _SINCE = "SELECT min(block), max(block) FROM blocks"
 
 
 class Questions:
-    """The ledger for those who ask. Made by `asked`."""
+    """The ledger for readers, created by `asked`."""
 
     def __init__(self, db: aiosqlite.Connection, path: Path) -> None:
         self._db = db
@@ -103,7 +103,7 @@ class Questions:
     async def attempts(self, receiver: int, wanted: AttemptFilter) -> list[RecordedAttempt]:
         """Attempts at a receiver, the newest first.
 
-        A block that ended before the oldest one found so far began cannot have a newer one.
+        A block that ended before the oldest attempt found so far began cannot have a newer one.
         """
         index, only, values = _filtered(wanted)
         query = _ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
@@ -146,7 +146,7 @@ class Questions:
         return found
 
     async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:
-        """The instants at which attempts began, pings included, in their order."""
+        """The times at which attempts began, pings included, in order."""
         rows = await self.rows(_STARTS, since, until, receiver, since, until, limit)
         return [at for (at,) in rows]
 
@@ -158,39 +158,39 @@ class Questions:
         return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in rows]
 
     async def configurations(self, receiver: int, until: int = schema.END_OF_TIME) -> list[Configured]:
-        """The configurations that were put up to an instant, in their order."""
+        """The configurations that were put up to a time, in order."""
         query = "SELECT at, revision, document FROM configurations WHERE receiver = ? AND at <= ? ORDER BY at"
         return [Configured(*row) for row in await self.rows(query, receiver, until)]
 
     async def standing(self, receiver: int) -> ReceiverSummary:
-        """The standing of a receiver by now."""
+        """The present condition of a receiver."""
         return ReceiverSummary(
             *(await self.rows(f"SELECT {_STANDING} FROM receivers r WHERE id = ?", receiver))[0]
         )
 
     async def failing(self, limit: int, tenant: str | None = None) -> list[ReceiverSummary]:
-        """The receivers that fail, those first that have done so for longest; and those that are disabled."""
+        """The failing receivers, the longest outage first, and the disabled ones."""
         rows = await self.rows(_FAILING, *_names_of(tenant), limit)
         return [ReceiverSummary(*row) for row in rows]
 
     async def late(self, since: int, limit: int, tenant: str | None = None) -> list[LateReceiver]:
-        """The receivers whose events came latest since an instant."""
+        """The receivers whose events were delivered latest since a time."""
         rows = await self.rows(_LATE, since // 60_000, *_names_of(tenant), limit)
         return [LateReceiver(*row) for row in rows]
 
     async def owner(self, shard: int, at: int) -> str:
-        """The node that owned a shard at an instant; empty if that is not known."""
+        """The node that owned a shard at a time; empty if that is not known."""
         query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
         rows = await self.rows(query, shard, at)
         return rows[0][0] if rows else ""
 
     async def unclean_claims(self, shard: int) -> list[tuple[int, str]]:
-        """The claims of a shard after an owner that had not stopped in order: instant and node."""
+        """The claims of a shard whose previous owner had not stopped cleanly: time and node."""
         query = "SELECT at, node FROM claims WHERE shard = ? AND NOT clean ORDER BY position"
         return [(at, node) for at, node in await self.rows(query, shard)]
 
     async def moment(self, receiver: int, name: str, at: int) -> Moment | Unknown:
-        """The state of a receiver at an instant: facts folded over the last base state before it."""
+        """The state of a receiver at a time: facts folded over the last base state before it."""
         (pruned_at,) = (await self.rows("SELECT at FROM pruned"))[0]
         gaps = await self.rows("SELECT last, since, until FROM gaps WHERE since < ? ORDER BY first", at)
         if gaps and at < gaps[-1][2]:
@@ -226,9 +226,9 @@ def _names_of(tenant: str | None) -> tuple[str, str]:
 
 
 def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
-    """The index that has the attempts which are wanted, the conditions, and their values.
+    """The index to use for the wanted attempts, the conditions, and their values.
 
-    No index: the table itself, which lies in this order.
+    Without an index it is the table itself, which has this order.
     """
     index, only, values = _by_status(wanted)
     if wanted.type is None:
@@ -271,7 +271,7 @@ def _read_only(path: Path) -> str:
 
 @asynccontextmanager
 async def asked(path: Path) -> AsyncIterator[Questions]:
-    """The ledger in this file, for those who only read. Raises LedgerError if there is none."""
+    """The ledger in this file, read-only. Raises LedgerError if there is none."""
     address = _read_only(path)
     with told(path):
         db = await aiosqlite.connect(address, uri=True)

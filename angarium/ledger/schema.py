@@ -1,19 +1,19 @@
 """The tables of the ledger in SQLite, and the words for the numbers in them; docs/ledger.md explains them.
 
-Rows are small: receivers are numbers, an event's id stands in one row. They lie in blocks of some ten
-thousand facts, in the order of the journal, and within a block by receiver. So a write touches the pages of
-one block, however many receivers there are, what is too old goes block by block, and a question looks into
-each block by its key. Sorted by receiver alone, each fact would cost pages of its own in every table.
+Rows are small: receivers are numbers, and an event's id is in one row. Rows are stored in blocks of some ten
+thousand facts, in the order of the journal, and by receiver within a block. So a write touches the pages of
+one block, however many receivers there are; old rows are dropped block by block; and a query looks into each
+block by its key. If rows were sorted by receiver alone, each fact would cost pages of its own in every table.
 
-Instants are whole milliseconds since 1970, UTC.
+Times are whole milliseconds since 1970, UTC.
 """
 
 VERSION = 1
 BLOCK_FACTS = 32_768
-"""A block that has so many facts is full."""
+"""Number of facts in a full block."""
 
 END_OF_TIME = 1 << 62
-"""Beyond every position and every instant."""
+"""A number beyond every position and every time."""
 
 VERDICTS = ("delivered", "failed", "rejected", "throttled", "gone", "overload")
 DELIVERED, FAILED, REJECTED, THROTTLED, GONE, OVERLOAD = range(6)

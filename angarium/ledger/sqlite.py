@@ -1,7 +1,7 @@
 """The ledger's tables in a file of SQLite. Readers and the one writer do not wait for each other (WAL).
 
-`synchronous=NORMAL`: a machine that loses its power may lose the last transactions, and with them the place
-that they moved; they are read from the journal again.
+`synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the place that
+they stored; so the same facts are read from the journal again.
 """
 
 import os
@@ -28,7 +28,7 @@ INSERT INTO deliveries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE 
     attempts = max(attempts, excluded.attempts), first_at = coalesce(first_at, excluded.first_at),
     ended_at = excluded.ended_at, ending = excluded.ending, reason = excluded.reason
 """
-"""A delivery whose row is there already was ended unseen by a gap, and is under way after all."""
+"""SQL for a delivery that begins; if it has a row, a gap had ended it, and it is under way after all."""
 _ENDED = """
 UPDATE deliveries SET attempts = max(attempts, ?), first_at = coalesce(first_at, ?), ended_at = ?, ending = ?,
     reason = ? WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?
@@ -85,7 +85,8 @@ _HISTORY = {
     "states": "EXISTS (SELECT 1 FROM states newer WHERE newer.receiver = old.receiver "
     "AND newer.position > old.position",
 }
-"""Rows that are dropped once a newer one of their kind is too old: the last one before still applies."""
+"""Tables whose rows are dropped only when a newer row of their kind is too old: the last one still
+applies."""
 _BASED = "UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ? WHERE id = ?"
 
 
@@ -239,7 +240,7 @@ class SqliteStore:
         if stored.rowcount != 1:
             raise LedgerError(f"another process writes {self._path}: stop it, and start this one again")
 
-    # ---- what is too old
+    # ---- dropping old rows
 
     async def oldest(self) -> Block | None:
         rows = await self._rows(
@@ -297,7 +298,7 @@ class SqliteStore:
 
 @asynccontextmanager
 async def written(path: Path) -> AsyncIterator[SqliteStore]:
-    """The tables in this file, which is made where it is missing, for its one writer. Raises LedgerError."""
+    """The tables in this file, which is created if it is missing, for its one writer. Raises LedgerError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -321,7 +322,7 @@ async def written(path: Path) -> AsyncIterator[SqliteStore]:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turns what SQLite raises into a sentence for people."""
+    """Turn an error of SQLite into a sentence for people."""
     try:
         yield
     except sqlite3.DatabaseError as error:

@@ -18,7 +18,7 @@ class LedgerError(AngariumError):
 
 
 class Block(Struct, frozen=True):
-    """A block of rows, its last position and its last instant; `busy`: a delivery in it is under way."""
+    """A block of rows, its last position and its last time; `busy`: a delivery in it is under way."""
 
     number: int
     last: int
@@ -27,7 +27,7 @@ class Block(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Tables that one process writes. All that one call writes is stored whole or not at all."""
+    """Tables that one process writes. Each call stores everything or nothing."""
 
     async def place(self, stream: str) -> Place:
         """The place up to which a stream is read."""
@@ -36,11 +36,13 @@ class Store(Protocol):
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
     async def write(self, stream: str, batch: RowBatch) -> None:
-        """Store the rows together with the place. Raises `LedgerError` if the stored place is not the one
-        before it: then another process writes, too."""
+        """Store the rows together with the place.
+
+        Raises `LedgerError` if the stored place is not the one before it: then another process writes, too.
+        """
 
     async def rest(self, stream: str, place: Place, seen_at: int) -> None:
-        """Note that at `seen_at` the stream had nothing behind the place."""
+        """Note that at `seen_at` the stream had nothing after the place."""
 
     @property
     def block(self) -> int:
@@ -49,9 +51,9 @@ class Store(Protocol):
     async def facts_since_base(
         self, receiver: int, up_to: int | None = None
     ) -> tuple[BaseRow | None, list[tuple[int, int, str]]]:
-        """The last base state, if given up to a position, and the rows of `facts` behind it, up to there.
+        """The last base state (up to a position, if given), and the rows of `facts` after it, up to there.
 
-        A row is a position, the instant of the flush, and the facts in JSON.
+        A row is a position, the time of the flush, and the facts in JSON.
         """
 
     async def add_base(self, base: BaseRow) -> None:
@@ -60,7 +62,7 @@ class Store(Protocol):
     async def configured(
         self, stream: str, place: Place, rows: Sequence[tuple[str, int, int, str | None]]
     ) -> None:
-        """Store configurations: receiver, instant, revision, the document without secrets."""
+        """Store configurations: receiver, time, revision, the document without secrets."""
 
     async def oldest(self) -> Block | None:
         """The oldest block that is full."""
@@ -69,10 +71,10 @@ class Store(Protocol):
         """The receivers that have facts in the block, and no base state that covers them."""
 
     def drop(self, block: Block) -> AsyncIterator[None]:
-        """Drop a block in steps, between which others may write. It may be begun again."""
+        """Drop a block in steps, with room for other writes in between. It may be begun again."""
 
     async def close(self) -> None:
-        """Drop the connection; what was written is stored."""
+        """Close the connection; everything written is stored."""
 
 
 def path_of(location: str) -> Path:

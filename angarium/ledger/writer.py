@@ -1,8 +1,8 @@
-"""Follows the journal and keeps it in the tables: each fact once, or, where it is gone, a gap on record.
+"""Follows the journal and stores it in the tables: each fact once or, if facts are gone, a recorded gap.
 
-The place moves in the transaction that stores what was read up to there, so a crash between any two lines
-repeats nothing and loses nothing. What cannot be read stops the writer, with all before it stored: a fact
-that is skipped is a fact that is lost.
+The place is stored in the same transaction as the facts up to it, so a crash at any point repeats nothing and
+loses nothing. A message that cannot be read stops the writer after everything before it is stored: skipping a
+fact would lose it.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Writer:
         self._dropping: AsyncIterator[None] | None = None
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with the way out."""
+        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with the remedy."""
         journal, bucket = JournalReader(self._js, self._names.journal), BucketReader(self._js, self._names)
         try:
             place = await self._store.place(self._names.journal)
@@ -81,7 +81,7 @@ class Writer:
             bucket.stop()
 
     async def catch_up(self) -> Place:
-        """Read all that the journal and the configurations have by now; returns the place then."""
+        """Read everything that the journal and the configurations have by now; returns the place reached."""
         journal, bucket = JournalReader(self._js, self._names.journal), BucketReader(self._js, self._names)
         try:
             place, at_end = await self._store.place(self._names.journal), False
@@ -96,7 +96,7 @@ class Writer:
             bucket.stop()
 
     async def _step(self, journal: JournalReader, place: Place) -> tuple[Place, bool]:
-        """Store what comes next; tells where that leads, and whether there may be much more."""
+        """Store the next messages; returns the place after them, and whether there may be many more."""
         try:
             place = await journal.check(place)
             found = await journal.read(place.position)
@@ -105,7 +105,7 @@ class Writer:
                 f"{error}; this ledger belongs to the old one: choose another one with --to"
             ) from error
         if journal.doubtful:
-            return place, True  # What was read may be another stream's.
+            return place, True  # These messages may be another stream's.
         match found:
             case Gap():
                 return await self._pass(place, found), True
@@ -137,7 +137,7 @@ class Writer:
         return after
 
     async def _decoded(self, messages: list[StoredMessage]) -> list[ReadFlush]:
-        """The flushes, up to the first that cannot be read. Raises where that is the first of all."""
+        """The flushes, up to the first that cannot be read. Raises if that is the very first."""
         reads: list[ReadFlush] = []
         for message in messages:
             where = f"message {message.sequence} of {self._names.journal}"
@@ -165,7 +165,7 @@ class Writer:
     # ---- what is gone, and what is idle
 
     async def _pass(self, place: Place, gap: Gap) -> Place:
-        """Put a gap on record, after the states as of its end: snapshots cover what was purged."""
+        """Record a gap, after the states as of its end: snapshots cover the purged facts."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
         after = Place(created=place.created, position=gap.last, stored_at=0.0)
         names, bases = dict[str, int](), list[tuple[str, BaseRow]]()
@@ -223,7 +223,7 @@ class Writer:
                 return
 
     async def _prune(self) -> None:
-        """Drop the oldest block where all of it is too old; a step at a time, and again after a while."""
+        """Drop the oldest block if all of it is too old, a step at a time, and look again after a while."""
         if self._dropping is not None:
             if await anext(self._dropping, _DONE) is _DONE:
                 self._dropping = None

@@ -79,7 +79,7 @@ async def develop(
 ) -> None:
     """Run until Ctrl-C. `directory` is the store of the embedded server; None: the settings name a server.
 
-    `tell` hears of each step as it begins. Raises `Occupied`, `DevError`, and what server and setup raise.
+    `tell` is called when a step begins. Raises `Occupied`, `DevError`, and the errors of server and setup.
     """
     async with AsyncExitStack() as stack:
         server = kept = api = None
@@ -139,7 +139,7 @@ async def _run_beside(
 
 
 async def _follow(settings: Settings) -> None:
-    """Keep a ledger. What stops it stops nothing else, since it can be rebuilt."""
+    """Keep a ledger. If it fails, everything else goes on, since it can be rebuilt."""
     try:
         from angarium.ledger.following import follow
 
@@ -149,9 +149,9 @@ async def _follow(settings: Settings) -> None:
 
 
 async def _keep(server: EmbeddedServer) -> NoReturn:
-    """Start the server again whenever it has ended by itself, unless it does so again and again.
+    """Start the server again whenever it has ended by itself, unless that happens again and again.
 
-    The node tells that it is lost, and that it is back.
+    The node logs that the connection is lost, and that it is back.
     """
     loop = asyncio.get_running_loop()
     in_a_row = 0

@@ -1,7 +1,7 @@
-"""The directory of `angarium dev`: who runs in it now, and which port its NATS had last.
+"""The directory of `angarium dev`: which process runs in it, and which port its NATS had last.
 
-The lock is a flock, which the kernel releases however its holder ends; who holds it stands in the locked
-file, for people. The server's own lock is another one: it lasts until nats-server has ended, a moment longer.
+The lock is a flock, which the kernel releases however its holder ends; the locked file names the holder, for
+people. The server's own lock is a separate one: it lasts until nats-server has ended, a moment longer.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ class Occupant(Struct, frozen=True):
 
 
 class DevDirectory:
-    """A directory that this process has for itself. Made by `occupied`."""
+    """A directory that this process has to itself, created by `occupied`."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -74,12 +74,12 @@ class DevDirectory:
         return port if 0 < port < 1 << 16 else usual
 
     def serves(self, port: int, url: str) -> None:
-        """Remember the port, and tell where NATS is to those who find the directory occupied."""
+        """Remember the port, and write down the URL of NATS for others that find the directory occupied."""
         _write(os.open(self.path / "port", _FLAGS | os.O_TRUNC, 0o600), b"%d\n" % port)
         self.tell(url)
 
     def tell(self, url: str) -> None:
-        """Write down who runs here."""
+        """Write down which process runs here."""
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, msgspec.json.encode(Occupant(os.getpid(), url)), 0)
 
@@ -89,7 +89,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @contextmanager
 def occupied(path: Path) -> Iterator[DevDirectory]:
-    """Have the directory, which is made where it is missing. Raises `Occupied` and `ServerError`."""
+    """Hold the directory, which is created if it is missing. Raises `Occupied` and `ServerError`."""
     path = path.absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def occupied(path: Path) -> Iterator[DevDirectory]:
 
 
 def _who(path: Path, said: bytes) -> str:
-    """Explains to the second one why it cannot start; the first may still be writing its name."""
+    """Explain why a second process cannot start; the first may still be writing its name."""
     try:
         occupant = msgspec.json.decode(said, type=Occupant)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The HTTP API of `angarium dev`: on the port of the last time, and with the token of the last time."""
+"""The HTTP API of `angarium dev`, with the port and the token of the last run."""
 
 import logging
 import socket
@@ -39,7 +39,7 @@ class HttpApi(Struct, frozen=True):
 
 
 async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi | None:
-    """Have the port and a token; None if the API is not installed. Raises AngariumError."""
+    """Get the port and a token; None if the API is not installed. Raises AngariumError."""
     try:
         from angarium.api import server
     except ModuleNotFoundError as error:
@@ -59,7 +59,7 @@ async def prepared(to: Access, kept: DevDirectory, port: int | None) -> HttpApi 
 
 
 async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> None:
-    """Serve until cancelled. What stops it stops nothing else, and is told as `ready`, too."""
+    """Serve until cancelled. A failure stops nothing else; `ready` is called then, too."""
     from angarium.api import server
 
     try:
@@ -70,7 +70,7 @@ async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> 
 
 
 async def _token(to: Access, kept: DevDirectory) -> str:
-    """The token of the last time, if the store still has it; else a new one. Raises AngariumError."""
+    """The token of the last run if the store still has it, otherwise a new one. Raises AngariumError."""
     text = kept.token
     given = presented(text)
     if given is not None and proves(given, await TokenStore(to.js, to.names).find(given.id)):

@@ -1,4 +1,4 @@
-"""`angarium listen`: answers a request as told, judges it, shows it in one line."""
+"""`angarium listen`: answers each request as configured, verifies it, and shows it in one line."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ REMEMBERED_IDS_MAX = 4096
 PATHS_MAX = 1024
 BODY_SHOWN_MAX = 60
 LOOPBACK = {"127.0.0.1": "127.0.0.0/8", "localhost": "127.0.0.0/8", "::1": "::1/128"}
-"""The hosts of this machine alone, and the network that a node must be allowed for each."""
+"""The loopback hosts, and the network that a node must be allowed to reach for each."""
 
 
 class ListenError(AngariumError):
@@ -28,7 +28,7 @@ class ListenError(AngariumError):
 
 
 class Manners(Struct, frozen=True, kw_only=True):
-    """Manners of the receiver: `status` after `delay_s`, but each `fail_every`th time a failure."""
+    """The behaviour of the receiver: `status` after `delay_s`, but every `fail_every`th time a failure."""
 
     status: int = 200
     delay_s: float = 0.0
@@ -73,7 +73,7 @@ class Numbers:
         self._recent: deque[int] = deque(maxlen=REMEMBERED_IDS_MAX)
 
     def note(self, sequence: int) -> tuple[bool, int]:
-        """Finds out if it came before, and how many numbers it leaves out after the highest so far."""
+        """Note a number; returns whether it came before, and how many it skips after the highest so far."""
         repeat = sequence in self._recent
         missing = sequence - self._highest - 1 if self._highest else 0
         self._highest = max(self._highest, sequence)
@@ -82,7 +82,7 @@ class Numbers:
 
 
 class Listening:
-    """One run: `wrong` counts the requests whose signatures did not hold."""
+    """One run: `wrong` counts the requests with an invalid signature."""
 
     def __init__(
         self, manners: Manners, secrets: Sequence[SigningSecret], *, whole_body: bool, as_json: bool
@@ -101,7 +101,7 @@ class Listening:
     async def run(self, host: str, port: int, count_max: int | None, *, or_another: bool = False) -> None:
         """Listen until `count_max` requests were answered, or until SIGINT or SIGTERM.
 
-        Raises what keeps a request from being shown: the reader of the output may have gone.
+        Raises the error if a request cannot be shown: the reader of the output may be gone.
         """
         self._count_max = count_max
         server = await self._serve(host, port, or_another=or_another)
@@ -123,7 +123,7 @@ class Listening:
             raise self._failure
 
     async def _serve(self, host: str, port: int, *, or_another: bool) -> asyncio.Server:
-        """Listen on the port; `or_another` takes a free one where it is in use."""
+        """Listen on the port; with `or_another`, on a free one if it is in use."""
         try:
             return await serve(host, port, self._answer)
         except OSError as error:
@@ -157,7 +157,7 @@ class Listening:
         return reply
 
     def _numbers_of(self, path: str) -> Numbers:
-        """The numbers of a path, now the last used; the oldest path is forgotten where there are many."""
+        """The numbers of a path, marked as used; if there are many paths, the oldest is forgotten."""
         numbers = self._numbers[path] = self._numbers.pop(path) if path in self._numbers else Numbers()
         if len(self._numbers) > PATHS_MAX:
             del self._numbers[next(iter(self._numbers))]

@@ -1,4 +1,4 @@
-"""A node: a member of the fleet that owns shards, answers for their receivers and tells how it is.
+"""A node: a member of the fleet that owns shards, answers for their receivers and reports its health.
 
 Read `app` first (how a node is put together), then `node` (which shards it owns) and `shard` (one of them).
 """

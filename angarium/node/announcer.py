@@ -1,7 +1,7 @@
-"""The log's lines about receivers: who was disabled, is offline, is back, or lacks a valid configuration.
+"""Log lines about receivers: which were disabled, are offline, are back, or lack a valid configuration.
 
-One tenant with thousands of receivers that flap must not flood the log, nor hide the lines of another. So
-each tenant has a few lines of each kind at once, then one a second, which says for how many it stands.
+One tenant with thousands of flapping receivers must not flood the log, nor hide the lines of another. So each
+tenant gets a few lines of each kind at once, then one per second, which says how many it stands for.
 """
 
 import logging
@@ -13,7 +13,7 @@ from angarium.rate_limited_log import RateLimitedLog
 
 BURST_MAX = 8
 TENANTS_MAX = 1024
-"""Above so many, those who have nothing to say are forgotten."""
+"""Number of tenants above which those with nothing to report are forgotten."""
 log = logging.getLogger(__name__)
 _LINES: dict[Name, Callable[[], RateLimitedLog]] = {
     "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),

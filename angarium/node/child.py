@@ -1,8 +1,8 @@
-"""`angarium node` as our own child, for `demo`, `bench` and tests that kill one.
+"""`angarium node` as a child process, for `demo`, `bench` and tests that kill a node.
 
-It reads no settings but those it is given: neither `./angarium.toml` nor variables of the environment reach
-it, so that a demo never works on the installation that the directory it was started in belongs to. Like the
-embedded server it ends with us, however we end (`streams.server.child`).
+It reads only the settings that it is given, neither `./angarium.toml` nor environment variables. So a demo
+never works on the installation to which the current directory belongs. Like the embedded server, it ends with
+its parent, however that ends (`streams.server.child`).
 """
 
 import asyncio
@@ -33,8 +33,9 @@ class NodeFailed(AngariumError):
 class LocalNode:
     """One node at a time over one directory, which holds its settings and its log.
 
-    `settings` are those of `angarium.settings`, over what a node on this machine needs: receivers on http://
-    and on loopback addresses. `python` stands before `-m angarium`: options of Python, or a profiler.
+    `settings` are those of `angarium.settings`; they override the defaults for this machine, which allow
+    receivers on http:// and on loopback addresses. `python` comes before `-m angarium`: options of Python, or
+    a profiler.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, Setting], python: Sequence[str] = ()) -> None:
@@ -106,7 +107,7 @@ class LocalNode:
         return None if self._child is None else self._child.program_pid
 
     async def kill(self) -> None:
-        """End it as a crash would, with SIGKILL."""
+        """End the node with SIGKILL, like a crash."""
         if self._child is not None:
             await self._child.kill()
             self._child = None

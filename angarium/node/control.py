@@ -1,8 +1,8 @@
 """Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget.
 
-The handler belongs to one node and answers only for receivers whose shard that node owns. `ok` is said only
-after what was done is on record: a pause in the configuration, which is the only truth about it, the rest in
-the journal.
+The handler belongs to one node and answers only for receivers whose shard that node owns. It answers `ok`
+only after the effect is recorded: a pause in the configuration, which alone decides about it, everything else
+in the journal.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from streams.stores.receivers import Receivers
 LOAD_TIMEOUT_S = 5.0
 VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget")
 REPEATS_MAX = 4
-"""Number of events to read, at most, to find the first one that is not a repeat."""
+"""Largest number of events that are read to find the first one that is not a duplicate."""
 
 
 class ReceiverControl:
@@ -64,8 +64,8 @@ class ReceiverControl:
     async def _is_known(self, host: Host, receiver: str) -> bool:
         """True if the receiver is known: requests may name receivers that never existed.
 
-        Nothing is kept of such a name. One that was put a moment ago is known to the leader, which answers
-        all who ask at the same time with one answer.
+        Such a name leaves nothing in memory. A receiver that was put a moment ago is known to the leader;
+        requests at the same time share one question to it.
         """
         if not self._receivers.known(receiver):
             await self._receivers.catch_up()
@@ -91,7 +91,7 @@ class ReceiverControl:
                 return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
 
     async def _inspect(self, host: Host, actor: Actor, *, answer_shown: bool) -> Granted:
-        """Show how the receiver does. Not all may see its last answer, which may repeat an event's body."""
+        """Show the receiver's state. Its last answer may repeat an event's body, so not all may see it."""
         receiver = actor.receiver
         waiting = await host.backlog.count(receiver, actor.state.frontier.position)
         head = await _head(host, actor, waiting)
@@ -111,7 +111,7 @@ class ReceiverControl:
         return Granted(members)
 
     async def _pause(self, actor: Actor, *, paused: bool) -> Granted | Denied:
-        """Edit the configuration, take it up at once, and end what held the receiver back on a resume."""
+        """Edit the configuration and apply it at once; a resume also ends all else that held it back."""
         answer = await self._receivers.set_paused(actor.receiver, paused)
         match answer:
             case Absent():
@@ -129,7 +129,7 @@ class ReceiverControl:
 
 
 async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
-    """The oldest event that is not settled; read from the stream where memory does not have it."""
+    """The oldest event that is not settled; read from the stream if it is not in memory."""
     head = known_head(actor.state, actor.view(), actor.pending.in_flight)
     if head is None and waiting:
         batch = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)

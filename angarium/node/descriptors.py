@@ -1,4 +1,4 @@
-"""The limit of connections: as many as the limit of open files allows once it is raised."""
+"""The limit on connections: as many as the limit on open files allows after it is raised."""
 
 from angarium.delivery.connections.pool import DEFAULT_LIMITS
 
@@ -7,7 +7,7 @@ SPARE_COUNT = 256
 
 
 def connections_max() -> int:
-    """Raise this process's own limit (setrlimit(2)) as far as it may and need be; what that leaves."""
+    """Raise the limit of this process (setrlimit(2)) as far as allowed and needed; returns what it leaves."""
     most = DEFAULT_LIMITS.connections_max
     try:
         import resource
@@ -21,6 +21,6 @@ def connections_max() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             allowed = wanted
-        except (ValueError, OSError):  # macOS has another limit below the hard one, and tells it elsewhere.
+        except (ValueError, OSError):  # macOS has another limit below the hard one, reported elsewhere.
             wanted //= 2
     return max(1, min(most, allowed - SPARE_COUNT))

@@ -1,7 +1,7 @@
 """Load of the event loop: the share of time in which its thread runs or waits for a core.
 
-What it ran alone does not tell: where others take half of the cores, a loop that never sleeps gets the
-other half. Nor does it tell how late timers are: such a loop may come to each within half a millisecond.
+Its CPU time alone proves nothing: if other processes take half of the cores, a loop that never sleeps gets
+only the other half. Late timers prove nothing either: such a loop may reach each within half a millisecond.
 """
 
 import time
@@ -14,7 +14,7 @@ _SCHEDULING = Path("/proc/thread-self/schedstat")
 
 
 class Load:
-    """Load of the calling thread; a call looks at the time since the last look, 10 ms at least."""
+    """Load of the calling thread; each call covers the time since the last one, 10 ms at least."""
 
     def __init__(self) -> None:
         self._at, self._busy_s = time.monotonic(), _busy_s()

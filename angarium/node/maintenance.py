@@ -1,15 +1,16 @@
-"""Maintenance: a node regularly purges what is not needed any more, so that no stream fills up.
+"""Maintenance: a node regularly purges messages that are no longer needed, so that no stream fills up.
 
-The owner of shard 0 purges, for all. Every node sees to it that its shards hold no more than they need:
+The owner of shard 0 purges for all shards. Every node makes sure that its shards hold no more than they need:
 
-- a quiet shard would hold the journal by its last message. Where the journal has gone on without it, it
-  appends an empty flush, and with it goes its checkpoint. So the signs of life of quiet shards are paid by
-  the traffic of the others, one for every `JOURNAL_LAG_MAX` messages; an idle installation writes nothing;
-- a receiver whose events lie in the stream alone would hold the deliveries from its last event on. It is
-  looked up where its oldest waiting event really lies;
-- where a stream was recreated under it, a shard ends: its claim will be refused, with the reason;
-- where the deliveries are full and nothing is left to purge, the oldest that waits is given up, on record;
-- what is remembered of receivers that are gone is forgotten once no event of them can be left.
+- A quiet shard would hold the journal by its last message. If the journal has gone on without it, it appends
+  an empty flush, which moves its checkpoint on. So quiet shards write only in proportion to the traffic of
+  the others, once for every `JOURNAL_LAG_MAX` messages; an idle installation writes nothing.
+- A receiver whose events are only in the stream would hold the deliveries from its last event on. So the
+  position of its oldest waiting event is looked up.
+- If a stream was recreated, the shard ends: its next claim will be refused, with the reason.
+- If the deliveries are full and nothing is left to purge, the oldest waiting events are given up, and that is
+  recorded.
+- The state of a removed receiver is forgotten as soon as none of its events can be left.
 """
 
 import asyncio
@@ -26,16 +27,16 @@ from streams.purge import eviction_end, is_short, purge_deliveries, purge_events
 
 ROUND_EVERY_S = 10.0
 HURRIED_ROUND_EVERY_S = 2.0
-"""The interval while room is short."""
+"""Interval of the rounds while room is short."""
 REMADE_AFTER_ROUNDS = 6
-"""Streams that were recreated are looked for in one of so many rounds."""
+"""Rounds from one search for recreated streams to the next."""
 JOURNAL_LAG_MAX = 16
-"""A shard may fall behind by so many messages of the journal for each shard that there is."""
+"""Messages of the journal, for each existing shard, by which a shard may fall behind."""
 LOOKED_UP_MAX = 16
 """Receivers of a shard that are looked up in one round."""
 LEFTOVERS_EVERY_S = 3600.0
 LEADER_SETTLED_S = 15.0
-"""Longer than a leader without followers takes itself for one (10 s, nats-server 2.15)."""
+"""Time that is longer than a leader goes on without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +47,7 @@ class Ends:
         self._seen: deque[tuple[float, int]] = deque()
 
     def settled(self, now: float, last: int) -> int:
-        """Note the end that the stream has now; returns the one that it had for certain, 0 for none."""
+        """Note the present end of the stream; returns one that it certainly reached, or 0."""
         self._seen.append((now, last))
         while len(self._seen) > 1 and self._seen[1][0] <= now - LEADER_SETTLED_S:
             self._seen.popleft()
@@ -80,7 +81,7 @@ class Maintenance:
                 await self._find_leftovers()
             except AngariumError as error:
                 Complaint(self._around.js, log, "maintenance.failed").tell(str(error))
-            except Exception:  # The next round may go well, and without any the streams would fill.
+            except Exception:  # The next round may succeed, and without rounds the streams would fill up.
                 log.exception("maintenance.broken")
 
     async def _find_leftovers(self) -> None:
@@ -112,7 +113,7 @@ class Maintenance:
         return deliveries
 
     async def _leave_what_was_remade(self) -> None:
-        """Whose stream is another one than it was recovered from ends, to be claimed like any other."""
+        """End the shards whose stream has been recreated since their recovery; they are claimed again."""
         js, names = self._around.js, self._around.names
         created = {name: (await stream_info(js, name)).created for name in names.streams}
         remade: set[str] = set()

@@ -1,8 +1,8 @@
-"""A node in the text format of Prometheus: totals and what is in memory, read at each scrape.
+"""The metrics of a node in the text format of Prometheus: its totals and its memory, read at each scrape.
 
-Nothing of `prometheus_client` is touched between two scrapes. No label names a receiver or a tenant, so the
-number of series does not grow with them; a scrape takes one look at each actor in memory, 6 ms for 10,000 of
-them. What each metric tells is in `docs/operating.md`.
+Between two scrapes, `prometheus_client` is not used at all. No label names a receiver or a tenant, so the
+number of series does not grow with them. A scrape looks at each actor in memory, 6 ms for 10,000 of them.
+`docs/operating.md` explains each metric.
 """
 
 from collections import defaultdict
@@ -139,7 +139,7 @@ def _counters(name: str, text: str, label: str, values: Mapping[str, int]) -> Me
 
 
 def histogram(name: str, text: str, counted: Histogram) -> Metric:
-    """The format adds the buckets up: each holds whatever lies at or below its bound."""
+    """A histogram in Prometheus form: each bucket counts all values at or below its bound."""
     bounds = [*map(str, counted.bounds), "+Inf"]
     buckets = list(zip(bounds, accumulate(counted.counts), strict=True))
     return HistogramMetricFamily(f"angarium_{name}", text, buckets=buckets, sum_value=counted.sum)

@@ -1,7 +1,7 @@
 """The monitor of a node: `/healthz`, `/readyz` and `/metrics`, on a port of its own.
 
-It is served by the loop that does the work, and on purpose: a node whose loop hangs gives no answer, which
-every probe takes for a failure. A loop that merely comes late shows as `angarium_loop_lag_seconds`.
+It is deliberately served by the loop that does the work: a node whose loop hangs gives no answer, which every
+probe treats as a failure. A loop that is merely late shows in `angarium_loop_lag_seconds`.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 TEXT_TYPE = "text/plain; charset=utf-8"
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SCRAPE_REST_FACTOR = 10
-"""A scrape is shown again until so many times as long has passed as it took: it looks at each actor in
-memory, and a client that asks all the time must not hold up the node."""
+"""A scrape is reused for this many times as long as it took: it looks at each actor in memory, and a client
+that asks all the time must not hold up the node."""
 log = logging.getLogger(__name__)
 
 
@@ -36,7 +36,7 @@ class MonitorFailed(AngariumError):
 
 
 class Monitor(Collector):
-    """Answers for the node that it watches; until there is one, it is alive and not ready."""
+    """Answers for the node that it watches; until there is one, the answers are alive and not ready."""
 
     def __init__(self) -> None:
         self._node: Node | None = None
@@ -48,7 +48,7 @@ class Monitor(Collector):
         self._good_until = 0.0
 
     def watch(self, node: Node) -> None:
-        """Answer for this node from now on, which has started."""
+        """Answer for this started node from now on."""
         self._node = node
         self._registry.register(NodeMetrics(node))
         self._good_until = 0.0
@@ -69,11 +69,11 @@ class Monitor(Collector):
             return _text(500, "internal error; see the log")
 
     def collect(self) -> Iterator[Metric]:
-        """Tells what there is to tell without a node."""
+        """The metrics that exist without a node."""
         yield histogram("loop_lag_seconds", "How late the event loop runs what is due.", self._lag)
 
     async def feel(self) -> None:
-        """Note how late the loop is, by a clock that does not stand still with it, until cancelled."""
+        """Note how late the loop is, by a clock that goes on while the loop hangs, until cancelled."""
         while True:
             due = time.monotonic() + LAG_SAMPLE_EVERY_S
             await asyncio.sleep(LAG_SAMPLE_EVERY_S)
@@ -96,7 +96,7 @@ class Monitor(Collector):
 
 
 def unready(node: Node) -> str:
-    """The reason why the node does not do all that it should now; nothing if it does."""
+    """The reason why the node does not do everything that it should now; empty if it does."""
     members, owned = node.around.members, node.owned
     wanted = members.wanted(node.shards)
     if node.stopping:

@@ -1,7 +1,8 @@
 """A node of the fleet: it sends heartbeats, owns its share of the shards, and delivers to their receivers.
 
-Membership says who should own a shard, the claim says who may, the journal's fence says who does. This file
-only brings the first two together, again and again, until what is owned is what is wanted.
+Membership says which node should own a shard, the claim says which one may, and the journal's fence says
+which one does. This file only brings the first two together, again and again, until the node owns the shards
+that it should.
 """
 
 import asyncio
@@ -24,12 +25,13 @@ from streams.nats.retry import Complaint
 
 LOOK_EVERY_S = 0.5
 RETRY_REFUSED_AFTER_S = 30.0
-"""Each try on a shard that must not be run records a claim, and only an operator makes it right."""
+"""Pause before a refused shard is tried again: each try records a claim, and only an operator can help."""
 CLAIMS_AT_ONCE = 8
 RESUMED_AT_ONCE = 64
-"""Claims at a time: a shard that continues from memory loads nothing, and asks twenty short questions."""
+"""Resumed claims at a time: a shard that continues from memory loads nothing, and sends twenty short
+requests."""
 CLAIMS_TIMEOUT_S = 2.0
-"""So long a node that stops waits for the claims that are under way, to hand these shards over, too."""
+"""Time that a stopping node waits for claims under way, so that it can hand these shards over, too."""
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Every shard that should be this node's is."""
+        """True if the node owns every shard that it should."""
         return set(self.around.members.wanted(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
@@ -120,14 +122,14 @@ class Node:
                 self._tell_moves()
             try:
                 self._set_right()
-            except Exception:  # The next time may go well, and without any nothing would be claimed.
+            except Exception:  # The next round may succeed, and without rounds nothing would be claimed.
                 log.exception("node.broken")
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._changed.wait()
 
     def _set_right(self) -> None:
-        """Start the claims and hand-overs that lead to the shards that it should own."""
+        """Start the claims and handovers that are needed for the shards that it should own."""
         wanted = set(self.around.members.wanted(self.shards))
         alive = self.around.members.lease.valid()
         for shard in self.refused.keys() - wanted:
@@ -148,7 +150,7 @@ class Node:
                 self._begin(self._release, shard)
 
     def _tell_moves(self) -> None:
-        """Log one line for all shards that moved together, and none if they only outlived NATS."""
+        """Log one line for all shards that moved together, and none after a mere outage of NATS."""
         if self._moves:
             outlived = self._moves.keys() == {"resumed"} and self.around.js.unsettled
             told = {"owned": len(self.owned), **self._moves}
@@ -160,7 +162,7 @@ class Node:
         return asyncio.get_running_loop().time() < self._again_at.get(shard, 0.0)
 
     def _begin(self, work: Callable[[int, *Ts], Coroutine[Any, Any, None]], shard: int, *more: *Ts) -> None:
-        """Start one work for a shard, unless another is under way."""
+        """Start one task for a shard, unless another one is under way."""
         if shard not in self._under_way:
             task = self._under_way[shard] = self._spawn(work(shard, *more))
             task.add_done_callback(lambda _: self._under_way.pop(shard))
@@ -174,11 +176,10 @@ class Node:
                     await self._release(shard)
 
     async def _resume(self, shard: int, running: Shard) -> None:
-        """Claim a suspended shard again, and continue from memory; else drop it, to be claimed like any
-        other.
+        """Claim a suspended shard again and continue from memory; if that fails, drop it.
 
-        A claim that resumes counts as clean, since this memory knows all that was posted; without the memory
-        it must not be used.
+        A claim that resumes counts as clean, since this memory knows everything that was posted; without the
+        memory it must not be used. A dropped shard is claimed like any other.
         """
         around = self.around
         await running.suspend()
@@ -254,7 +255,7 @@ class Node:
             log.warning("shard.ended", extra={"shard": shard, "why": running.why})
 
     async def _put_on_record(self, shard: int, running: Shard, loss: Loss) -> None:
-        """Refuse the shard for all nodes, on record, even if the stream changes later."""
+        """Record that the shard is refused for all nodes, even if the stream changes later."""
         around = self.around
         refusal = RecordedLoss(node=around.node, at=around.time.wall(), stream=loss.stream)
         await refuse(around.js, around.names, shard, running.claim.epoch, loss, refusal)

@@ -1,8 +1,8 @@
 """One shard under this node: claimed, recovered, run, and handed over or lost.
 
-This is where the two floors meet: the host of the actors (which decides) is tied to the journal, the inbox
-and the snapshots of the shard (which remember). Whatever ends the ownership ends everything that belongs to
-it; what comes after begins with a claim.
+This is where the two lower packages meet: the host of the actors (which decides) is connected to the journal,
+the inbox and the snapshots of the shard (which remember). When the ownership ends, everything that belongs to
+it ends; the next one begins with a claim.
 """
 
 import asyncio
@@ -80,8 +80,8 @@ class OwnershipClock:
 class Shard:
     """The ownership of one shard, from its claim on. `ended` is set when it is over, for any reason.
 
-    An expired lease only suspends it: if no other node owned the shard until it is claimed again, it goes on
-    from memory, so that a restart of NATS repeats nothing.
+    An expired lease only suspends it: if no other node has owned the shard when it is claimed again, it goes
+    on from memory, so that a restart of NATS repeats no delivery.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Shard:
         )  # fmt: skip
 
     def _misaddressed(self, receiver: str, position: int, reply: str, why: str) -> None:
-        """Hand on an event with an impossible receiver name: it is treated like any unknown one."""
+        """Pass on an event with an impossible receiver name, which is treated like any unknown one."""
         self._warn_misaddressed(position=position, why=why)
         now = self.host.clock.now()
         event = Event(
@@ -187,14 +187,14 @@ class Shard:
         return self.host.floor(index)
 
     def marks(self) -> Marks:
-        """The highest messages that were ever read of the streams, or known before."""
+        """The highest messages that were ever read from the streams, or known before."""
         self._marks = self._marks.raised(Marks(deliveries=self._inbox.mark, events=self._router.mark))
         return self._marks
 
     def _known(self) -> Mark:
         """The highest delivery that is known from other sources than the inbox."""
         read = self._backlog.mark
-        # A backlog that is read after the server restarted may be of a new tail already.
+        # A backlog that is read after a restart of the server may already belong to a new tail.
         if read.position > self._marks.deliveries.position and self._inbox.compared:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
@@ -212,7 +212,7 @@ class Shard:
 
     @property
     def created(self) -> dict[str, str]:
-        """The time at which each stream and bucket was created that the shard was recovered from."""
+        """When each stream and bucket was created from which the shard was recovered."""
         return self._recovery.created
 
     @property
@@ -234,8 +234,8 @@ class Shard:
         """
         host, around = self.host, self._around
         if self.ended.is_set() or not self.journal.is_before(claimed):
-            return False  # After a repair, too: this memory is of the streams as they were.
-        loss = await self._find_loss()  # The claim compared what is on record alone.
+            return False  # Also after a repair: this memory belongs to the old streams.
+        loss = await self._find_loss()  # The claim has compared only the recorded marks.
         if self.ended.is_set():
             return False
         self.claim, self._lease = claimed, lease
@@ -269,7 +269,7 @@ class Shard:
         self._end(why)
 
     def _lost(self, loss: Loss) -> None:
-        """Ends the shard: what was read is not in its stream any more. Dropping the shard records that."""
+        """End the shard, since messages that it has read are gone. Dropping the shard records that."""
         self.loss = loss
         self._refuse(loss.why)
 
@@ -289,11 +289,10 @@ class Shard:
         await self.journal.stop()
 
     async def hand_over(self) -> bool:
-        """Hand the shard over: no new attempts, those in flight finished, everything recorded, acked and
-        released.
+        """Hand the shard over after the attempts in flight, with everything recorded, acked and released.
 
-        False if the shard ended otherwise, `why` says how: then what was in flight may be repeated.
-        A second caller waits for the first.
+        Returns False if the shard ended in another way, given by `why`: then the attempts in flight may be
+        repeated. A second caller waits for the first.
         """
         async with self._handing_over:
             if self.ended.is_set():
@@ -330,15 +329,16 @@ class Shard:
                 await self._snapshot()
 
     async def _snapshot(self) -> None:
-        """Write the changed actors and the checkpoint, true as of the last confirmed flush.
+        """Write the changed actors and the checkpoint, as of the last confirmed flush.
 
-        One write at a time: a checkpoint must not pass states that another write has taken and not stored.
+        There is one write at a time: a checkpoint must not get ahead of states that another write has taken
+        and not stored yet.
         """
         async with self._writing_snapshots:
             await self._write_snapshots()
 
     def _leftovers(self) -> dict[str, State]:
-        """Picks the snapshots that are not needed any more and whose actors are not in memory."""
+        """Pick the snapshots that are no longer needed, and whose actors are not in memory."""
         host = self.host
         awake = host.actors.keys() | host.changed.keys() | host.writing.keys()
         return {receiver: state for receiver, state in self._found.items() if receiver not in awake}
@@ -401,8 +401,8 @@ class Shard:
 
 
 async def take_over(shard: int, around: NodeContext) -> Shard | NotOwned:
-    """Claim a shard and bring its actors back. Raises what recovery raises if a stream was re-made."""
-    lease = around.members.lease  # The one before the claim: under a later one, others may have claimed.
+    """Claim a shard and bring its actors back. Raises the errors of recovery if a stream was recreated."""
+    lease = around.members.lease  # Read before the claim: under a later lease, others may have claimed.
     claimed = await claim(
         around.js, around.names, shard, around.node, around.time,
         may_claim=around.members.may_claim, run=around.members.run,

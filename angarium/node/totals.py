@@ -1,4 +1,4 @@
-"""Counters of a node's whole life: shards come and go, and counters must never fall."""
+"""Counters over a node's whole life: shards come and go, and counters must never fall."""
 
 from msgspec import Struct, field
 
@@ -7,7 +7,7 @@ from streams.journal.journal import Statistics
 
 
 class Ownership(Struct):
-    """Totals of shards that came and went: `clean` after a release, `resumed` from memory after a lapse."""
+    """Totals of claims and losses of shards: `clean` after a release, `resumed` from memory after a lapse."""
 
     clean: int = 0
     unclean: int = 0

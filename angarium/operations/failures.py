@@ -1,7 +1,7 @@
-"""Failures of operations: expected, and therefore values.
+"""Failures of operations: they are expected, and therefore values.
 
-Within an operation a step that cannot go on raises; `operation` hands that on as a `NotDone`, so that a
-caller sees in the type that it may fail, and how.
+Within an operation, a step that cannot go on raises; `operation` turns that into a `NotDone`, so that a
+caller sees in the type that the operation may fail, and how.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,18 +21,18 @@ Kind = Literal[
     "invalid", "not_found", "conflict", "refused", "too_large", "full", "not_allowed", "unanswered",
     "unavailable", "unusable",
 ]  # fmt: skip
-"""Kinds of failure, as a caller may have to tell them apart:
+"""Kinds of failure that a caller may have to distinguish:
 
-- `invalid`: what was asked contradicts itself or what is stored; asked in another way, it can be done.
-- `not_found`: what it is about is not there.
+- `invalid`: the request contradicts itself or the stored data; a different request can succeed.
+- `not_found`: the object of the request does not exist.
 - `conflict`: another user changed the same thing at the same moment; nothing was done.
-- `refused`: the owner of the receiver, NATS, or what there is says no.
-- `too_large`: it is larger than may be stored.
+- `refused`: the owner of the receiver, or NATS, or the present state does not allow it.
+- `too_large`: it is larger than the limit.
 - `full`: there is no room for it now; ask again later.
-- `not_allowed`: NATS does not permit this user to do that.
-- `unanswered`: there was no answer whether it was done, or no node that could do it.
+- `not_allowed`: NATS does not permit it to this user.
+- `unanswered`: no answer said whether it was done, or no node could do it.
 - `unavailable`: NATS did not answer; nothing is known.
-- `unusable`: what is stored cannot be used, such as what a newer version wrote.
+- `unusable`: stored data cannot be used, for example because a newer version wrote it.
 """
 
 
@@ -61,7 +61,7 @@ class OperationError(AngariumError):
 def operation(
     work: Callable[P, Awaitable[T]],
 ) -> Callable[P, Awaitable[T | NotDone]]:
-    """Make an operation of a coroutine function: what it raises on purpose becomes its answer."""
+    """Make an operation of a coroutine function: errors that it raises on purpose become its result."""
 
     @wraps(work)
     async def answered(*args: P.args, **kwargs: P.kwargs) -> T | NotDone:

@@ -1,4 +1,4 @@
-"""Shows the fleet: the nodes that live, and the owner of each shard."""
+"""Shows the fleet: the live nodes, and the owner of each shard."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from streams.fleet.receivers_seen import shard_count
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
-    """A node that lives; `ttl_s` is how long its heartbeat holds."""
+    """A live node; `ttl_s` is how long its heartbeat is valid."""
 
     node: str
     version: str
@@ -20,14 +20,14 @@ class SeenNode(Struct, frozen=True, kw_only=True):
 
 
 class SeenNodes(Struct, frozen=True, kw_only=True):
-    """The nodes that live, and a sentence for each whose heartbeat is old or cannot be read."""
+    """The live nodes, and a sentence for each node whose heartbeat is old or cannot be read."""
 
     nodes: list[SeenNode]
     problems: list[str]
 
 
 class SeenShard(Struct, frozen=True, kw_only=True):
-    """A shard and its owner on record, which may be dead; `refused` says why no node works on it, if so."""
+    """A shard and its recorded owner, which may be dead; `refused` says why no node runs it."""
 
     shard: int
     node: str | None
@@ -38,7 +38,7 @@ class SeenShard(Struct, frozen=True, kw_only=True):
 
 @operation
 async def nodes(to: Access) -> SeenNodes:
-    """The nodes that live, by name."""
+    """The live nodes, by name."""
     members, problems = await seen_members(to.js, to.names)
     found = [
         SeenNode(node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s)
@@ -67,5 +67,5 @@ async def shards(to: Access) -> list[SeenShard]:
 
 
 def _instant(at: float) -> datetime:
-    """To the millisecond, as all instants are shown."""
+    """A time to the millisecond, as everywhere."""
     return datetime.fromtimestamp(round(at, 3), UTC)

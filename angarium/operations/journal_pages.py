@@ -47,7 +47,7 @@ def attempt_mark(name: str) -> AttemptMark:
 
 
 class JournalPages:
-    """The messages from now on, or from the instant `since`, or from that of a mark on.
+    """The messages from now on, or from the time `since`, or from that of a mark on.
 
     `start` finds where to begin; `place` is how far it has come. One read is of `bytes_max` at most.
     """
@@ -73,7 +73,7 @@ class JournalPages:
         return missed
 
     async def follow(self) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
-        """Go on forever, also when NATS was away. Raises ApiError where the journal is gone."""
+        """Go on forever, also when NATS was away. Raises ApiError if the journal is gone."""
         reader = JournalReader(self._js, self._stream)
         try:
             while True:
@@ -85,7 +85,7 @@ class JournalPages:
                     yield Missed(str(error))
                     continue
                 if reader.doubtful:
-                    continue  # What was read may be another stream's.
+                    continue  # These messages may be another stream's.
                 match found:
                     case Gap(first, last, until_at):
                         self._pass(last, until_at)

@@ -1,4 +1,4 @@
-"""Repairs shards whose streams lost what was read from them, if the operator accepts the loss."""
+"""Repairs shards whose streams lost messages that were read from them, if the operator accepts the loss."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,9 +33,9 @@ class Repairs(Struct, frozen=True):
 async def accept(
     to: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
-    """Repair these shards, or all that are refused (None), if `agreed`, which is shown what they lost.
+    """Repair these shards, or all that are refused (None), if `agreed` accepts what they lost.
 
-    It asks as nodes do, which ask again after any answer; but here a person waits.
+    Nodes ask NATS again after any error; this does not, since a person waits.
     """
     return await to.js.unless_forbidden(_accept(to, shards, agreed))
 

@@ -1,6 +1,6 @@
-"""Replays: the events that a receiver was sent, and that the stream still keeps, sent again.
+"""Replays: sends the events again that a receiver was sent and that the stream still has.
 
-Each is a new delivery, at a pace of its own; what is not settled yet is left to come as it is.
+Each is a new delivery, at a limited pace; events that are not settled yet are left out.
 """
 
 import secrets
@@ -40,7 +40,7 @@ class ReplayRange(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The events that a replay would send. Instants are RFC 3339.
+    """The events that a replay would send. Times are RFC 3339.
 
     `kept_since` is where the stream begins, if that is after what was asked for: earlier ones are gone.
     """
@@ -101,10 +101,10 @@ async def replay(
     progress: Progress = unseen,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> ReplayReport:
-    """Send them again, at most so many a second; without `wanted` what an earlier command has left undone.
+    """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
 
-    Fails as not_found, as invalid where an earlier one is to be resumed first, and as a conflict where
-    another one for the receiver is under way. `waiting` hears when one began that did not end in order.
+    Fails as not_found, as invalid if an earlier replay has to be resumed first, and as a conflict if another
+    one for the receiver is under way. `waiting` is called if an earlier one was interrupted.
     """
     split_receiver(receiver)
     chosen = None if wanted is None else await _chosen(to, receiver, wanted)
@@ -127,7 +127,7 @@ async def replay(
 
 @operation
 async def abandon(to: Access, receiver: str) -> int:
-    """Give up what an earlier command has left undone; returns how many were sent before its last page."""
+    """Give up an unfinished replay; returns how many events it sent before its last page."""
     split_receiver(receiver)
     lock = await _locked(to, receiver, lambda *_: None, resume=True)
     await lock.store(held=False, unfinished=False)
@@ -137,7 +137,7 @@ async def abandon(to: Access, receiver: str) -> int:
 async def _locked(
     to: Access, receiver: str, waiting: Callable[[float, float], None], *, resume: bool
 ) -> ReplayLock:
-    """The lock; refuses to begin over an unfinished replay, and to go on with none."""
+    """The lock; refuses to begin while a replay is unfinished, and to resume if none is."""
     lock = ReplayLock(to.js, to.names, receiver, uuid.uuid4().hex, SystemTime())
     before = await lock.read()
     _check(receiver, unfinished=before is not None and before.unfinished, resume=resume)
@@ -162,7 +162,7 @@ def _check(receiver: str, *, unfinished: bool, resume: bool) -> None:
 
 
 async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
-    """The positions in the stream that the wish means now. Raises BadInput and `OperationError`."""
+    """The stream positions for the wanted range. Raises BadInput and `OperationError`."""
     split_receiver(receiver)
     if wrong := [each for each in wanted.types if not is_pattern(each)]:
         raise BadInput(f"{wrong[0][:60]!r} is no type; write a NATS wildcard, such as order.* or order.>")
@@ -190,7 +190,7 @@ async def _chosen(to: Access, receiver: str, wanted: ReplayRange) -> _Chosen:
 
 
 async def _state(to: Access, receiver: str) -> State:
-    """The receiver by its last snapshot, a few seconds old; one who never had an event has none."""
+    """The receiver's state from its last snapshot, a few seconds old; without an event it has none."""
     found = await patiently(last_snapshot, to.js, to.names, receiver)
     if found is None:
         return State(receiver=receiver)

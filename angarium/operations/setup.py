@@ -1,4 +1,4 @@
-"""Makes the streams, buckets and consumers of an installation, as far as they are missing."""
+"""Creates the missing streams, buckets and consumers of an installation."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from streams.installation import setup as installing
 
 
 class Installed(Struct, frozen=True):
-    """The names of what was made now, and the room that the streams have."""
+    """The names of the parts that were created, and the room of the streams."""
 
     made: list[str]
     rooms: list[StreamRoom]
@@ -17,6 +17,6 @@ class Installed(Struct, frozen=True):
 
 @operation
 async def install(to: Access) -> Installed:
-    """Make what is missing. Raises `SetupError` if what is there contradicts the settings."""
+    """Create the missing parts. Raises `SetupError` if an existing part contradicts the settings."""
     made = await installing.setup(to.js, to.of)
     return Installed(made, await rooms(to.js, to.of))

@@ -73,9 +73,9 @@ class TailedAttempt(Struct, frozen=True, kw_only=True):
 
 
 class Tail:
-    """Attempts from now on, or from the time `since`, or behind the one with the id `after`.
+    """Attempts from now on, or from the time `since`, or after the one with the id `after`.
 
-    Raises BadInput if what is wanted cannot be.
+    Raises BadInput if the arguments contradict each other.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Tail:
         self._behind = None if after is None else attempt_mark(after)
 
     async def follow(self) -> AsyncGenerator[TailedAttempt | Missed, None]:
-        """Go on forever, also when NATS was away. Raises ApiError if nothing is set up; NewerVersion."""
+        """Yield attempts forever, even after NATS was away. Raises NewerVersion, ApiError without setup."""
         behind = self._behind or AttemptMark()
         missed = await self._pages.start(since=self._since, behind=self._behind)
         if missed is not None:

@@ -1,7 +1,7 @@
 """Output of commands: tables and sentences for people, lines with tabs for pipes, JSON for programs.
 
-What came from outside (the body of an answer, an event, a header) may hold control characters that would move
-the cursor or worse; they are shown, never obeyed.
+Text from outside (the body of an answer, an event, a header) may contain control characters that would move
+the cursor or worse; they are shown, never sent to the terminal as they are.
 """
 
 import os
@@ -30,22 +30,22 @@ def on_terminal() -> bool:
 
 
 def coloured() -> bool:
-    """True if colours and bold letters are seen and wanted (https://no-color.org)."""
+    """True if standard output shows colours, and they are wanted (https://no-color.org)."""
     return drawn() and not os.environ.get("NO_COLOR")
 
 
 def coloured_beside() -> bool:
-    """True if colours and bold letters are seen and wanted on standard error."""
+    """True if standard error shows colours, and they are wanted."""
     return drawn_beside() and not os.environ.get("NO_COLOR")
 
 
 def drawn() -> bool:
-    """True if a terminal can draw over what it shows already, such as a bar that grows."""
+    """True if the terminal can redraw lines, for example a progress bar."""
     return on_terminal() and _draws()
 
 
 def drawn_beside() -> bool:
-    """True if a bar may grow on standard error, even where standard output goes into a pipe."""
+    """True if standard error can show a progress bar, even if standard output goes into a pipe."""
     return sys.stderr.isatty() and _draws()
 
 
@@ -59,27 +59,27 @@ def answers_come() -> bool:
 
 
 def styled(text: str, colour: str) -> str:
-    """The text in a colour, which `say` leaves out where it is not wanted."""
+    """The text in a colour, which `say` leaves out if it is not wanted."""
     return click.style(text, fg=colour)
 
 
 def say(text: str = "") -> None:
-    """A line of the answer."""
+    """Print a line of the answer."""
     click.echo(text, color=coloured())
 
 
 def note(text: str) -> None:
-    """A line for people in addition to the answer, to stderr, so that it never gets into a pipe."""
+    """Print a line for people to stderr, in addition to the answer, so that it never gets into a pipe."""
     click.echo(text, err=True)
 
 
 def say_json(data: Any) -> None:
-    """One document, for `--json`."""
+    """Print one document, for `--json`."""
     click.echo(msgspec.json.format(_json(data), indent=2))
 
 
 def say_json_line(data: Any) -> None:
-    """One document of many, a line each, for `--json`."""
+    """Print one of several documents in one line, for `--json`."""
     click.echo(_json(data))
 
 
@@ -94,10 +94,10 @@ def say_table(
     cut: Collection[str] = (),
     wide: bool = False,
 ) -> None:
-    """A table on a terminal; headings and rows with tabs between in a pipe.
+    """Print a table on a terminal, or rows with tabs into a pipe.
 
-    Where the terminal is too narrow, the columns of the headings `cut` are shortened, the first named first.
-    If that is not enough, cells go on in the next line. A `wide` table is as wide as it needs to be.
+    If the terminal is too narrow, the columns named in `cut` are shortened, the first named first. If that is
+    not enough, cells continue on the next line. A `wide` table is as wide as it needs to be.
     """
     texts = [[visible(shown(cell)) for cell in row] for row in rows]
     if not on_terminal():
@@ -121,7 +121,7 @@ def say_table(
 def _cut(
     headings: Sequence[str], rows: list[list[str]], cut: Collection[str], columns: int
 ) -> list[list[str]]:
-    """The rows with these columns as short as the terminal needs them."""
+    """The rows with these columns shortened to fit the terminal."""
     widths = [max(map(width, column)) for column in zip(headings, *rows, strict=True)]
     excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) - columns
     for name in cut:
@@ -144,7 +144,7 @@ def shown(value: object) -> str:
 
 
 def first_of(text: str, length: int) -> str:
-    """The beginning of a text, in one line of so many columns, with `…` where it goes on."""
+    """The beginning of a text in one line of at most `length` columns, with `…` if it is cut."""
     beginning = visible(text[:length])
     if len(text) <= length and width(beginning) <= length:
         return beginning

@@ -1,4 +1,4 @@
-"""Progress of a long work, drawn on a terminal that can; nothing in a pipe."""
+"""Progress of a long task, drawn if the terminal can; nothing in a pipe."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from angarium.terminal import output
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives what is to be told how much is done, and of how much in all."""
+    """A function to be called with how much is done, and of how much in total."""
     if not output.drawn_beside():
         yield lambda *_: None
         return

@@ -1,4 +1,4 @@
-"""The event loop of a command; asyncio is imported only once there is something to run."""
+"""The event loop of a command; asyncio is imported only if there is something to run."""
 
 import os
 import signal
@@ -11,11 +11,11 @@ EXIT_INTERRUPTED = 130
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run what is over soon.
+    """Run a short task.
 
-    Ctrl-C ends the process at once, also while it reads its standard input: asyncio's own handler would wait
-    for that, and an exception inside the loop would leave tasks that complain. What was printed is flushed;
-    nothing else is left to be put in order.
+    Ctrl-C ends the process at once, even while it reads standard input: asyncio's own handler would wait for
+    that, and an exception inside the loop would leave tasks that complain. Output is flushed; nothing else
+    needs cleaning up.
     """
     import asyncio
 
@@ -27,17 +27,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end what runs as Ctrl-C does, so that nothing is left behind.
+    """Let SIGTERM end the task like Ctrl-C, so that nothing is left behind.
 
-    To be called in the work itself: by then the loop's runner has a handler for Ctrl-C in place.
+    Call it within the task: by then the loop's runner has installed its handler for Ctrl-C.
     """
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 def run_long(work: Coroutine[Any, Any, T]) -> T:
-    """Run what stays: on uvloop, where there is one. Ctrl-C cancels it, unless it has its own handler.
+    """Run a long task, on uvloop if that is installed. Ctrl-C cancels it, unless it has its own handler.
 
-    Until then it ends the process: an exception while loading would leave `work` behind, never awaited.
+    Until it runs, Ctrl-C ends the process: an exception while loading would leave `work` unawaited.
     """
     if sys.platform == "win32":
         return run(work)
@@ -49,7 +49,7 @@ def run_long(work: Coroutine[Any, Any, T]) -> T:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.get_loop()
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # In the place of which it puts its own.
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # The runner replaces it by its own.
             return runner.run(work)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -104,7 +104,7 @@ class TailStream:
 
 
 class Tails:
-    """The streams of one process. `known` tells the token of an id; None where it is valid no more."""
+    """The streams of one process. `known` tells the token of an id; None if it is valid no more."""
 
     def __init__(self, to: Access, known: Callable[[str], Token | None]) -> None:
         self._to = to
@@ -122,7 +122,7 @@ class Tails:
     async def open(self, token_id: str, token: Token, wanted: TailFilter, after: str | None) -> TailStream:
         """A stream from now on, or from behind the attempt with the id `after`.
 
-        Raises BadInput, and `Refusal` where there are too many.
+        Raises BadInput, and `Refusal` if there are too many.
         """
         wanted.check()
         behind = None if after is None else attempt_mark(after)

@@ -1,6 +1,6 @@
-"""Limits of what all requests hold together.
+"""Limits on the resources that all requests use together.
 
-When NATS is slow or clients are many, the next request is refused, instead of being kept in memory.
+When NATS is slow or there are many clients, further requests are refused instead of being kept in memory.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ IN_FLIGHT_MAX = 1024
 HELD_MAX = 64 << 20
 """Bytes of bodies that are held for them."""
 TENANTS_MIN = 4
-"""No tenant has more than a quarter of either: one with many slow connections keeps out no other."""
+"""No tenant gets more than a quarter of either limit, so many slow connections of one keep out no other."""
 
 
 class TenantUsage(Struct):
@@ -63,7 +63,7 @@ class RequestLimits:
                 del self._tenants[tenant]
 
     def hold(self, request: AdmittedRequest, size: int) -> None:
-        """Let a request hold so many bytes more. Raises `Refusal` if that is too much."""
+        """Let a request hold `size` more bytes. Raises `Refusal` if that is too much."""
         usage = request.tenant
         if self.held + size > self._bytes_max or usage.held + size > self._bytes_max // TENANTS_MIN:
             raise unavailable("the requests in flight here hold too much; send it again, more slowly")

@@ -1,7 +1,7 @@
-"""The rates of tokens: events a second, counted by each process of the API for itself.
+"""The rates of tokens: events per second, counted by each API process for itself.
 
-A batch of any size is let in while there is something left, and what it takes beyond that is paid back before
-the next one: a bucket that had to hold a whole batch would let in as much at once from everybody.
+A batch is accepted if the bucket has a token for each of its events, or is full; a deficit has to be refilled
+before the next request. A bucket large enough for a whole batch would accept that many single events at once.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 KEPT_MAX = 10_000
-"""Tokens whose buckets are kept; of those that were used longest ago the bucket is full anyhow."""
+"""Tokens whose buckets are kept; those used longest ago are dropped, since their buckets are full."""
 
 
 class _Bucket(Struct):
@@ -19,7 +19,7 @@ class _Bucket(Struct):
 
 
 class Standing(Struct, frozen=True):
-    """The rest of a rate, and how long it takes until it is whole again."""
+    """The tokens left, and how long it takes until the bucket is full again."""
 
     admitted: bool
     limit: int
@@ -42,7 +42,7 @@ class TokenRates:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, token: str, rate: float, events: int, now: float) -> Standing:
-        """Take so many events, if as many are left, or all that the bucket holds."""
+        """Take `events` tokens if the bucket has as many, or is full."""
         limit = max(1, math.ceil(rate))
         bucket = self._buckets.get(token)
         if bucket is None:

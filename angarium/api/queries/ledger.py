@@ -14,7 +14,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.records.ledger_access import LEDGER_CODE, OpenLedger, open_ledger
 
 QUESTION_TIMEOUT_S = 10.0
-"""A question that takes longer is given up, so that it keeps no other one waiting."""
+"""A question that takes longer is given up, so that others do not have to wait."""
 CLOCK_SKEW_MAX_S = 60.0
 """Time that a client's clock may be ahead of this machine's."""
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
 
 
 def past(name: str, at: datetime) -> int:
-    """An instant that is over, in milliseconds. Raises `Refusal`."""
+    """A time in the past, in milliseconds. Raises `Refusal`."""
     found = milliseconds(at)
     if found > (time.time() + CLOCK_SKEW_MAX_S) * 1000:
         raise invalid(Fault(parameter=name, detail=f"{name} is in the future"))

@@ -30,5 +30,5 @@ def moment(name: str, text: str | None) -> datetime | None:
 
 
 def milliseconds(at: datetime) -> int:
-    """An instant as the ledger has it, not before 1970."""
+    """A time as the ledger stores it, not before 1970."""
     return max(0, round(at.timestamp() * 1000))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 BODY_TIMEOUT_S = 10.0
 SLOWEST_BYTES_PER_S = 64 << 10
-"""A body has 10 s, and more if it is so long that a slow line needs it."""
+"""Slowest accepted transfer: a body has 10 s, and more if it is so long that a slow line needs it."""
 
 _JSON = ("application/json", "application/merge-patch+json")
 _PLACE = re.compile(r"(.*) - at `\$\.?(.*)`\Z", re.DOTALL)
@@ -60,7 +60,7 @@ def _too_large(limit: int) -> Refusal:
 
 
 async def json_body(request: Request[Any, Any, Any], api: ApiState) -> bytes:
-    """The body of a request, as it came; none is allowed. Raises `Refusal`."""
+    """The body of a request as it came; it may be empty. Raises `Refusal`."""
     headers = headers_by_name(request.scope["headers"])
     media_type = header(headers, b"content-type").partition(";")[0].strip().lower()
     with api.limits.admit(request.path_params.get("tenant", ALL_TENANTS)) as admitted:

@@ -12,20 +12,20 @@ from angarium.operations.failures import NotDone
 T = TypeVar("T")
 
 NO_REVISION = 0
-"""The revision of what is not there."""
+"""The revision of a configuration that does not exist."""
 _NEVER = -1
 _REVISION = re.compile(r'"([0-9]{1,18})"\Z')
 
 
 class Condition(Struct, frozen=True):
-    """The revision that a request is meant for; None is any, which has to be there if `exists`."""
+    """The revision that a request is meant for. None is any; it must exist if `exists` is true."""
 
     revision: int | None = None
     exists: bool = False
 
     @property
     def given(self) -> bool:
-        """Return whether the client said what it means to change."""
+        """True if the client stated a condition."""
         return self.revision is not None or self.exists
 
 
@@ -44,7 +44,7 @@ def condition(headers: Headers) -> Condition:
 
 
 def is_known(headers: Headers, revision: int) -> bool:
-    """Return whether a reader has that revision already, so that 304 will do."""
+    """True if the client already has that revision, so that 304 is enough."""
     etags = header(headers, b"if-none-match")
     return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in etags.split(","))
 
@@ -57,7 +57,7 @@ def met(outcome: T | NotDone, asked: Condition) -> T:
 
 
 def unmet(detail: str) -> Refusal:
-    """The answer where the condition does not hold."""
+    """The answer if the condition does not hold."""
     return Refusal(412, "precondition-failed", detail)
 
 
@@ -67,7 +67,7 @@ def tag(revision: int) -> dict[str, str]:
 
 
 def _revision(text: str) -> int:
-    """The revision of an entity-tag; a weak one, or one that is not ours, is that of nothing."""
+    """The revision in an entity-tag; for a weak or foreign tag, a revision that never exists."""
     if "," in text:
         raise Refusal(400, "not-http", "If-Match takes one entity-tag")
     found = _REVISION.match(text)

@@ -6,7 +6,7 @@ from angarium.api.problems import Refusal
 
 Headers = dict[bytes, bytes]
 _SEVERAL = b"\0several"
-"""In the place of a header that comes twice with different values."""
+"""Stands for the value of a header that comes twice with different values."""
 
 
 def headers_by_name(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -1,5 +1,5 @@
-"""The routes, one file a subject; `angarium.api.app` lists them.
+"""The routes, one file for each subject; `angarium.api.app` lists them.
 
-Each is a function over an operation: it takes `ApiState` or `Access`, and `answered` makes a problem of what
-was not done.
+Each is a function over an operation: it takes `ApiState` or `Access`, and `answered` turns an operation that
+was not done into a problem.
 """

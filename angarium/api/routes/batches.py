@@ -22,7 +22,7 @@ from angarium.operations.publishing.message import NewEvent
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
 BODY_MAX = 8 << 20
-"""Of a whole batch; where one event may be larger than that, of one such event."""
+"""Bytes of a whole batch; if a single event may be larger, the bytes of one such event."""
 _MEMBERS_MAX = 64 << 10
 """Bytes of an event besides its data."""
 _LINES = frozenset(
@@ -84,7 +84,7 @@ def _lines(body: bytes) -> list[Raw]:
 
 
 def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
-    """The event in a text, or what is wrong with it."""
+    """The event in a text, or the error."""
     try:
         item = msgspec.json.decode(raw, type=BatchItem)
     except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | Refusal:
 
 
 async def _missing(api: ApiState, tenant: str, parsed: Iterable[BatchItem | Refusal]) -> dict[str, Refusal]:
-    """The receivers that are named and not there, each asked for once."""
+    """The named receivers that do not exist, each looked up once."""
     missing: dict[str, Refusal] = {}
     named = (each.receiver for each in parsed if isinstance(each, BatchItem) and each.receiver)
     for name in dict.fromkeys(named):
@@ -121,7 +121,7 @@ def _there(item: BatchItem | Refusal, missing: dict[str, Refusal]) -> BatchItem 
 
 
 async def _publish(api: ApiState, tenant: str, items: Sequence[BatchItem | Refusal]) -> list[ItemAnswer]:
-    """Publish those that can be, in their order; returns the answer to each."""
+    """Publish the valid items in their order; returns the answer to each item."""
     events = [_event(tenant, each) for each in items if isinstance(each, BatchItem)]
     stored = iter(await accept_all(api.access, events)) if events else iter(())
     types = {each.type for each in items if isinstance(each, BatchItem) and not each.receiver}

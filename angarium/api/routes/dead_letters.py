@@ -1,8 +1,8 @@
 """Dead letters of a tenant: listed, shown, dropped, sent again.
 
-A request sends a bounded number of letters, and says where the next one goes on. So nothing runs behind the
-back of a client, and a process that dies takes no work with it: what it had begun is finished by the plan of
-the redrive (streams/resending/redrive_lock.py).
+A request sends a bounded number of letters again, and says where the next request goes on. So no work runs in
+the background, and none is lost with a process that dies: the plan of the redrive finishes what it had begun
+(streams/resending/redrive_lock.py).
 """
 
 import base64
@@ -109,7 +109,7 @@ async def redrive_dead_letters(
 
 
 async def _wanted(access: Access, tenant: str, given: Redriving) -> LetterNumbers:
-    """The letters that a request is about, none of them another tenant's. Raises `Refusal`."""
+    """The letters that a request means; none belongs to another tenant. Raises `Refusal`."""
     selected = given.receiver is not None or given.reasons or given.since or given.until or given.cursor
     if given.numbers is not None:
         if selected:

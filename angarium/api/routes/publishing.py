@@ -1,4 +1,4 @@
-"""Publishing: one event, its body byte for byte as it came, acknowledged by JetStream before the answer."""
+"""Publishes one event with its body byte for byte; JetStream acknowledges it before the answer is sent."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ _KEY_TEXT = "1 to 255 printable ASCII characters"
 Asked = Request[Any, Any, Any]
 
 TO_SUBSCRIBERS = "/v1/tenants/{tenant:str}/events/{event:str}"
-"""`event` is a type here, and an id where it is asked what happened: one path has one name for both."""
+"""The path for publishing; `event` is a type here, and an id in a GET: one path needs one name for both."""
 TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events/{type:str}"
 UNTYPED_TO_RECEIVER = "/v1/tenants/{tenant:str}/receivers/{name:str}/events"
 _PATTERNS = [
@@ -44,7 +44,7 @@ _PATTERNS = [
 
 
 class Destination(Struct, frozen=True):
-    """The place that an event is for: all that subscribe to its type, or the one receiver of that name."""
+    """The destination of an event: all receivers that subscribe to its type, or the one with this name."""
 
     tenant: str
     type: str = TYPE_DEFAULT
@@ -114,7 +114,7 @@ async def _respond(request: Asked, api: ApiState, to: Destination) -> Response[b
 async def publish(
     api: ApiState, who: Caller, to: Destination, headers: Headers, receive: Receive
 ) -> tuple[Accepted, dict[str, str]]:
-    """Check all that can be checked without the body, then read it, then store it. Raises `Refusal`.
+    """Check everything that does not need the body, then read the body, then store it. Raises `Refusal`.
 
     Returns the answer, and the headers with the caller's rate.
     """
@@ -142,7 +142,7 @@ async def publish(
 
 
 def within_rate(api: ApiState, who: Caller, events: int) -> dict[str, str]:
-    """Take so many events of the caller's rate; returns the headers with the rest. Raises `Refusal`."""
+    """Take this number of events from the caller's rate; returns headers with the rest. Raises `Refusal`."""
     if who.token.rate is None:
         return {}
     standing = api.rates.take(who.id, who.token.rate, events, asyncio.get_running_loop().time())
@@ -171,8 +171,8 @@ async def must_exist(api: ApiState, tenant: str, name: str) -> None:
 def _ids(headers: Headers) -> tuple[str, str]:
     """The event's id, and the key by which JetStream knows a repeat; both may be empty. Raises `Refusal`.
 
-    The key may stand in quotes, as draft-ietf-httpapi-idempotency-key-header has it. Where there is a key and
-    no id, the id is made of it: the same for the same key, also when JetStream has forgotten that.
+    The key may be quoted, as in draft-ietf-httpapi-idempotency-key-header. If there is a key and no id, the
+    id is derived from the key: it is the same for the same key, even when JetStream has forgotten the key.
     """
     given_id, key = header(headers, b"angarium-id"), header(headers, b"idempotency-key")
     if given_id and not is_id(given_id):
@@ -187,5 +187,5 @@ def _ids(headers: Headers) -> tuple[str, str]:
 
 
 def is_id(text: str) -> bool:
-    """Return whether an event can have that id."""
+    """True if an event can have that id."""
     return _ID.match(text) is not None

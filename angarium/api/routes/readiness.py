@@ -1,4 +1,4 @@
-"""Health, for load balancers and supervisors: no token needed, nothing told but yes or no."""
+"""Health, for load balancers and supervisors: it needs no token, and says only yes or no."""
 
 from litestar import get
 from litestar.openapi.datastructures import ResponseSpec

@@ -1,4 +1,4 @@
-"""Receivers: their configurations, read, and changed under the condition that the client names."""
+"""The configurations of receivers: read, and changed under a condition that the client states."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ from angarium.operations.receivers.rotate import Rotated, rotate_secret
 PAGE_MAX = 200
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}
-"""For answers that no cache may hold."""
+"""Headers of answers that no cache may store."""
 
 Asked = Request[Any, Any, Any]
 
@@ -135,7 +135,7 @@ def _condition(request: Asked) -> Condition:
 
 
 async def _revision(access: Access, receiver: str, asked: Condition) -> int | None:
-    """The revision that a configuration is to be stored in the place of. Raises `Refusal`."""
+    """The revision that a new configuration is to replace. Raises `Refusal`."""
     if not asked.exists:
         return asked.revision
     found = await get_configuration(access, receiver)

@@ -39,7 +39,7 @@ from streams.reading.messages import type_problem
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 AUDITED_TIME_S = 3600.0
-"""Time that is audited if none is given."""
+"""Length of the audited time if none is given."""
 WITHIN_MAX_S = 30 * 86_400.0
 
 EventId = Annotated[str, PathParameter(description="The event's id.")]

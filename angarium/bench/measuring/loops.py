@@ -1,7 +1,7 @@
 """Bare loops: the rate at which a client can POST to the sink without other work.
 
-They are the measure for Angarium's figures, taken in the same run: as many workers as there are receivers,
-each with one request at a time, as many headers, a body of the same size.
+Angarium's figures are compared with them in the same run: there are as many workers as receivers, each with
+one request at a time, the same number of headers, and a body of the same size.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ HEADERS = {
     "webhook-id": "9bf98cab-ebcd-4a51-bb53-4a46dda338a7",
     "webhook-timestamp": "1795233800",
     "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
-    "angarium-sequence": "0",  # Which the sink does not count.
+    "angarium-sequence": "0",  # The sink does not count it.
     "angarium-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     "angarium-event": "bench.delivery",
     "angarium-attempt": "1",

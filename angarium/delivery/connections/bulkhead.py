@@ -1,8 +1,8 @@
 """The slow lane: targets that took long share half of the connections; the rest is for quick ones.
 
-A receiver that hangs holds a connection, and so a descriptor, for its whole time-out. Without the lane enough
-of them would hold all there are, and receivers that answer in milliseconds would wait in line behind them.
-The last attempt shows whether a receiver is slow; a new one counts as quick.
+A receiver that hangs holds a connection, and so a descriptor, for its whole timeout. Without the lane, enough
+of them would hold all connections, and receivers that answer in milliseconds would queue behind them. The
+last attempt shows whether a receiver is slow; a new receiver counts as quick.
 """
 
 import asyncio
@@ -14,10 +14,11 @@ from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
-"""An exchange that takes as long, or times out, makes its target slow, and any other one ends that."""
+"""An exchange that takes this long, or times out, makes its target slow; any other one makes it quick
+again."""
 
 SLOW_TARGETS_MAX = 65_536
-"""Slow targets that are remembered, some 300 bytes each; what became slow first is forgotten first."""
+"""Slow targets that are remembered, some 300 bytes each; those that became slow first are forgotten first."""
 
 
 class SlowLane:

@@ -1,6 +1,6 @@
 """Connecting to a target, for all transports: the address is judged, then each one is tried.
 
-Everything here ends by a deadline in the loop's time and raises `NoAnswer`, never a foreign error.
+Every operation ends at a deadline in the loop's time, and raises `NoAnswer`, never an error of a library.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from angarium.delivery.exchange.target import Target
 from angarium.delivery.exchange.transport import FailureKind, one_line
 
 ADDRESSES_MAX = 4
-"""Addresses of one name that are tried in one attempt; each gets its share of the time that is left."""
+"""Addresses of one name that are tried in one attempt; each gets a share of the remaining time."""
 
 _LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Errors that say that this machine has run out of something."""
@@ -36,7 +36,7 @@ def default_tls() -> ssl.SSLContext:
     """Verification against the system's authorities, TLS 1.2 or newer.
 
     OpenSSL's variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other authorities. `create_default_context`
-    would also write the keys of every connection down where `SSLKEYLOGFILE` says.
+    would also write the keys of every connection to the file in `SSLKEYLOGFILE`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Certificate and name are verified.
     context.load_default_certs()
@@ -46,7 +46,7 @@ def default_tls() -> ssl.SSLContext:
 
 
 async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -> tuple[str, ...]:
-    """The addresses that may be connected to; the name is asked for in the turn of the receiver's tenant."""
+    """The addresses that may be connected to; the name is resolved when it is the tenant's turn."""
     try:
         async with asyncio.timeout_at(deadline):
             verdict = await guard.judge(target, receiver.partition(".")[0])
@@ -64,7 +64,7 @@ async def judged(guard: Guard, target: Target, receiver: str, deadline: float) -
 async def first_reached(
     addresses: tuple[str, ...], deadline: float, connect: Callable[[str, float], Awaitable[T]]
 ) -> T:
-    """Tries one address after the other; returns what `connect` made of the first that answered."""
+    """Try one address after the other; returns the result of `connect` for the first that answered."""
     addresses = addresses[:ADDRESSES_MAX]
     for i, address in enumerate(addresses):
         now = asyncio.get_running_loop().time()
@@ -76,7 +76,7 @@ async def first_reached(
 
 
 async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
-    """Opens a connection; `where` names the address for people."""
+    """Open a connection; `where` names the address for people."""
     try:
         async with asyncio.timeout_at(deadline):
             return await opening
@@ -87,7 +87,7 @@ async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline
 
 
 def _stage(error: OSError, secure: bool) -> FailureKind:
-    """Names what failed; a peer that hangs up while connecting over TLS did so in the handshake."""
+    """The stage that failed; a peer that hangs up while connecting over TLS did so in the handshake."""
     if error.errno in _LOCAL_ERRORS:
         return FailureKind.OVERLOAD
     hung_up = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)

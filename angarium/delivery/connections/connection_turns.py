@@ -1,11 +1,11 @@
-"""Turns for places that are scarce: tenants in turn, the receivers of each in turn, attempts in order.
+"""Turns for scarce places: tenants take turns, so do the receivers of each, and attempts keep their order.
 
-While a tenant waits for its turn, each other tenant has one at most, however many attempts it has waiting;
+While a tenant waits for its turn, each other tenant gets one at most, however many attempts it has waiting;
 the same holds for the receivers of a tenant (docs/decisions/turns-for-connections.md).
 
-Places are bounded twice, at a host and in all. A place that becomes free is assigned in the same call, so no
-newer attempt can take it. An attempt that waits for a place in all keeps its place at the host meanwhile, so
-nothing ever goes back to a line that it has left.
+There are two bounds, one for each host and one for all. A place that becomes free is assigned in the same
+call, so no newer attempt can take it. An attempt that waits for the overall bound keeps its place at the host
+meanwhile, so no attempt ever goes back to a queue that it has left.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Line(Generic[T]):
     __slots__ = ("_tenants", "count")
 
     def __init__(self) -> None:
-        # Ordered dicts find their first entry at once; a plain dict searches past all that were removed.
+        # An ordered dict finds its first entry at once; a plain dict searches past all removed ones.
         self._tenants: OrderedDict[str, OrderedDict[str, OrderedDict[T, None]]] = OrderedDict()
         self.count = 0
 
@@ -37,7 +37,7 @@ class Line(Generic[T]):
         return next(iter(next(iter(receivers.values()))))
 
     def add(self, receiver: str, entry: T) -> None:
-        """Append to the receiver's own; a tenant or receiver that is new here gets its turn last."""
+        """Append to the receiver's own queue; a tenant or receiver that is new here gets its turn last."""
         tenant = receiver.partition(".")[0]
         receivers = self._tenants.get(tenant)
         if receivers is None:
@@ -74,7 +74,7 @@ class Line(Generic[T]):
 
 
 class Bound(Generic[T]):
-    """A bounded number of places, and the line for them. No attempt waits while one is free."""
+    """A bounded number of places, and the queue for them. No attempt waits while a place is free."""
 
     __slots__ = ("line", "most", "taken")
 
@@ -85,10 +85,11 @@ class Bound(Generic[T]):
 
 
 class Waiter(Generic[T]):
-    """An attempt that needs a place at a host and one in all; the future is done once it has both.
+    """An attempt that needs a place at a host and an overall one; the future is done once it has both.
 
-    `instead` names something that would do as well; `given` is that thing, once it was given. `line` is where
-    it waits, if it does.
+    - `instead`: the name of a thing that it would accept instead.
+    - `given`: that thing, once it was given.
+    - `line`: the queue in which it waits, if any.
     """
 
     __slots__ = ("future", "given", "host", "instead", "line", "receiver")
@@ -116,7 +117,7 @@ class Places(Generic[T]):
         self._whole = whole
 
     def enter(self, waiter: Waiter[T]) -> None:
-        """Take both places, or wait in line for the first one that is not free."""
+        """Take both places, or queue for the first one that is not free."""
         if waiter.host.taken < waiter.host.most:
             waiter.host.taken += 1
             self._enter_whole(waiter)
@@ -124,7 +125,7 @@ class Places(Generic[T]):
             _stand(waiter, waiter.host.line)
 
     def leave(self, host: Bound[T]) -> None:
-        """Give up both places, to those who have the turn."""
+        """Give up both places to the attempts whose turn it is."""
         if self._whole.line.count:
             _called(self._whole.line).tell()
         else:
@@ -132,7 +133,7 @@ class Places(Generic[T]):
         self._leave_host(host)
 
     def give(self, bound: Bound[T], thing: T, name: object) -> bool:
-        """Give a thing of that name to the first in a line if it waits for one; it then has no place."""
+        """Give a thing of that name to the first in the queue if it waits for one; it then has no place."""
         line = bound.line
         if not line.count:
             return False
@@ -147,7 +148,7 @@ class Places(Generic[T]):
         return True
 
     def withdraw(self, waiter: Waiter[T]) -> None:
-        """Give up both places, or the place in line; not for one that was given something instead."""
+        """Give up both places, or the place in the queue; not for an attempt that was given `instead`."""
         line, waiter.line = waiter.line, None
         if line is None:
             self.leave(waiter.host)

@@ -1,12 +1,12 @@
 """The guard against requests into networks that are not public (SSRF): judges which addresses are reached.
 
-It judges addresses, never spellings: a name is resolved here, every address that it has is judged, and the
-transport connects to one of these and to nothing else. So a name that resolves differently a moment later
-(rebinding) finds no gap. A name with one public and one other address is refused whole, and so is one with
-more addresses than are looked at. What the operator denies is refused though it be public or allowed.
+It judges addresses, never spellings: a name is resolved here, every address of it is judged, and the
+transport connects only to one of these. So a name that resolves differently a moment later (DNS rebinding)
+gains nothing. A name with one public and one other address is refused as a whole, and so is a name with more
+addresses than are looked at. A network that the operator denies is refused even if it is public or allowed.
 
-What is not public is IANA's special-purpose registries (RFC 6890 and its updates), the transition mechanisms
-that carry an IPv4 address inside an IPv6 one, and the metadata services of clouds that use a public address.
+Not public are IANA's special-purpose registries (RFC 6890 and its updates), the transition mechanisms that
+carry an IPv4 address inside an IPv6 one, and the metadata services of clouds that use a public address.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 VERDICT_KEPT_MIN_S = 1.0
-"""The shortest that a verdict on a name is kept: an answer that is never valid costs one look-up a second."""
+"""Shortest time that a verdict on a name is kept, so that a TTL of 0 costs one look-up a second."""
 VERDICT_KEPT_MAX_S = 300.0
-"""The longest that a verdict on a name is kept; beyond the shortest never longer than it is valid."""
+"""Longest time that a verdict on a name is kept; beyond the shortest time, never longer than its TTL."""
 NAMES_MAX = 16_384
 
 LOOKUPS_MAX = 64
-"""Names of one tenant that are asked for at once; others of its names wait, those of other tenants do not."""
+"""Names of one tenant that are looked up at once; its other names wait, those of other tenants do not."""
 LOOKUP_COUNTS_FOR_S = 1.0
-"""Longest time that a name counts among these: silent servers cost nothing, and delay no other name."""
+"""Longest time that a look-up counts towards that limit: later it waits for silent servers, at no cost."""
 
 _SPECIAL: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), rule)
@@ -74,7 +74,7 @@ _SPECIAL: tuple[tuple[Network, str], ...] = tuple(
         ("ff00::/8", "multicast, RFC 4291"),
     )
 )
-# Bits, not objects: an answer may hold many addresses, and each is compared with all of these on the loop.
+# Bits, not objects: an answer may have many addresses, and each is compared with all of these on the loop.
 _NOT_PUBLIC = {
     version: [
         (int(network.network_address), int(network.netmask), rule)
@@ -96,11 +96,11 @@ _CARRIERS = tuple(
         ("2001::/32", 0, True),
     )
 )
-"""Places of an IPv4 address in an IPv6 one: bits from its end, and whether they are flipped (Teredo)."""
+"""Positions of an IPv4 address in an IPv6 one: bits from the end, and whether they are flipped (Teredo)."""
 _IPV4 = 0xFFFFFFFF
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _SPLIT_FROM_END = (40, 32, 24)
-"""Places of a split one (RFC 6052, after 48, 56 and 64 bits): bits from the end, without the middle octet."""
+"""Positions of a split IPv4 address (RFC 6052, after 48, 56 and 64 bits), without the middle octet."""
 _ISATAP = 0x5EFE
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
@@ -113,7 +113,7 @@ class Allowed(Struct, frozen=True):
 
 
 class Blocked(Struct, frozen=True):
-    """The verdict not to connect. `rule` says why in a few words, `detail` is the sentence for people."""
+    """The verdict not to connect: `rule` gives the reason in a few words, `detail` in a sentence."""
 
     rule: str
     detail: str
@@ -135,7 +135,7 @@ _HTTP_REFUSED = Blocked(
 def not_public(address: Address) -> str | None:
     """The rule by which an address is not public; None if it is public."""
     if isinstance(address, IPv6Address) and address in _NAT64:
-        # The network's way to the IPv4 internet, where IPv6 is all there is: what counts is whom it leads to.
+        # NAT64, by which an IPv6-only network reaches the IPv4 internet: the IPv4 address in it counts.
         rule = not_public(IPv4Address(int(address) & 0xFFFFFFFF))
         return f"NAT64, RFC 6052, of {rule}" if rule else None
     number = int(address)
@@ -153,14 +153,14 @@ def not_public(address: Address) -> str | None:
 
 
 def denying(address: Address, networks: Iterable[Network]) -> Network | None:
-    """The first of these networks that the address lies in, or leads to where it carries an IPv4 address."""
+    """The first of these networks that contains the address, or an IPv4 address that it carries."""
     places = (address, *_carried(address))
     return next((each for each in networks if any(place in _plain(each) for place in places)), None)
 
 
 @cache
 def _plain(network: Network) -> Network:
-    """The IPv4 network of an IPv4-mapped one: no host has an address in the mapped form."""
+    """The IPv4 network of an IPv4-mapped one, since no host has an address in the mapped form."""
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
         return IPv4Network((int(network.network_address) & _IPV4, network.prefixlen - 96))
     return network
@@ -190,9 +190,9 @@ def _is_isatap(number: int) -> bool:
 
 
 class Guard:
-    """Judges targets. `allow_http` and `allow_networks` open exactly what they say.
+    """Judges targets. `allow_http` and `allow_networks` allow exactly what they say.
 
-    `deny_networks` wins over both, and over what is public.
+    `deny_networks` overrides both, and public addresses, too.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Guard:
         return verdict if now < until else None
 
     async def judge(self, target: Target, tenant: str = "") -> Verdict:
-        """The verdict; resolves the name where it is not known, in the tenant's turn.
+        """The verdict; resolves an unknown name, in the tenant's turn.
 
         The caller bounds the time.
         """
@@ -229,7 +229,7 @@ class Guard:
         asked = (tenant, target.host)
         lookup = self._lookups.get(asked)
         if lookup is None:
-            # A task of its own: a tenant's receivers that wait for one name share it, and none ends it.
+            # It has its own task: a tenant's receivers that wait for one name share it, and none cancels it.
             lookup = asyncio.create_task(self._look_up(target.host, tenant))
             self._lookups[asked] = lookup
             lookup.add_done_callback(lambda _: self._lookups.pop(asked, None))
@@ -281,7 +281,7 @@ class Guard:
 
 
 def _literal(host: str) -> Resolved | None:
-    """The address itself, where the host is one; None for a name."""
+    """The address itself, if the host is one; None for a name."""
     try:
         ip_address(host)
     except ValueError:

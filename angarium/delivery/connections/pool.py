@@ -1,16 +1,16 @@
 """Connections kept between requests, and how many there may be.
 
-A connection is kept under everything that its identity rests on: the receiver, scheme, host, port and the
-address that was judged; the TLS settings are one context a pool. So a name whose address changes, or that
-shares an address with another name, never gets another name's connection; and what a host still sends after
-one receiver's answer never reaches another receiver (docs/decisions/connections-of-one-receiver.md). What was
-idle last is used first, and what was idle longest goes first: when it has rested too long, or when room is
-needed.
+The key of a connection is its whole identity: the receiver, scheme, host, port and the address that was
+judged; the TLS settings are one context for the pool. So a name whose address changes, or that shares an
+address with another name, never gets another name's connection; and late bytes after one receiver's answer
+never reach another receiver (docs/decisions/connections-of-one-receiver.md). The connection that was used
+last is reused first. The one that has been idle longest is closed first, after a maximum idle time or when
+room is needed.
 
-Bounds count all receivers of a host together. Where one is reached an attempt waits for its turn, under its
-own deadline (`turns.py`). One connection is closed for it: the one that was idle longest or, if none is,
-the next that comes to rest. In its turn it gets the room of a connection that closed, or a connection of its
-own receiver that came to rest.
+The bounds count all receivers of a host together. If a bound is reached, an attempt waits for its turn, under
+its own deadline (`connection_turns.py`). One connection is closed for it: the one that has been idle longest
+or, if none is idle, the next that becomes idle. In its turn the attempt gets the room of a closed connection,
+or a connection of its own receiver that has become idle.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from angarium.delivery.connections.connection_turns import Bound, Places, Waiter
 from angarium.delivery.exchange.http1 import Exchange, Http1Connection
 
 EXPIRED_AT_ONCE = 2
-"""Exchanges that expire in one turn of the event loop; each takes 0.3 ms, with all its consequences."""
+"""Exchanges that expire in one turn of the event loop; each takes 0.3 ms, including all consequences."""
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """Bounds of a pool. `per_host_max` counts a host at one address, all its receivers together.
+    """Bounds of a pool. `per_host_max` is for a host at one address, all its receivers together.
 
-    Receivers of one host wait for each other once so many attempts hang there, all others go on.
+    If so many attempts hang at a host, its receivers wait for each other; all others go on.
     """
 
     connections_max: int = 16_384
@@ -60,7 +60,7 @@ Place = tuple[str, str, int, str]
 
 
 class _Room(Bound[Http1Connection]):
-    """Connections that are bounded together: which are idle since when, and how many are being closed."""
+    """Connections under one bound: which have been idle since when, and how many are being closed."""
 
     __slots__ = ("closing", "idle")
 
@@ -86,7 +86,7 @@ class _Host(_Room):
 
 
 class _Group:
-    """The connections of one receiver there; the owner that they report to."""
+    """The connections of one receiver at a host, and the owner to which they report."""
 
     __slots__ = ("expire_soon", "host", "idle", "key", "open_count", "pool", "write_soon")
 
@@ -143,7 +143,7 @@ class Pool:
     async def room(self, key: Key, *, fresh: bool) -> Http1Connection | None:
         """Wait for room for a new connection; the caller calls `connect` with no await in between.
 
-        Without `fresh`, a connection of the receiver's that came to rest does as well, and is returned.
+        Without `fresh`, an idle connection of the receiver is accepted as well, and returned.
         """
         kept = None if fresh else self.take(key)
         if kept is not None or self._emptied is not None:
@@ -167,7 +167,7 @@ class Pool:
         return waiter.given
 
     async def connect(self, key: Key) -> Http1Connection:
-        """A new connection in the room that was waited for; the caller bounds the time.
+        """Open a new connection in the room that `room` gave; the caller bounds the time.
 
         Raises OSError, among them ssl.SSLError.
         """
@@ -203,19 +203,19 @@ class Pool:
             await asyncio.shield(self._emptied)
 
     def write_soon(self, connection: Http1Connection) -> None:
-        """Let it write with all others whose time has come in this turn of the event loop."""
+        """Let the connection write at the end of this turn of the event loop, together with all others."""
         if not self._due:
             self._loop.call_soon(self._write)
         self._due.append(connection)
 
     def expire_soon(self, connection: Http1Connection, exchange: Exchange) -> None:
-        """Let it expire in its turn: what began together ends together, and others wait for none of it."""
+        """Let the exchange expire in its turn: many may expire at once, and others must not wait for them."""
         if not self._expired:
             self._loop.call_soon(self._expire)
         self._expired.append((connection, exchange))
 
     def rest(self, group: _Group, connection: Http1Connection) -> None:
-        """Take back a connection that is fit for another exchange of the receiver's."""
+        """Take back a connection that can be used for another exchange of its receiver."""
         if (self._line.count or group.host.line.count) and self._passed_on(group, connection):
             return
         kept = (group, self._loop.time())
@@ -276,7 +276,7 @@ class Pool:
         return host
 
     def _forget_if_empty(self, host: _Host) -> None:
-        """Forgets the host once no place is taken there; while an attempt waits for one, one is taken."""
+        """Forget the host if no place is taken there; while an attempt waits, at least one is taken."""
         if not host.taken:
             del self._hosts[host.place]
 
@@ -299,7 +299,7 @@ class Pool:
         self._idle.pop(connection, None)
 
     def _sweep(self) -> None:
-        """Close what has rested too long, and come again when the next one will have."""
+        """Close connections that have been idle for too long, and schedule the next sweep."""
         now = self._loop.time()
         self._sweeper = None
         for connection, (group, since) in list(self._idle.items()):

@@ -1,12 +1,12 @@
 """Resolves names: their addresses, and how long these are valid.
 
-Names are asked for by c-ares, not by the C library: `getaddrinfo` does not tell how long an answer is valid,
-and it holds a thread until it has one, so that a few names whose servers are silent would hold up all others
+Names are resolved by c-ares, not by the C library: `getaddrinfo` does not say how long an answer is valid,
+and it blocks a thread until it has one, so that a few names with silent servers would hold up all others
 (`docs/decisions/names-by-c-ares.md`). Servers and search domains are those of `/etc/resolv.conf`, and
 `/etc/hosts` comes first.
 
-An answer is one datagram. A longer one is not asked for over TCP: c-ares builds and sorts all addresses that
-it gets, 4,000 of them in 0.1 s, and it answers no other question meanwhile.
+An answer is one datagram. A longer one is not requested over TCP: c-ares builds and sorts all addresses that
+it gets, 4,000 of them in 0.1 s, and handles no other query meanwhile.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ import pycares
 from msgspec import Struct
 
 ASKED_AGAIN_S = 2.0
-"""So long a server may take before the next one is asked; the same again, and longer, in later rounds."""
+"""Time that a server may take before the next one is asked; later rounds take as long or longer."""
 ROUNDS_MAX = 3
 CUT_NOTE = "an answer that does not fit in one datagram is not read"
-"""Told with each name that has no address: the datagram may have had room for none."""
+"""Note for a name without an address: the datagram may not have had room for one."""
 
 ADDRESSES_MAX = 64
-"""Addresses of a name that are looked at; one more is told, which shows that there are too many."""
+"""Addresses of a name that are looked at; one more is returned, to show that there are too many."""
 
 
 class Resolved(Struct, frozen=True):
-    """All addresses of a name, in the order of preference (RFC 6724), and how long they may be believed.
+    """All addresses of a name, in the order of preference (RFC 6724), and how long they are valid.
 
-    Of more than ADDRESSES_MAX there are one more than that.
+    If there are more than ADDRESSES_MAX, it has one more than that.
     """
 
     addresses: tuple[str, ...]
@@ -51,8 +51,8 @@ class DnsResolver:
     def __init__(self, servers: Sequence[str] = ()) -> None:
         self._servers = servers
         self._channel: pycares.Channel | None = None
-        # A caller waits for the lock of c-ares, which is held while an answer is taken apart: the event
-        # loop never does. Its thread is made with the first name.
+        # c-ares holds a lock while it parses an answer, and callers wait for it; so the event loop never
+        # calls it. The thread for it is created with the first name.
         self._asker = ThreadPoolExecutor(1, thread_name_prefix="names")
 
     async def resolve(self, host: str) -> Resolved:
@@ -69,8 +69,8 @@ class DnsResolver:
                 answer.set_result(result)
 
         def answered(result: pycares.AddrInfoResult | None, error: int | None) -> None:
-            # In a thread of c-ares, which takes the answer apart, however long it is. The loop may have ended
-            # meanwhile, and then the answer is not needed.
+            # This runs in a thread of c-ares, which parses the answer, however long it is. The loop may have
+            # ended meanwhile, and then the answer is not needed.
             resolved = None if result is None else _resolved(result)
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, resolved, error)
@@ -87,7 +87,7 @@ class DnsResolver:
 
     def close(self) -> None:
         """Send no more questions; names that are awaited stay unresolved."""
-        with suppress(RuntimeError):  # It was closed before.
+        with suppress(RuntimeError):  # The channel was closed before.
             self._asker.submit(self._close)
         self._asker.shutdown(wait=False)
 

@@ -3,15 +3,16 @@
 The grammar is llhttp's, through httptools. What it leaves open is decided here:
 
 - It buffers a header without limit. So at most `HEAD_MAX` bytes, interim answers included, are fed to it
-  before the headers are complete. What comes after them (body, chunk headers, trailers) is bounded as well.
-- It counts no headers. Thousands of tiny ones would take twenty times their bytes here, for as long as the
-  answer takes, so `HEADERS_MAX` is bounded too.
-- It hands out 1xx answers like any other. They are skipped, `INTERIM_MAX` of them; 101 ends the exchange,
-  since no other protocol was asked for.
-- It takes the status lines of HTTP/0.9, HTTP/2 and RTSP for answers. They are refused.
-- It would go on to a second answer. Bytes after the first leave the outcome alone and spoil the connection.
+  before the headers are complete. Everything after them (body, chunk headers, trailers) is bounded as well.
+- It does not count headers. Thousands of tiny ones would take twenty times their size in memory, for as long
+  as the answer takes, so `HEADERS_MAX` limits their number.
+- It reports 1xx answers like any other. They are skipped, `INTERIM_MAX` of them; 101 ends the exchange, since
+  no other protocol was requested.
+- It accepts the status lines of HTTP/0.9, HTTP/2 and RTSP. They are refused.
+- It would go on to a second answer. Bytes after the first do not change the outcome, but the connection is
+  not reused.
 
-No event loop here: the connection feeds bytes and asks whether the answer is over.
+This module uses no event loop: the connection feeds bytes and asks whether the answer is over.
 """
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
@@ -28,7 +29,7 @@ from angarium.delivery.exchange.transport import (
 )
 
 REST_BYTES_MAX = 256 * 1024
-"""Bytes read after the headers; cuts a body short only where it comes in chunks of a few bytes each."""
+"""Bytes that are read after the headers; it cuts a body short only if its chunks have a few bytes each."""
 
 
 class _Stop(Exception):
@@ -38,9 +39,11 @@ class _Stop(Exception):
 class Answer:
     """The answer of one exchange; `reset` makes it ready for the next one on the same connection.
 
-    `headed`: the headers of the final answer are complete, so the status decides, whatever follows. `over`:
-    nothing more needs to be read. `reusable`: it ended where its framing says, and the connection stays.
-    `fault`: why there is no answer, once that is certain. `status` is 0 until it is known.
+    - `headed`: the headers of the final answer are complete, so the status decides, whatever follows.
+    - `over`: nothing more needs to be read.
+    - `reusable`: the answer ended where its framing says, and the connection stays open.
+    - `fault`: why there is no answer, once that is certain.
+    - `status`: 0 until it is known.
     """
 
     __slots__ = ("_body", "_fed", "_headers", "_interim", "_parser", "_room", "fault", "headed", "over",
@@ -51,7 +54,7 @@ class Answer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the answer before."""
+        """Forget the previous answer."""
         self.status = 0
         self.headed = self.over = self.reusable = False
         self.fault: tuple[FailureKind, str] | None = None
@@ -61,7 +64,7 @@ class Answer:
         self._fed = self._interim = 0
 
     def release(self) -> None:
-        """Drop the parser, which refers back to this object: both are freed without the collector."""
+        """Drop the parser, which refers back to this object, so that both are freed without the collector."""
         del self._parser
 
     @property

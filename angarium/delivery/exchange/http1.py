@@ -1,15 +1,15 @@
-"""A connection of HTTP/1.1 to one judged address: one request in flight, its answer, then rest or the end.
+"""An HTTP/1.1 connection to one judged address: one request in flight, its answer, then it is idle or closed.
 
-An `asyncio.Protocol` rather than a client library: a request leaves in one write, its answer resolves one
-future, its deadline is one timer, and the lease is asked in the very call that writes.
+It is an `asyncio.Protocol` rather than a client library: a request is sent in one write, its answer resolves
+one future, its deadline is one timer, and the lease is checked in the same call that writes.
 
-No byte that came before the request was written is taken for its answer: the socket is asked in that same
-call, and such a byte ends the connection. What comes just after it can only be the answer of the receiver
-that the connection belongs to, since a connection is kept for one receiver alone.
+No byte that came before the request was written is taken for its answer: the same call checks the socket, and
+such a byte ends the connection. Bytes that come just after it can only be from the receiver to which the
+connection belongs, since a connection is kept for one receiver alone.
 
-What is started in one turn of the event loop is written at its end, one after the other: each write wakes
-its receiver up, and where that one is on the same machine, it takes the core from the writer. A node made
-5 % more deliveries a second for it (four alternating runs each).
+Requests that are started in one turn of the event loop are written at its end, one after the other: each
+write wakes its receiver and, if that is on the same machine, it takes the core from the writer. This gave a
+node 5 % more deliveries per second (four alternating runs each).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from angarium.delivery.exchange.sockets import has_unread, has_untaken
 from angarium.delivery.exchange.transport import EARLY, Failure, FailureKind, Response, one_line
 
 LARGE_BYTES_MIN = 32 * 1024
-"""A request of more bytes may be answered before the receiver's machine has taken all of it."""
+"""A request with more bytes may be answered before the receiver's machine has read all of it."""
 
 Exchange = asyncio.Future[Response | Failure]
 
@@ -38,7 +38,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def rest(self, connection: "Http1Connection") -> None:
-        """Take back a connection whose exchange is over, and that is fit for another."""
+        """Take back a connection whose exchange is over, and which can be used for another."""
         ...
 
     def closed(self, connection: "Http1Connection") -> None:
@@ -47,10 +47,11 @@ class ConnectionOwner(Protocol):
 
 
 class Http1Connection(asyncio.Protocol):
-    """Opened by `loop.create_connection`; belongs to its owner while idle, to one exchange otherwise.
+    """A connection that belongs to its owner while it is idle, and otherwise to one exchange.
 
-    `unanswered` is true once it ended before one byte of the last request's answer had come; `rested` once it
-    was kept between two requests, and may have died unseen. `_wire` is a request that is not written yet.
+    - `unanswered`: it ended before one byte of the last request's answer had come.
+    - `rested`: it was idle between two requests, and may have died unnoticed.
+    - `_wire`: a request that is not written yet.
     """
 
     __slots__ = ("_aborted", "_answer", "_deadline", "_early", "_exchange", "_fd", "_large", "_loop",
@@ -73,13 +74,13 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Open, as far as can be known without writing to it."""
+        """True if it is open, as far as that is known without writing to it."""
         return self._transport is not None and not self._transport.is_closing()
 
     def start(
         self, wire: bytes, may_start: Callable[[], bool], started_at: float, deadline: float
     ) -> Exchange:
-        """Write a whole request soon, if it may start then; returns the future of its answer.
+        """Write a whole request soon, if it may still start then; returns the future of its answer.
 
         `started_at` and `deadline` are times of the loop. Cancelling the future does not end the exchange:
         a caller that gives up calls `abort`.
@@ -155,7 +156,7 @@ class Http1Connection(asyncio.Protocol):
         except Exception as defect:
             if self._answer.headed:
                 raise  # The status decides all the same; the event loop logs this.
-            self._settle(defect)  # It is raised in the attempt, which is where a defect of ours is told.
+            self._settle(defect)  # It is raised in the attempt, where a defect of ours is reported.
             self.abort()
             return
         if over:
@@ -190,7 +191,7 @@ class Http1Connection(asyncio.Protocol):
         return not (self._large and has_untaken(self._fd))
 
     def _end_early(self) -> None:
-        """Take bytes that answer no request: they would be taken for the next answer."""
+        """Close because of bytes that answer no request: they would be taken for the next answer."""
         self._early, self._wire = True, b""
         if self._exchange is not None:
             self.unanswered = True
@@ -202,7 +203,7 @@ class Http1Connection(asyncio.Protocol):
         self._owner.rest(self)
 
     def _end(self, why: str) -> None:
-        """Take the end of the bytes: an answer without a length ends so, and others break off."""
+        """Handle the end of the input: an answer without a length is complete, any other is broken off."""
         if self._exchange is None:
             return
         self.unanswered = not self._answer.begun

@@ -17,5 +17,5 @@ def has_unread(fd: int) -> bool:
 
 def has_untaken(fd: int) -> bool:
     """True if the other machine has not acknowledged all bytes yet. Raises OSError if the socket is gone."""
-    # Other systems ask in other ways; there the transport's own buffer must do.
+    # Other systems have other calls; there the transport's own buffer must be enough.
     return sys.platform == "linux" and fcntl.ioctl(fd, termios.TIOCOUTQ, _NONE) != _NONE

@@ -1,8 +1,8 @@
-"""The target of a receiver: its URL, taken apart once into what is connected to and what is sent.
+"""The target of a receiver: its URL, parsed once into the address to connect to and the path to request.
 
-Parsers that disagree about a URL are how a guard is walked past: one sees a public name, the other connects
-to an address. So whatever has two readings (RFC 3986 against WHATWG) is refused here, with what to write
-instead; guard, `Host` header, TLS name and connection all work from the one result.
+Two parsers that disagree about a URL let an attacker evade a guard: one sees a public name, the other
+connects to an address. So a URL with two readings (RFC 3986 and WHATWG) is refused here, with the spelling to
+use instead; guard, `Host` header, TLS name and connection all use this one result.
 """
 
 import re
@@ -47,7 +47,7 @@ class Target(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """The value of the `Host` header: the port only where it is not the scheme's own."""
+        """The value of the `Host` header, with the port only if it is not the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -56,7 +56,7 @@ class Target(Struct, frozen=True):
 
 
 def parse_target(url: str) -> Target:
-    """Take a URL apart, or raise InvalidTarget. A fragment is dropped, since it is never sent."""
+    """Parse a URL, or raise InvalidTarget. A fragment is dropped, since it is never sent."""
     if len(url) > URL_LENGTH_MAX:
         raise InvalidTarget(f"url: longer than {URL_LENGTH_MAX} characters; shorten it")
     if _AMBIGUOUS.search(url):
@@ -65,7 +65,7 @@ def parse_target(url: str) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Not what urllib says: that repeats user, password and what stands for the port.
+        # The message of urllib is not used: it repeats user, password and whatever stands for the port.
         raise InvalidTarget("url: not well formed; write it as https://host[:port]/path") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidTarget("url: must begin with https:// (or http:// if the operator allows it)")
@@ -98,7 +98,7 @@ def _bracketed(text: str | None) -> str:
 
 
 def _host(text: str | None) -> str:
-    """A name or an IPv4 address; what only some resolvers would read as an address is refused."""
+    """A name or an IPv4 address; a text that only some resolvers read as an address is refused."""
     if not text:
         raise InvalidTarget("url: has no host; write it as https://host/path")
     host = (text if text.isascii() else _idna(text)).removesuffix(".")

@@ -2,15 +2,15 @@
 
 Every implementation keeps the same promises, and one suite of contract tests holds them to it:
 
-- The guard has judged the very address that is connected to.
+- The guard has judged the address to which it connects.
 - `timeout_s` spans name resolution to the end of the answer's headers. The body is read up to `BODY_MAX`,
   until the same deadline. Once the headers are complete the status alone decides: a body that is cut short
   by its limit, the deadline or a reset still makes a `Response`.
 - `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
-  in between: a process that was stopped wakes anywhere, and may have lost its lease meanwhile.
+  in between: a process that was stopped may wake at any point, and may have lost its lease meanwhile.
 - A connection is kept for one receiver, and leads to an address that is allowed now. No byte that came
-  before a request was written is taken for its answer: such a byte ends the connection, and where that was a
-  kept one, the request goes over a new one.
+  before a request was written is taken for its answer: such a byte ends the connection, and if that was a
+  kept one, the request is sent over a new one.
 - Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
   ignored.
 - A kept connection that turns out dead before one byte of an answer is replaced once, within the same
@@ -95,7 +95,7 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Transport(Protocol):
-    """Makes one POST at a time per call; calls may overlap."""
+    """Makes one POST per call; calls may overlap."""
 
     async def post(self, request: Request) -> Response | Failure: ...
 
@@ -105,7 +105,7 @@ class Transport(Protocol):
 
 
 def one_line(text: object) -> str:
-    """A foreign error's text as a detail: printable, on one line, bounded."""
+    """The text of a library's error as a detail: printable, on one line, bounded."""
     line = " ".join(str(text).split())
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)[:_DETAIL_LENGTH_MAX]
 
@@ -125,7 +125,7 @@ def request_head(request: Request) -> bytes:
     """The bytes of an HTTP/1.1 request up to its body.
 
     Raises ValueError if a header would break out of its line. The caller has checked each value already;
-    here the finished head is counted, so that no way round that check can split a request.
+    here the lines of the finished head are counted, so that no gap in that check can split a request.
     """
     lines = [
         _head_of(request.target),

@@ -13,17 +13,17 @@ from angarium.operations.failures import OperationError
 from streams.nats.errors import NotPermitted
 
 UNAVAILABLE_CODE = "unavailable"
-"""The code of an answer that will be another one in a moment, such as while a shard changes hands."""
+"""The code of an answer that will change in a moment, for example while a shard changes hands."""
 UNKNOWN_CODE = "unknown_receiver"
 ASK_AGAIN_AFTER_S = 0.25
 ANSWER_TIMEOUT_S = 5.0
 """Time for an answer that needs no attempt."""
 ATTEMPT_TIMEOUT_S = 75.0
-"""Time for what waits for an attempt: the receiver's own time-out of at most a minute, and some around it."""
+"""Time limit if an attempt is awaited: the receiver's timeout of at most a minute, and some more."""
 
 
 async def ask(to: Access, verb: str, receiver: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
-    """Asks the owner; returns its answer without `ok`. Asks again while the shard moves to another node.
+    """Ask the owner, repeatedly while the shard moves to another node; returns the answer without `ok`.
 
     Raises `OperationError` of the kinds unanswered, refused (by the owner) and not_allowed.
     """
@@ -56,7 +56,7 @@ async def _ask_once(to: Access, subject: str, receiver: str, timeout_s: float) -
 
 
 class WaitingEvents(Struct, frozen=True):
-    """The number of events that wait for a receiver; where no node could be asked, the most that may."""
+    """The number of events that wait for a receiver; if no node could be asked, an upper bound."""
 
     count: int
     certain: bool
@@ -66,7 +66,7 @@ class WaitingEvents(Struct, frozen=True):
 
 
 async def backlog(to: Access, receiver: str) -> WaitingEvents:
-    """The owner's count of what waits, or else what is stored."""
+    """The owner's count of waiting events, or else the number of stored ones."""
     try:
         return WaitingEvents((await ask(to, "inspect", receiver))["backlog"], certain=True)
     except OperationError:

@@ -10,7 +10,7 @@ from angarium.operations.failures import operation
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """The count of the events that were discarded, and the number that the next one gets."""
+    """The count of discarded events, and the number that the next event gets."""
 
     discarded: int
     next_sequence: int
@@ -20,9 +20,9 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 async def forget(
     to: Access, receiver: str, agreed: Callable[[WaitingEvents], bool] = lambda _: True
 ) -> Forgotten | None:
-    """Discard them; `agreed` is asked with their number, if there are any. None: it did not agree.
+    """Discard the waiting events, if `agreed` returns True for their number; returns None if it does not.
 
-    An attempt that is under way is awaited.
+    An attempt under way is awaited.
     """
     found = await backlog(to, receiver)
     if found.count and not agreed(found):

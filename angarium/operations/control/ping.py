@@ -24,6 +24,6 @@ class Pong(Struct, frozen=True, kw_only=True):
 
 @operation
 async def ping(to: Access, receiver: str) -> Pong:
-    """Post it, at the cost of a token of the receiver's rate."""
+    """Post a ping, which takes a token of the receiver's rate."""
     answer = await ask(to, "ping", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
     return msgspec.convert(answer | {"answer": answer}, Pong)

@@ -7,12 +7,12 @@ from angarium.operations.control.ask import ask
 from angarium.operations.failures import OperationError, operation
 
 StateDocument = dict[str, Any]
-"""The answer to `inspect` (docs/wire.md). Nodes of other versions may have members more or less."""
+"""The answer to `inspect` (docs/wire.md). Nodes of other versions may have more or fewer members."""
 
 
 @operation
 async def state(to: Access, receiver: str) -> StateDocument:
-    """The live state; without the receiver's answer if NATS permits our user no more."""
+    """The live state, without the receiver's last answer if NATS does not permit it to our user."""
     try:
         return await ask(to, "inspect", receiver)
     except OperationError as refused:

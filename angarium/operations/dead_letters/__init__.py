@@ -1,4 +1,4 @@
 """Dead letters: find them, send them again, drop them.
 
-Read `redrive` first; `pages` says which letters are meant and how progress is told.
+Read `redrive` first; `pages` reads the selected letters and reports progress.
 """

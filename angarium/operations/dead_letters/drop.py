@@ -26,7 +26,7 @@ async def drop(
     agreed: Callable[[int], bool] = lambda _: True,
     progress: Progress = unseen,
 ) -> Dropped:
-    """Drop them, at most `limit`, if `agreed`, which is asked with how many there are."""
+    """Drop the letters, at most `limit`, if `agreed` returns True for their number."""
     positions: list[int] = []
     letters = DeadLetters(to.js, to.names)
     with progress("reading") as tell:

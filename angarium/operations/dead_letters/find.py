@@ -1,4 +1,4 @@
-"""Finds dead letters by their numbers, all of them or a tenant's alone."""
+"""Finds dead letters by their numbers, among all letters or one tenant's."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from streams.dead_letters.letters import DeadLetters, Letter
 
 @operation
 async def find(to: Access, position: int, *, tenant: str | None = None) -> Letter:
-    """Look it up, if given among the letters of that tenant. Fails as not_found."""
+    """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
     letter = await DeadLetters(to.js, to.names).letter(position)
     if letter is None or tenant not in (None, tenant_of(letter)):
         raise OperationError("not_found", f"there is no letter {position}; angarium dead list shows all")
@@ -18,11 +18,11 @@ async def find(to: Access, position: int, *, tenant: str | None = None) -> Lette
 
 @operation
 async def owned(to: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
-    """The ones of these letters that are there and the tenant's, in their order."""
+    """The positions of those letters that exist and belong to the tenant, in their order."""
     letters = await DeadLetters(to.js, to.names).letters(positions)
     return tuple(each.position for each in letters if tenant_of(each) == tenant)
 
 
 def tenant_of(letter: Letter) -> str:
-    """The tenant of the receiver that it was for."""
+    """The tenant of the letter's receiver."""
     return letter.receiver.partition(".")[0]

@@ -8,7 +8,7 @@ from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters, Letter, Selection
 
 LOOKS_MAX = 32
-"""Pages of the stream that are looked through for one page of a list."""
+"""Pages of the stream that are searched for one page of a list."""
 
 
 class Newest(Struct, frozen=True):
@@ -32,14 +32,14 @@ async def newest(to: Access, wanted: Selection, limit: int, progress: Progress =
 
 
 class LetterNumbers(Struct, frozen=True):
-    """Letters by their positions, and the one behind which the others begin; None if these are all."""
+    """Positions of letters, and the one after which the others begin; None if these are all."""
 
     positions: tuple[int, ...]
     next: int | None
 
 
 class LettersBefore(Struct, frozen=True):
-    """Letters, the newest first, and the place before which the others begin; None if these are all."""
+    """Letters, the newest first, and the position before which the others begin; None if these are all."""
 
     letters: list[Letter]
     next: int | None
@@ -47,7 +47,7 @@ class LettersBefore(Struct, frozen=True):
 
 @operation
 async def newest_before(to: Access, wanted: Selection, limit: int, before: int | None) -> LettersBefore:
-    """The newest letters before that position, at most `limit`; fewer where many others lie between."""
+    """The newest letters before that position, at most `limit`; fewer if many others lie in between."""
     letters = DeadLetters(to.js, to.names)
     end = await letters.end() if before is None else before - 1
     found: list[Letter] = []
@@ -64,7 +64,7 @@ async def newest_before(to: Access, wanted: Selection, limit: int, before: int |
 
 @operation
 async def oldest_after(to: Access, wanted: Selection, limit: int, after: int) -> LetterNumbers:
-    """The oldest letters behind that position, at most `limit`; fewer where many others lie between."""
+    """The oldest letters after that position, at most `limit`; fewer if many others lie in between."""
     letters = DeadLetters(to.js, to.names)
     found: list[int] = []
     looked = 0

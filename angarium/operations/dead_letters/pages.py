@@ -10,9 +10,9 @@ PAGE_LETTERS = 256
 Wanted = Selection | tuple[int, ...]
 """A selection, or the letters themselves, by their positions."""
 Tell = Callable[[int, int], None]
-"""Hears how much is done, and of how much in all."""
+"""Called with how much is done, and of how much in total."""
 Progress = Callable[[str], AbstractContextManager[Tell]]
-"""Opens the progress of a work, such as `reading`, for as long as that takes."""
+"""Shows the progress of a task, such as `reading`, for as long as it takes."""
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def unseen(what: str) -> Iterator[Tell]:
 
 
 async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterator[list[Letter]]:
-    """The letters that there are of those wanted; `tell` hears how many were looked at, of how many."""
+    """The existing letters among those wanted; `tell` gets how many were looked at, and of how many."""
     if isinstance(wanted, Selection):
         async for page in told(letters.pages(wanted, await letters.end()), tell):
             yield page
@@ -33,7 +33,7 @@ async def pages(letters: DeadLetters, wanted: Wanted, tell: Tell) -> AsyncIterat
 
 
 async def told(found: AsyncIterator[LetterPage], tell: Tell) -> AsyncIterator[list[Letter]]:
-    """The letters of each page; `tell` hears how many were looked at, of how many."""
+    """The letters of each page; `tell` gets how many were looked at, and of how many."""
     seen = 0
     async for page in found:
         yield page.letters

@@ -31,9 +31,9 @@ async def redrive(
     progress: Progress = unseen,
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
 ) -> Sent:
-    """Send them again, at most `limit`. Fails as a conflict while another redrive runs.
+    """Send the letters again, at most `limit`. Fails as a conflict while another redrive runs.
 
-    `waiting` hears when a redrive began that did not end in order, and how long its end is waited for.
+    `waiting` is called if an earlier redrive was interrupted, with when it began and how long to wait for it.
     """
     seen: set[int] = set()
     lock = RedriveLock(to.js, to.names, uuid.uuid4().hex, SystemTime())

@@ -1,8 +1,9 @@
 """Changes receivers to match a document: differences are stored, and receivers removed if asked for.
 
-All of it is compared and checked before anything is stored. What a document says nothing of goes back to its
-default, except what its author does not decide: secrets, and a pause that is in force. Each
-receiver is stored, or removed, in the place of what it was compared with; applied again, it goes on.
+Everything is compared and checked before anything is stored. Members that the document leaves out go back to
+their defaults, except those that its author does not decide: secrets, and a pause that is in force. Each
+receiver is stored or removed only if it is still the one that was compared; applying the document again goes
+on.
 """
 
 from collections.abc import Callable, Collection
@@ -38,9 +39,9 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """The plan, what was stored, removed, and not done; nothing if it was not agreed to.
+    """The plan, and what was stored, removed and not done; all empty if the plan was not agreed to.
 
-    `failed` are sentences by receiver.
+    `failed`: a sentence for each receiver that failed.
     """
 
     plan: list[Step]
@@ -59,7 +60,7 @@ async def apply(
     prune: bool = False,
     agreed: Callable[[list[Step]], bool] = lambda _: True,
 ) -> Applied:
-    """Store what differs, and with `prune` remove what is not declared, if `agreed`, which hears the plan.
+    """Store differing receivers, and with `prune` remove undeclared ones, if `agreed` accepts the plan.
 
     Only receivers of `tenant` are looked at, or of the tenants that the document names. Fails as invalid,
     with a pointer for each problem, before anything is stored.
@@ -88,7 +89,7 @@ async def apply(
             failure = not_done(error)
             done.failed[name] = failure.text
             if failure.kind != "conflict":
-                break  # Else each of those that follow would fail in the same way.
+                break  # Otherwise each of the following would fail in the same way.
     return done
 
 

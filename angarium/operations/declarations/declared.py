@@ -1,6 +1,6 @@
 """Receivers as a document declares them: `{"receivers": {"acme.billing": {…}}}`, in JSON or TOML.
 
-What is wrong with it is told with a JSON pointer (RFC 6901), for all receivers at once.
+Its problems are reported with JSON pointers (RFC 6901), for all receivers at once.
 """
 
 import re
@@ -53,7 +53,7 @@ _EXAMPLE = {
 def _decoded(text: bytes, *, toml: bool) -> Any:
     try:
         if toml:
-            # Instants are texts here, as in JSON.
+            # Times are texts here, as in JSON.
             return msgspec.to_builtins(msgspec.toml.decode(text))
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -82,11 +82,11 @@ def text_of(problem: str) -> str:
 
 
 def token(name: str) -> str:
-    """A name as a pointer has it."""
+    """A name as a token of a pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def told(problems: list[str]) -> list[str]:
-    """The first of many, and the number of the others."""
+    """The first of many problems, and the number of the others."""
     more = len(problems) - PROBLEMS_TOLD
     return [*problems[:PROBLEMS_TOLD], f"and {more} more"] if more > 0 else problems

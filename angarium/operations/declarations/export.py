@@ -1,4 +1,4 @@
-"""Writes receivers as a document for `apply`, without what may be secret."""
+"""Writes receivers as a document for `apply`, without possible secrets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Alerts: what `angarium doctor` would find unwell now, for those who watch an installation."""
+"""Alerts: the problems that `angarium doctor` would find now, for monitoring an installation."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from streams.fleet.receivers_seen import shard_count
 
 @operation
 async def find_alerts(to: Access) -> list[Finding]:
-    """All that is not well, problems of the installation first."""
+    """All present problems, those of the installation first."""
     of = replace(to.of, shards=await shard_count(to.js, to.names))
     examined = await examine_running(to.js, of, storage_needed_by=False)
     found = [each for each in examined if each.level != "ok"]

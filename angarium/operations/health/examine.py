@@ -17,12 +17,13 @@ from streams.nats.retry import stream_info
 from streams.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
-"""Verifiers allow five minutes, so seconds do no harm; but they show that no NTP keeps the clocks."""
+"""Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is
+off."""
 LINES_SHOWN_MAX = 8
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """All checks, in the order of their dependencies; ends early if the next ones make no sense."""
+    """All checks, in the order of their dependencies; it ends early if the next ones would make no sense."""
     findings = [ill("packages", sentence) for sentence in package_check.foreign_packages()]
     findings = findings or [well("packages", "actors and streams are Angarium's own")]
     findings += [_variable(each) for each in unknown_variables()]
@@ -40,7 +41,7 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 def _variable(unknown: UnknownVariable) -> Finding:
-    """A variable that does not seem to be meant for us does no harm."""
+    """The finding about an unknown variable; one that seems to be meant for other programs is harmless."""
     return (warning if unknown.meant is None else ill)("settings", str(unknown))
 
 
@@ -59,9 +60,10 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
 async def examine_running(
     js: JetStream, of: Installation, *, storage_needed_by: bool = True
 ) -> list[Finding]:
-    """The checks of what changes while it runs. Raises NotPermitted, Unavailable and ApiError.
+    """The checks of everything that changes at run time. Raises NotPermitted, Unavailable and ApiError.
 
-    Only nodes and operators may read what `storage_needed_by` tells: which shard or receiver holds a stream.
+    `storage_needed_by` also finds which shard or receiver holds a stream, which only nodes and operators may
+    read.
     """
     streams = (of.names.events, of.names.deliveries, of.names.journal)
     return [
@@ -85,7 +87,7 @@ async def _clock(js: JetStream, of: Installation) -> Finding:
 
 
 async def _remade(js: JetStream, of: Installation) -> list[Finding]:
-    """Finds streams that are not those the shards know, so that shards are refused, or will be soon."""
+    """The streams that are not the ones the shards know, so that shards are refused, or will be soon."""
     try:
         names = await remade(js, of.names, of.shards)
     except Unusable as error:
@@ -95,7 +97,7 @@ async def _remade(js: JetStream, of: Installation) -> list[Finding]:
 
 
 async def _refused(js: JetStream, of: Installation) -> list[Finding]:
-    """The shards whose streams have lost what was read from them; each reason once."""
+    """The shards whose streams have lost messages that were read from them, each reason once."""
     try:
         refused = await recorded_losses(js, of.names, of.shards)
     except Unusable as error:
@@ -108,7 +110,7 @@ async def _refused(js: JetStream, of: Installation) -> list[Finding]:
 
 
 async def _room(js: JetStream, of: Installation, name: str, needed_by: bool) -> Finding:
-    """Nodes purge what is not needed, so if a stream stays full, a shard holds it."""
+    """Check the room of a stream. Nodes purge unneeded messages, so if it stays full, a shard holds it."""
     info = await stream_info(js, name)
     text = f"{name} holds {quantities.bytes_text(info.bytes)}"
     if info.max_bytes > 0:

@@ -11,8 +11,8 @@ ReceiverAilment = Literal["disabled", "offline", "failing", "throttled", "behind
 class Finding(Struct, frozen=True, kw_only=True):
     """A finding about one subject; `remedy` says what to do about it.
 
-    Only a `problem`, which the installation has until an operator mends it, is not `ok`. A `warning` is about
-    a receiver: the installation does with it what it should. What is about one receiver names it, and its
+    A `problem` stays until an operator solves it; every other finding is `ok`. A `warning` is about a
+    receiver, which the installation handles as it should. A finding about one receiver names it, and its
     ailment in one word.
     """
 

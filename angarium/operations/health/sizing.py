@@ -1,4 +1,4 @@
-"""Sizing: the room of an installation, what it is enough for, and what holds it."""
+"""Sizing: the room of an installation, how much traffic it is enough for, and which shard holds it."""
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from streams.nats.retry import stream_info
 from streams.purge import deliveries_held, events_held, journal_held
 
 EVENT_BYTES = 1200
-"""An event of 1 KiB with its subject and headers, for an idea of what a room takes."""
+"""Bytes of an event of 1 KiB with its subject and headers, to estimate how many fit into a stream."""
 DAY_S = 86_400
 _KEEPS = (
     ("events", "events to be routed, and a day of routed ones"),

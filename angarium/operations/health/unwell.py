@@ -1,8 +1,7 @@
 """The unhealthy receivers, as `angarium doctor` names them: the worst few, and the number of all.
 
-It reads the snapshots that nodes write every five seconds; no node is asked. Kept of them is a line for each
-receiver that is unwell, so that 100,000 receivers take some seconds and no more memory than their
-configurations.
+It reads the snapshots that nodes write every five seconds; no node is asked. It keeps only a line for each
+unhealthy receiver, so that 100,000 receivers take some seconds and no more memory than their configurations.
 """
 
 import asyncio
@@ -40,7 +39,8 @@ FAILING_AFTER_S = 60.0
 """Time without a success after which a receiver counts as failing."""
 THROTTLED_AFTER_S = 600.0
 BEHIND_AFTER_S = 600.0
-"""Not the number of events: a thousand may be a second's work, or a day's."""
+"""Age of the oldest event from which on a receiver is behind; a number of events would say little: a thousand
+may be a second's work, or a day's."""
 PARSED_IN_A_TURN_MAX = 256
 CHECKED_RECEIVERS_MAX = 200
 """Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
@@ -137,7 +137,7 @@ def judge(standing: ReceiverSnapshot, state: State, raw: bytes, now: float) -> I
     behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
     match phase:
         case "misconfigured":
-            return None  # Said of its configuration.
+            return None  # The finding about its configuration says so.
         case "disabled" | "offline":
             since = state.last.at if state.last else now
             return Ill(phase, state.failing_since or since, phase, standing)

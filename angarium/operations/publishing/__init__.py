@@ -1,4 +1,4 @@
 """Publishing: one event, or several, for a client that waits and for a command that has time.
 
-Read `message` first: it is what both publish.
+Read `message` first: both publish it.
 """

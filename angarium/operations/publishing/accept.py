@@ -16,14 +16,14 @@ from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 ANSWER_TIMEOUT_S = 2.0
 """Time for JetStream's answer."""
 UNSENT_MAX = 32 << 20
-"""Bytes that may wait for a NATS that does not read: beyond that no event is handed to it, since the events
-of clients that were told so, and have gone, wait there, too."""
+"""Bytes that may wait in the connection if NATS does not read them. Beyond that no event is added, since
+events of clients that have already been told about the failure wait there, too."""
 
 
 class Accepted(Struct, kw_only=True, omit_defaults=True):
-    """The place of an event that is stored; of a `duplicate` that of the first one.
+    """The position of a stored event; for a `duplicate`, that of the first one.
 
-    `matched` counts the receivers that subscribe to it, where that is known.
+    `matched`: the number of receivers that subscribe to it, if known.
     """
 
     id: str
@@ -54,7 +54,7 @@ async def accept_all(to: Access, events: Sequence[NewEvent]) -> list[Accepted | 
 
 
 def check_unsent(to: Access) -> None:
-    """Raises `OperationError` if NATS does not read what it was sent already."""
+    """Raise `OperationError` if NATS does not read the data that it was sent before."""
     if to.js.wire.unsent > UNSENT_MAX:
         raise OperationError("unavailable", "NATS is too slow; nothing was sent to it, send it again later")
 

@@ -11,9 +11,11 @@ from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
-    """An event to be published, checked already. `name` is empty if it goes to all that subscribe.
+    """A checked event to be published.
 
-    Without an `id` it gets a new one. `key` is what tells a repeat; without one it is the id.
+    - `name`: the receiver's name; empty if the event goes to all that subscribe.
+    - `id`: if it is empty, a new one is made.
+    - `key`: by which a repeated publish is recognised; if it is empty, the id is used.
     """
 
     tenant: str
@@ -43,7 +45,7 @@ class EventMessage(Struct, frozen=True, gc=False):
 def message_of(names: Names, event: NewEvent) -> EventMessage:
     """The message of an event.
 
-    JetStream compares message ids over all tenants and receivers, so the target stands before the id.
+    JetStream compares message ids over all tenants and receivers, so the target is put before the id.
     """
     event_id = event.id or _new_id()
     headers = {EVENT_ID: event_id}

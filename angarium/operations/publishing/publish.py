@@ -1,4 +1,4 @@
-"""Publishes events, each until its fate is known, and says whether any receiver gets them."""
+"""Publishes events, each until the result is known, and says whether any receiver gets them."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ LOOK_TIMEOUT_S = 1.0
 
 
 class Published(Struct, frozen=True, kw_only=True):
-    """The place of a stored event; `duplicate`: JetStream had it already and dropped this one."""
+    """The position of a stored event; `duplicate`: JetStream had it already, and dropped this one."""
 
     stream: str
     position: int
@@ -44,8 +44,8 @@ class Publisher:
     async def publish(self, body: bytes) -> Published:
         """Publish one event and return when it is stored. Fails as refused, not_allowed and unanswered.
 
-        An unanswered one is repeated with its id, which is harmless, since JetStream drops what it
-        has.
+        An unanswered publish is repeated with the same id, which is harmless, since JetStream drops a
+        duplicate.
         """
         message = message_of(self._names, replace(self._template, body=body))
         stored = await self._store(message)

@@ -1,1 +1,1 @@
-"""Says how receivers do: phase, backlog, pace, and what limits it. `listing` is read first, then `pace`."""
+"""The health of receivers: phase, backlog, pace, and what limits it. Read `listing` first, then `pace`."""

@@ -1,4 +1,4 @@
-"""Tells how some receivers do, by name: phase, backlog, pace, and what limits it."""
+"""The health of some receivers, by name: phase, backlog, pace, and what limits it."""
 
 from collections.abc import Collection
 
@@ -31,7 +31,7 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
 
 
 async def get_health(to: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
-    """The health of those of these receivers that there are."""
+    """The health of these receivers, as far as they exist."""
     if not receivers:
         return {}
     found = await overview(to, None, only=receivers)

@@ -43,12 +43,12 @@ from streams.stores.receivers import Configuration, Receivers
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
-"""Beyond it a limit is shown as `?`: one of 400 digits is not even a float."""
+"""Largest limit that is shown; a larger one is shown as `?`, since one of 400 digits is not even a float."""
 READ_IN_A_TURN_MAX = 256
 OLD_AFTER_S = 15.0
-"""Figures are a few seconds old at any time; from here on it is said."""
+"""Age from which on a note says how old the figures are; they are always a few seconds old."""
 _LOST = Policy(url="https://unknown.invalid/")
-"""Stands for the older configuration in force, when the newest is not valid."""
+"""Stands for the older configuration that is in force if the newest is invalid."""
 
 
 class ListedReceiver(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class ListedReceiver(Struct, frozen=True, kw_only=True):
 
 
 class Seen(Struct):
-    """A receiver as it was found; `standing` is None if nothing but its configuration is known."""
+    """A receiver as it was found; `standing` is None if only its configuration is known."""
 
     name: str
     raw: bytes
@@ -143,7 +143,7 @@ async def _rows(
     shards: list[Worked],
     phases: Collection[str],
 ) -> list[Seen]:
-    """Rows by the snapshots, of those in one of the phases."""
+    """Rows from the snapshots of the receivers in one of the phases."""
     now, rows = time.time(), []
     for count, (name, configuration) in enumerate(found.items(), 1):
         if count % READ_IN_A_TURN_MAX == 0:
@@ -167,8 +167,7 @@ def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
 
 
 async def _count(js: JetStream, names: Names, rows: list[Seen], shards: list[Worked], since: float) -> None:
-    """Count the waiting events in the stream, and those that came, of receivers whose snapshot does not say
-    it."""
+    """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
     left = iter([row for row in rows if row.waiting is None and row.standing is not None])
     first = await js.first_since(names.deliveries, ALL_SUBJECTS, since)
 
@@ -219,7 +218,7 @@ def _old(shards: list[Worked]) -> list[str]:
 
 
 def listed(row: Seen) -> ListedReceiver:
-    """The row of a receiver; for an unreadable configuration, what is left."""
+    """The row of a receiver; if its configuration is unreadable, with the remaining columns."""
     waits, state = row.waiting, row.standing and row.standing.state
     problems: list[str] = []
     members: dict[str, Any] = {}

@@ -1,7 +1,6 @@
-"""Says at what pace a receiver's events come and go, when its backlog is gone, and what limits it.
+"""The pace at which a receiver's events come and go, when its backlog will be gone, and what limits it.
 
-Everything is measured from what nodes have recorded, over the last seconds: no node is asked, and none does
-anything for it.
+Everything is computed from what nodes have recorded in the last seconds: no node is asked, or has extra work.
 """
 
 from collections import deque
@@ -15,11 +14,11 @@ from actors.status import Phase
 from streams.following.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Limit = Literal["rate", "latency", "node", "failure", "throttle", "pause"]
-"""What keeps a backlog from going: the configured rate; the time that the receiver takes to answer; our
-nodes; failures; a pause that the receiver asked for (429), or an operator."""
+"""Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; our nodes;
+failures; a pause that the receiver asked for (429), or an operator."""
 
 BUSY_FROM = 0.7
-"""Share of its time in which a receiver has a request to answer, from which on its latency is the limit."""
+"""If a receiver is busy with a request for this share of the time, its latency is the limit."""
 RATE_USED_FROM = 0.8
 WORKING_BELOW_S = 2.0
 """Age of the oldest event below which nothing is held up: it is simply on its way."""
@@ -115,7 +114,7 @@ def pace(
     limited_by = limit(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
     going_s = out_per_s
     if limited_by == "rate" and policy is not None and policy.rate is not None:
-        going_s = policy.rate.per_second  # A slow rate is known better than it is measured.
+        going_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
     return BacklogPace(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),

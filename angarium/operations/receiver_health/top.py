@@ -1,4 +1,4 @@
-"""Shows how the receivers do, again and again: those whose events wait longest first."""
+"""Shows the health of the receivers repeatedly, those whose events wait longest first."""
 
 import time
 
@@ -15,7 +15,7 @@ from streams.following.recent import RecentFlushes
 class Picture(Struct, frozen=True, kw_only=True):
     """The receivers whose events wait longest, and the sums of all `count` receivers.
 
-    `behind`: so many have something waiting.
+    `behind`: how many have waiting events.
     """
 
     at: str
@@ -61,5 +61,5 @@ def picture(rows: list[ListedReceiver], limit: int, notes: list[str]) -> Picture
 
 
 def _rank(row: ListedReceiver) -> tuple[str, float, str]:
-    """The oldest event first; instants of RFC 3339 sort as text. Then the busiest."""
+    """The sort key: the oldest event first (RFC 3339 sorts as text), then the busiest."""
     return row.oldest_at or "~", -(row.out_per_s or 0.0), row.receiver

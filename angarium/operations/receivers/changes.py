@@ -1,7 +1,7 @@
-"""Changes between a configuration and the one it replaces, member by member, without a secret.
+"""Changes between a configuration and the one it replaces, member by member, without secrets.
 
-What counts is what is in force: a default that is written out changes nothing. A member that is left out
-falls back to its default; that is a loss which may not be meant.
+Only effective values count: a default that is written out changes nothing. A member that is left out goes
+back to its default, which may be an unintended loss.
 """
 
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
             return f"{_written(default)} (default)"
         return "default" if member == "rate" else NO_VALUE
     if member not in _DEFAULTS:
-        return logs.HIDDEN  # An unknown member; it may be a secret that is misspelt.
+        return logs.HIDDEN  # An unknown member may be a secret with a misspelt name.
     value = leaves[member]
     return _written(logs.redact(value) if member == "url" and isinstance(value, str) else value)
 

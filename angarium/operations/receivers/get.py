@@ -1,4 +1,4 @@
-"""Shows the configurations of receivers as they were put, one or a page, without what may be secret.
+"""Shows the configurations of receivers as they were put, one or a page, without possible secrets.
 
 The names of a page come from the leader of the bucket, and only its own configurations are read.
 """
@@ -28,7 +28,7 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True):
 
 @operation
 async def get_configuration(to: Access, name: str) -> ShownConfiguration:
-    """Look it up. Fails as not_found."""
+    """The configuration of a receiver. Fails as not_found."""
     split_receiver(name)
     found = await Receivers(to.js, to.names).get(name)
     if found is None:
@@ -58,13 +58,13 @@ class ConfigurationPage(Struct, frozen=True, kw_only=True):
 
 @operation
 async def list_configurations(to: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
-    """The first receivers of the tenant behind the name `after`, at most `limit`."""
+    """The first receivers of the tenant after the name `after`, at most `limit`."""
     check_tenant(tenant)
     receivers = Receivers(to.js, to.names)
     names = [each for each in await receivers.names(tenant) if each > f"{tenant}.{after}"]
     found: dict[str, ShownConfiguration] = {}
     while names and len(found) <= limit:
-        # Some may be removed: of them the bucket holds that they are.
+        # Some may be removed: for these the bucket contains the removal.
         some, names = names[: limit + 1], names[limit + 1 :]
         found |= {name: shown(each) for name, each in (await receivers.some(some)).items()}
     return ConfigurationPage(receivers=dict(list(found.items())[:limit]), more=len(found) > limit)

@@ -1,7 +1,7 @@
-"""Hides what may be secret in a receiver's configuration, and takes the masks away when it comes back.
+"""Hides possible secrets in a receiver's configuration, and restores them when it is put again.
 
-No secret and no header can be `…`, so that a mask never stands for itself: what `receiver get` shows can be
-changed and put again, and what was hidden stays as it is stored.
+No secret and no header can be `…`, so a mask is never a value. The output of `receiver get` can be changed
+and put again, and hidden values stay as they are stored.
 """
 
 from datetime import datetime
@@ -53,7 +53,7 @@ def _is_instant(text: str) -> bool:
 
 
 def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """The members, with what is stored of the receiver where they have masks. Raises `OperationError`."""
+    """The members, with the stored values in the place of masks. Raises `OperationError`."""
     filled = dict(members)
     if isinstance(secrets := members.get("secrets"), list) and HIDDEN in secrets:
         filled["secrets"] = _secrets(name, secrets, stored.get("secrets"))

@@ -21,10 +21,10 @@ _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 async def patch_configuration(
     to: Access, name: str, change: dict[str, Any], *, revision: int | None = None, dry_run: bool = False
 ) -> PutResult:
-    """Store the members of `change`; what is None goes back to its default.
+    """Store the members of `change`; a member that is None goes back to its default.
 
-    `revision` is the one that the change was made for. A `dry_run` stores nothing, and neither does a change
-    that changes nothing: its revision is the one that is there. Fails as not_found, invalid and a conflict.
+    `revision` is the one for which the change was made. A `dry_run` stores nothing, and neither does a change
+    without effect: its result has the present revision. Fails as not_found, invalid and a conflict.
     """
     split_receiver(name)
     before = await Receivers(to.js, to.names).get(name)
@@ -42,8 +42,8 @@ async def patch_configuration(
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """The members with the change in them. Raises InvalidPolicy if it takes away an unknown member.
 
-    A rate may be stored as a text; its members are changed one by one all the same. The names of headers
-    are the same in any case.
+    A rate may be stored as a text; its members can still be changed one by one. The names of headers are
+    case-insensitive.
     """
     if unknown := [each for each in change if change[each] is None and not _is_there(each, stored)]:
         raise InvalidPolicy([f"{each}: unknown member; check the spelling" for each in unknown])
@@ -54,7 +54,7 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         had = {each.lower(): each for each in stored["headers"]}
         change = change | {"headers": {had.get(each.lower(), each): headers[each] for each in headers}}
     merged: dict[str, Any] = _merged(whole, change)
-    # What it says nothing of stays as it was written.
+    # Members that it does not mention stay as they were written.
     return merged | ({"rate": rate} if rate is not None and "rate" not in change else {})
 
 

@@ -1,7 +1,7 @@
-"""A configuration that is to be stored, compared with the one that is there, and stored if that is still so.
+"""A proposed configuration: compared with the stored one, and stored if that is still the same.
 
-Whatever changes a receiver ends here, so that each shows the same changes, keeps the same secrets, and
-overwrites nothing that another user put meanwhile.
+Every operation that changes a receiver uses this module, so that all show the same changes, keep the same
+secrets, and overwrite nothing that another user put meanwhile.
 """
 
 import base64
@@ -24,7 +24,8 @@ from streams.stores.receivers import Configuration, Receivers
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0
-"""Largest difference of the clocks of those who change receivers: an old secret may sign longer by it."""
+"""Largest difference between the clocks of users who change receivers: an old secret may sign that much
+longer."""
 
 
 class PutResult(Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """True if it differs from what is stored, even by a default that is written out."""
+        """True if it differs from the stored one, even by a default that is written out."""
         return self.before is None or self.members != self.stored
 
     def result(self, revision: int) -> PutResult:
@@ -88,7 +89,7 @@ def propose(
     *,
     made: str | None = None,
 ) -> Proposal:
-    """Check and compare it, without the old secrets that are over. Raises InvalidPolicy."""
+    """Check a configuration and compare it, without old secrets that have ended. Raises InvalidPolicy."""
     now = time.time()
     members, stored = _without_ended(members, now), dict(stored)
     policy, _ = parse(msgspec.json.encode(members), strict=True)
@@ -106,7 +107,7 @@ def propose(
 
 
 async def store(to: Access, proposal: Proposal) -> PutResult:
-    """Store it, if what is there is still what it was compared with. Raises `OperationError`."""
+    """Store the proposal if the stored configuration is still the compared one. Raises `OperationError`."""
     raw = msgspec.json.encode(proposal.members)
     expected = 0 if proposal.before is None else proposal.before.revision
     answer = await Receivers(to.js, to.names).put(proposal.receiver, raw, expected)

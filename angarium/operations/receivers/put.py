@@ -1,8 +1,8 @@
 """Puts the configuration of a receiver.
 
-It is stored as it was given, not completed: a default that is filled in today would outlive its own change.
-It is checked strictly all the same. One that replaces another does so only if that is still there, and leaves
-out only what was given up on purpose.
+It is stored as it was given, without defaults: a default that is filled in today would stay when the default
+changes. It is checked strictly nevertheless. It replaces another configuration only if that is still the
+stored one, and leaves out only members that were dropped on purpose.
 """
 
 from typing import Any
@@ -27,15 +27,17 @@ from angarium.settings import Settings
 from streams.stores.receivers import Configuration, Receivers
 
 WOULD_LOSE_CODE = "would_lose"
-"""The code of the failure that something would be lost that the caller did not give up."""
+"""The code of the failure if the put would drop members without the caller's consent."""
 
 
 class NewConfiguration(Struct, frozen=True, kw_only=True):
-    """A configuration that is to be put; without `members` the one that is stored, with other secrets.
+    """A configuration to be put.
 
-    `add_secret` is put before those that are there, empty: one is made. `drop_old_secrets` leaves only the
-    newest. `replace`: it may leave out what the stored one says, which then falls back to its default.
-    `revision`: the one that it was made from (0: there was none), so that no other one is replaced.
+    - `members`: without them, the stored ones with other secrets.
+    - `add_secret`: put before the existing secrets; if it is empty, a new one is made.
+    - `drop_old_secrets`: leaves only the newest secret.
+    - `replace`: it may leave out members of the stored one, which then go back to their defaults.
+    - `revision`: the one from which it was made (0: there was none), so that no other one is replaced.
     """
 
     members: dict[str, Any] | None
@@ -47,9 +49,9 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
 @operation
 async def put_configuration(to: Access, name: str, new: NewConfiguration) -> PutResult:
-    """Store it, if what is there is still what it was compared with.
+    """Store the configuration, if the stored one is still the one that it was compared with.
 
-    Fails as invalid if something would be lost that was not given up, as not_found, and as a conflict.
+    Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
     """
     split_receiver(name)
     before = await Receivers(to.js, to.names).get(name)
@@ -58,7 +60,7 @@ async def put_configuration(to: Access, name: str, new: NewConfiguration) -> Put
 
 
 def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:
-    """Compares it with what is there. Raises `OperationError` and InvalidPolicy."""
+    """Compare the new configuration with the stored one. Raises `OperationError` and InvalidPolicy."""
     stored = None if before is None else readable_members(before.raw)
     members, made = _signed(new, _filled(name, new, stored), stored)
     proposal = propose(name, members, before, stored or {}, settings, made=made)
@@ -89,13 +91,13 @@ def _signed(
 ) -> tuple[dict[str, Any], str | None]:
     """The members with the secrets to sign with, and the one that was made for it, if one was.
 
-    Who says nothing of them leaves them as they are; a receiver that is new gets one.
+    Without any mention of secrets they stay as they are; a new receiver gets one.
     """
     made = None
     if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
         made = made_secret()
     if not isinstance(members.get("secrets", []), list):
-        return members, None  # Which `parse` refuses.
+        return members, None  # `parse` refuses it.
     signing = secrets_of(members if "secrets" in members else stored or {})
     if (newest := made or new.add_secret) is not None:
         signing = [newest, *(each for each in signing if each != newest)]

@@ -1,4 +1,4 @@
-"""Removes a receiver, and with it what it has waiting."""
+"""Removes a receiver, together with its waiting events."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,11 @@ from streams.stores.receivers import Receivers
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):
-    """True for `removed` where the receiver is gone, for `discarded` where all that waited is, too.
+    """The result of a removal.
 
-    `waiting` is how much that was.
+    - `removed`: the receiver is gone.
+    - `discarded`: all its waiting events are gone, too.
+    - `waiting`: how many events waited.
     """
 
     removed: bool
@@ -32,7 +34,7 @@ async def remove_receiver(
     *,
     revision: int | None = None,
 ) -> RemoveResult:
-    """Remove it, if given only that `revision`; `agreed` is asked with how much waits, if anything does.
+    """Remove a receiver (only that `revision`, if given); `agreed` is asked if events are waiting.
 
     Fails as not_found and as a conflict.
     """

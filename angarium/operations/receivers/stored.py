@@ -1,4 +1,4 @@
-"""Configurations as they lie in the bucket: read, and confirmed when they were written."""
+"""Stored configurations: reads their members, and checks that a write was stored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Compares a URL with the settings of nodes: why they would not post to it."""
+"""Checks a URL against the settings of nodes: says why they would not post to it."""
 
 from ipaddress import ip_address, ip_network
 
@@ -9,9 +9,9 @@ from angarium.settings import Settings
 
 
 def objections(url: str, settings: Settings) -> list[str]:
-    """Lists why nodes with these settings would not post to the URL.
+    """The reasons why nodes with these settings would not post to the URL.
 
-    Names are not resolved, since nodes may lie where they mean something else.
+    Names are not resolved, since they may have other addresses where the nodes run.
     """
     try:
         target = parse_target(url)

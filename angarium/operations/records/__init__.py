@@ -1,4 +1,4 @@
-"""Questions to the ledger: what happened, to whom, when. None asks a node.
+"""Questions to the ledger: what happened to which receiver, and when. No node is asked.
 
 Read `attempts` first.
 """

@@ -61,7 +61,7 @@ def one_more(wanted: AttemptFilter) -> AttemptFilter:
 
 
 def attempt_document(attempt: RecordedAttempt) -> dict[str, Any]:
-    """An attempt as JSON has it; a ping has no number and no event."""
+    """An attempt as JSON; a ping has no number and no event."""
     return {
         "at": text(attempt.at),
         "sequence": attempt.sequence or None,

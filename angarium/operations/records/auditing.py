@@ -12,13 +12,16 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.records.ledger_access import LedgerLag, OpenLedger, ledger_lag, number_of, text
 
 ATTEMPTS_MAX = 200_000
-"""Some seconds' work; for more, ask for one stretch after the other."""
+"""Number of attempts in one audit, some seconds of work; audit longer periods in parts."""
 
 
 class Audit(Struct, frozen=True):
-    """The audit of a receiver's rate: `kept` where no window has more attempts than its limit allows.
+    """The audit of a receiver's rate.
 
-    `no_limit`: none was in force. `limits` are those that were, `windows` the busiest of each length.
+    - `kept`: no window has more attempts than its limit allows.
+    - `no_limit`: no limit was in force.
+    - `limits`: those that were in force.
+    - `windows`: the busiest window of each length.
     """
 
     receiver: str
@@ -63,7 +66,7 @@ class AuditedPart(Struct, frozen=True):
 
 
 class AuditDocument(Struct, frozen=True):
-    """The audit as JSON has it, with instants as texts."""
+    """The audit as JSON, with times as texts."""
 
     receiver: str
     verdict: Literal["kept", "exceeded", "no_limit"]
@@ -78,7 +81,7 @@ class AuditDocument(Struct, frozen=True):
 
 @operation
 async def audit(of: OpenLedger, receiver: str, since: int, until: int) -> Audit:
-    """Audit a stretch of time. Fails as invalid, as not_found, and as refused where it is too long."""
+    """Audit a period. Fails as invalid, as not_found, and as refused if it has too many attempts."""
     number = await number_of(of, receiver)
     starts = await of.questions.starts(number, since, until, ATTEMPTS_MAX + 1)
     if len(starts) > ATTEMPTS_MAX:
@@ -104,7 +107,7 @@ def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window],
 
 
 def document(found: Audit) -> AuditDocument:
-    """The audit as JSON has it."""
+    """The audit as JSON."""
     return AuditDocument(
         found.receiver, found.verdict, found.since, found.until, found.attempts,
         [AuditedLimit(text(each.at), each.per_second, each.burst) for each in found.limits],
@@ -118,9 +121,9 @@ def document(found: Audit) -> AuditDocument:
 
 
 def limits_of(changes: list[RecordedChange], since: int, until: int, starts: list[int]) -> list[LimitPeriod]:
-    """The limits in force between two instants, by the facts that set them.
+    """The limits in force between two times, by the facts that set them.
 
-    A limit that was set before the first attempt holds from the beginning: there was nothing before to judge.
+    A limit that was set before the first attempt counts from the beginning, since nothing happened before it.
     """
     found = [LimitPeriod(0)]
     for each in changes:

@@ -56,7 +56,7 @@ class HistoryPage(Struct, frozen=True):
 
 @operation
 async def read_history(of: OpenLedger, receiver: str, since: int, until: int) -> ReceiverHistory:
-    """Tell what happened to a receiver between two instants. Fails as invalid and not_found."""
+    """The history of a receiver between two times. Fails as invalid and not_found."""
     entries, now = await _told(of, receiver, since, until)
     return ReceiverHistory(receiver, list(map(_shown, entries)), now, await ledger_lag(of))
 
@@ -65,7 +65,7 @@ async def read_history(of: OpenLedger, receiver: str, since: int, until: int) ->
 async def history_page(
     of: OpenLedger, receiver: str, since: int, until: int, start: PageStart | None, limit: int
 ) -> HistoryPage:
-    """Tell so much of it, from a place on. Fails as invalid and not_found."""
+    """One page of the history, from a place on. Fails as invalid and not_found."""
     entries, now = await _told(of, receiver, max(since, start.at) if start else since, until)
     left = entries[start.skipped([at for at, *_ in entries]) :] if start else entries
     page = left[:limit]
@@ -79,7 +79,7 @@ def _shown(entry: _Entry) -> HistoryEntry:
 
 
 async def _told(of: OpenLedger, receiver: str, since: int, until: int) -> tuple[list[_Entry], str]:
-    """All that happened between two instants, and how the receiver does now."""
+    """Everything that happened between two times, and the receiver's present condition."""
     number = await number_of(of, receiver)
     configurations = await of.questions.configurations(number)
     changes = await of.questions.changes(number)
@@ -87,7 +87,7 @@ async def _told(of: OpenLedger, receiver: str, since: int, until: int) -> tuple[
     found = [
         _entry(each, configurations)
         for each in changes
-        if each.kind != "retargeted" or each.at not in began  # Its first URL is no other one.
+        if each.kind != "retargeted" or each.at not in began  # Its first URL is not a change.
     ]
     before: str | None = None
     for each in configurations:
@@ -142,7 +142,7 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
 
 
 def _offline(configurations: list[Configured], at: int) -> Offline:
-    """The times of the last usable configuration before an instant."""
+    """The times until offline in the last usable configuration before a time."""
     policies = [policy_of(each.document) for each in configurations if each.at <= at]
     return next((each.offline for each in reversed(policies) if each), Offline())
 

@@ -34,9 +34,9 @@ async def journey(
     after: tuple[str, int] = ("", 0),
     limit: int | None = None,
 ) -> Journey:
-    """Tell the journey of an event, of one tenant if given. Fails as not_found.
+    """The journey of an event, of one tenant if given. Fails as not_found.
 
-    Of many deliveries those `after` a receiver's sequence are told, at most `limit`.
+    It contains the deliveries `after` a receiver's sequence, at most `limit`.
     """
     found = await of.questions.journey(event_id, tenant, after, -1 if limit is None else limit + 1)
     known = await ledger_lag(of)
@@ -65,7 +65,7 @@ def _shown(delivery: RecordedDelivery) -> dict[str, Any]:
 
 
 def _state(delivery: RecordedDelivery) -> str:
-    """One word for it: `open` while it is under way, `unknown` where it ended within a gap."""
+    """The state in one word: `open` while it is under way, `unknown` if it ended within a gap."""
     if delivery.ended_at is None:
         return "open"
     return "unknown" if delivery.ending is None else ENDINGS[delivery.ending - 1]

@@ -18,15 +18,16 @@ from streams.installation.topology import Names
 T = TypeVar("T")
 
 LEDGER_CODE = "no_ledger"
-"""The code of what fails because the ledger is not there, or cannot be read."""
+"""The code of a failure because the ledger does not exist, or cannot be read."""
 BEHIND_AFTER_S = 15.0
-"""The writer notes every five seconds that there is nothing new; from here on it is said."""
+"""Age from which on a note says that the ledger is behind; its writer confirms every five seconds that it
+has everything."""
 
 
 class LedgerLag(Struct, frozen=True, kw_only=True):
-    """The reach of the ledger: all that was recorded up to `as_of`, except the `gaps`, from … to.
+    """The progress of the ledger: it has everything recorded up to `as_of`, except the `gaps` (from, to).
 
-    `behind_s` is 0 while its writer has all that there is.
+    `behind_s` is 0 while its writer has everything.
     """
 
     as_of: str | None
@@ -56,7 +57,7 @@ class OpenLedger(Struct, frozen=True):
 
 
 async def open_ledger(settings: Settings, work: Callable[[OpenLedger], Awaitable[T]]) -> T | NotDone:
-    """Do one work with the ledger of the settings."""
+    """Do one task with the ledger of the settings."""
     try:
         async with asked(path_of(settings.ledger)) as questions:
             return await work(OpenLedger(questions, settings))
@@ -65,7 +66,7 @@ async def open_ledger(settings: Settings, work: Callable[[OpenLedger], Awaitable
 
 
 async def ledger_lag(of: OpenLedger) -> LedgerLag:
-    """Tell how far the ledger is."""
+    """The progress of the ledger."""
     progress = await of.questions.progress(Names(of.settings.prefix).journal)
     behind_s = time.time() - max(progress.seen_at, progress.as_of) / 1000
     return LedgerLag(
@@ -88,5 +89,5 @@ async def number_of(of: OpenLedger, receiver: str) -> int:
 
 
 def text(at: int | None) -> str | None:
-    """An instant of the ledger as RFC 3339 has it."""
+    """A time of the ledger in RFC 3339."""
     return instant(at / 1000) if at else None

@@ -44,7 +44,7 @@ async def moment(of: OpenLedger, receiver: str, at: int) -> dict[str, Any]:
 
 
 def _policy(of: OpenLedger, configured: list[Configured], state: State) -> Policy | None:
-    """The last configuration that could be used; a made-up one where the ledger came later than that."""
+    """The last usable configuration; a made-up one if the ledger began later than that."""
     policies = [policy_of(each.document) for each in configured]
     policy = next((each for each in reversed(policies) if each), None)
     if policy is None:

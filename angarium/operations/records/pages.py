@@ -1,4 +1,4 @@
-"""Pages of what is ordered by time: where the next one begins, whatever is recorded in between."""
+"""Pages of entries ordered by time: where the next page begins, whatever is recorded in between."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 
 class PageStart(Struct, frozen=True):
-    """The place where a page begins: at an instant, whose first `told` entries were in earlier pages."""
+    """The start of a page: a time, of which the first `told` entries were in earlier pages."""
 
     at: int
     told: int
 
     def skipped(self, instants: Sequence[int]) -> int:
-        """Count those of the entries, which begin at this instant, that were in earlier pages."""
+        """The number of entries at this time that were in earlier pages."""
         same = next((index for index, at in enumerate(instants) if at != self.at), len(instants))
         return min(self.told, same)
 
 
 def next_start(instants: Sequence[int], before: PageStart | None) -> PageStart:
-    """The place behind a page whose entries have these instants."""
+    """The start of the page after entries with these times."""
     last = instants[-1]
     told = sum(at == last for at in instants)
     if before is not None and before.at == last:

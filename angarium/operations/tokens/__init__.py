@@ -1,4 +1,4 @@
-"""The tokens of the HTTP API: made, listed, revoked.
+"""Creates, lists and revokes the tokens of the HTTP API.
 
-Read first: secret.py, which says what a token looks like and how one is recognised.
+Read secret.py first: it says what a token looks like and how one is recognised.
 """

@@ -1,4 +1,4 @@
-"""Makes a token."""
+"""Creates a token."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
-    """A token that is to be made; `tenant` is `*` for all of them, `lasts_s` how long it holds."""
+    """A token to be created; `tenant` is `*` for all tenants, `lasts_s` is its validity."""
 
     tenant: str
     scopes: tuple[Scope, ...]
@@ -42,7 +42,7 @@ class CreatedToken(Struct, frozen=True):
 
 @operation
 async def create(to: Access, new: NewToken) -> CreatedToken:
-    """Make and store one. Fails as invalid."""
+    """Create and store a token. Fails as invalid."""
     if new.tenant != ALL_TENANTS:
         check_tenant(new.tenant)
     _check(new)
@@ -85,6 +85,6 @@ async def _stored(to: Access, made: Secret, token: Token) -> CreatedToken:
 
 
 async def _need_bucket(to: Access) -> None:
-    """Say what is missing if nothing listens on the bucket's subject."""
+    """Fail with a clear message if the bucket for tokens does not exist."""
     if await to.js.stream_info(to.names.tokens) is None:
         raise ApiError(STREAM_NOT_FOUND, f"there is no {to.names.tokens}: run angarium setup")

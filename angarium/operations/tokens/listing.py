@@ -1,4 +1,4 @@
-"""Lists tokens, without what proves them."""
+"""Lists tokens, without their secrets."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from streams.stores.tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):
-    """A token as it is shown. `used_at` is told seldom: it may be ten minutes old."""
+    """A token as it is shown. `used_at` is updated rarely: it may be ten minutes old."""
 
     id: str
     tenant: str

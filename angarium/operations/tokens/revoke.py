@@ -1,4 +1,4 @@
-"""Revokes a token: within a second no process of the API takes it any more."""
+"""Revokes a token: within a second no process of the API accepts it any more."""
 
 import re
 
@@ -13,7 +13,7 @@ _ID = re.compile(r"[a-z0-9]{12}\Z")
 
 @operation
 async def revoke(to: Access, token: str) -> None:
-    """Revoke the token of that id. Fails as not_found."""
+    """Revoke the token with that id. Fails as not_found."""
     tokens = TokenStore(to.js, to.names)
     if not _ID.match(token) or await tokens.find(token) is None:
         raise OperationError("not_found", f"there is no token {token}; angarium token list shows all")

@@ -1,6 +1,6 @@
 """The text of a token, `ang_<id>_<secret>`: the id finds it, and the secret proves it.
 
-The secret is 256 random bits, so that its bare hash tells nothing; it is shown once and stored nowhere.
+The secret is 256 random bits, so its plain hash reveals nothing; it is shown once and stored nowhere.
 """
 
 import base64
@@ -16,11 +16,11 @@ from streams.stores.tokens import Token
 _TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _ID_BYTES = 7
 _NO_TOKEN = hashlib.sha256(b"none").hexdigest()
-"""Compared with if there is no such token, so that the time tells nothing."""
+"""The hash to compare with if there is no such token, so that the response time reveals nothing."""
 
 
 class Secret(Struct, frozen=True):
-    """A token that was just made. Its repr shows nothing."""
+    """The id and secret of a token. Its repr shows nothing."""
 
     id: str
     secret: str
@@ -35,12 +35,12 @@ class Secret(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """The hash that is stored of it."""
+        """The hash of the secret, which is stored."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
 
 def new_secret() -> Secret:
-    """Make one."""
+    """A new id and secret."""
     token = base64.b32encode(secrets.token_bytes(_ID_BYTES)).decode().lower().rstrip("=")
     return Secret(token, secrets.token_urlsafe(32))
 
@@ -52,5 +52,5 @@ def presented(text: str) -> Secret | None:
 
 
 def proves(given: Secret, token: Token | None) -> bool:
-    """True if the secret is the token's."""
+    """True if the secret belongs to the token."""
     return hmac.compare_digest(given.hash, _NO_TOKEN if token is None else token.hash) and token is not None
