@@ -34,8 +34,8 @@ from actors.runtime import actor, live_state
 from actors.runtime.discard import forget
 from actors.runtime.pending import Pending
 from actors.runtime.ping import ping
-from tests.unit.machine import NO_ANSWER, answer, policy
 from tests.unit.shard_world import RECEIVER, ShardWorld, VirtualLoop
+from tests.unit.values import NO_ANSWER, answer, policy
 
 PATIENT = Retry(base_s=0.05, cap_s=0.05, max_age_s=432000)
 POLICIES = (

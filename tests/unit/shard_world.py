@@ -26,7 +26,7 @@ from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, Stretch
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
-from tests.unit.machine import NOW, answer, event, policy
+from tests.unit.values import NOW, answer, event, policy
 
 FLUSH_S = 0.2
 RECEIVER = "acme.billing"

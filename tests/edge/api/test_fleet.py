@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.node.app import open_node
-from tests.contract.test_unwell import disabled
-from tests.contract.test_unwell import put as put_receiver
+from tests.contract.fleet.test_unwell import disabled
+from tests.contract.fleet.test_unwell import put as put_receiver
 from tests.contract.waiting import until, until_true
 from tests.edge.api.conftest import SHARDS, Api, problem
 

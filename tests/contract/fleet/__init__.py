@@ -1,0 +1,1 @@
+"""The nodes of an installation, and what is seen of receivers."""

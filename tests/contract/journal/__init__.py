@@ -1,0 +1,1 @@
+"""Claim, journal, recovery and snapshots."""

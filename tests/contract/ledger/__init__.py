@@ -1,0 +1,1 @@
+"""The ledger, and what is asked of it."""

@@ -1,0 +1,362 @@
+"""What the operations on the ledger answer, from a journal whose facts are known."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.evolve import evolve
+from actors.machine.owed.view import View
+from actors.machine.state import State
+from actors.policy import parse
+from actors.status import inspect
+from angarium.ledger import questions, schema
+from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.ledger.sqlite import written
+from angarium.operations.failures import NotDone
+from angarium.operations.records.attempts import find_attempts
+from angarium.operations.records.auditing import audit
+from angarium.operations.records.history import read_history
+from angarium.operations.records.journey import journey
+from angarium.operations.records.ledger_access import open_ledger
+from angarium.operations.records.moment import MEMORY_MEMBERS, moment
+from angarium.operations.records.worst import find_worst
+from angarium.settings import Settings
+from streams.following import journal_reader
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.stores.receivers import Receivers
+from tests.contract.installation import install, shard
+from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened, rows
+
+MS = round(NOW * 1000)
+ROOT = Path(__file__).parents[3]
+CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
+
+
+@pytest.fixture
+async def names(js: JetStream, prefix: str) -> Names:
+    return await install(js, prefix)
+
+
+@pytest.fixture
+def pen(js: JetStream, names: Names) -> Pen:
+    return Pen(js, names)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+async def ask(settings: Settings, question: Any) -> Any:
+    answer = await open_ledger(settings, question)
+    assert not isinstance(answer, NotDone), answer
+    return answer
+
+
+async def refused(settings: Settings, question: Any) -> NotDone:
+    answer = await open_ledger(settings, question)
+    assert isinstance(answer, NotDone), answer
+    return answer
+
+
+async def test_attempts_are_listed_by_what_came_back_and_when(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 3)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
+    statuses = [200, 204, 500, 503, 404, 200, 201, 503, 200, 410]
+    await pen.flush(opened())
+    for sequence, status in enumerate(statuses, 1):
+        outcome = delivered if status < 300 else failed
+        await pen.flush(outcome(sequence, NOW + sequence, status=status))
+    await catch_up(js, names, path)
+    assert rows(path, "SELECT count(*) FROM blocks")[0][0] > 2
+
+    async def listed(**wanted: Any) -> list[int]:
+        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        assert all(each["event_id"] == f"e{each['sequence']}" for each in found.attempts)
+        return [each["sequence"] for each in found.attempts]
+
+    assert await listed() == list(range(10, 0, -1))
+    assert await listed(limit=3) == [10, 9, 8]
+    assert await listed(failed=True) == [10, 8, 5, 4, 3]
+    assert await listed(status=(503, 503)) == [8, 4]
+    assert await listed(status=(500, 599), failed=True) == [8, 4, 3]
+    assert await listed(status=(200, 299)) == [9, 7, 6, 2, 1]
+    assert await listed(status=(200, 200)) == [9, 6, 1]
+    assert await listed(status=(201, 204)) == [7, 2]
+    assert await listed(status=(204, 204)) == [2]
+    assert await listed(since=MS + 3000, until=MS + 6000) == [6, 5, 4]
+    assert (
+        await refused(settings, lambda of: find_attempts(of, "acme.nobody", AttemptFilter()))
+    ).kind == "not_found"
+
+
+async def test_attempts_are_listed_by_the_type_of_their_event(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    for sequence, kind in enumerate(["order.created", "order.paid", "order.created", ""], 1):
+        outcome = failed if sequence == 3 else delivered
+        await pen.flush(outcome(sequence, NOW + sequence, events=(numbered(sequence, type=kind),)))
+    await catch_up(js, names, path)
+
+    async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
+        found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
+        return [(each["sequence"], each["type"]) for each in found.attempts]
+
+    assert await listed(type="order.created") == [(3, "order.created"), (1, "order.created")]
+    assert await listed(type="order.created", failed=True) == [(3, "order.created")]
+    assert await listed(type="order") == []
+    assert (await listed())[0] == (4, None)
+
+
+async def test_what_the_receiver_answered_is_kept_of_what_failed(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    events = (numbered(7, type="order.paid"),)
+    await pen.flush(
+        opened(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
+    )
+    await catch_up(js, names, path)
+    (found,) = (await ask(settings, lambda of: journey(of, "e7"))).deliveries
+    assert found["type"] == "order.paid"
+    assert [each["answer"] for each in found["attempts"]] == ["no such order", None]
+
+
+async def test_an_event_is_followed_over_all_receivers(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(7), delivered(7, NOW + 5, attempt=2))
+    await pen.flush(opened("acme.other"), receiver="acme.other")
+    dead = f.DeadLettered(receiver="acme.other", events=(numbered(7),), at=NOW + 3, reason="expired")
+    await pen.flush(dead, receiver="acme.other")
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: journey(of, "e7"))
+    told = [
+        (each["receiver"], each["state"], each["reason"], len(each["attempts"])) for each in found.deliveries
+    ]
+    assert told == [("acme.billing", "delivered", None, 2), ("acme.other", "dead", "expired", 0)]
+    unknown = await refused(settings, lambda of: journey(of, "e8"))
+    assert unknown.kind == "not_found"
+    assert "angarium dead list" in unknown.text
+    assert (await refused(settings, lambda of: journey(of, "e7", "other"))).kind == "not_found"
+
+
+async def test_the_history_is_told_in_words(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    receivers = Receivers(js, names)
+    await receivers.put(RECEIVER, CONFIGURATION)
+    await catch_up(js, names, path)  # The bucket keeps the last one alone.
+    await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
+    target = f.Retargeted(receiver=RECEIVER, target="url")
+    await pen.flush(opened(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(failed(1, NOW + 10))
+    await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600))
+    await pen.flush(failed(2, NOW + 700, status=410, gone=True))
+    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
+    await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
+    await catch_up(js, names, path)
+    told = await ask(settings, lambda of: read_history(of, RECEIVER, 0, schema.END_OF_TIME))
+    said = [each.what for each in told.entries]
+    assert "configuration changed (revision 2): order, rate, url" in said
+    assert [each for each in said if not each.startswith("configuration")] == [
+        "started to accept events",
+        "rate 5 a second, burst 2",
+        "accepts events again; it was offline: 7 min without a success, 1 failure",
+        "paused",
+        "resumed: nothing holds it back any more",
+        "disabled: it answered 410 (Gone)",
+        "its shard moved to one, from an owner that had died",
+    ]
+    assert told.now == "disabled: it answered 410 (Gone)"
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
+async def test_the_audit_holds_attempts_against_the_limit_in_force(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, more: int, verdict: str
+) -> None:
+    await pen.flush(opened())
+    await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
+    await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: audit(of, RECEIVER, 0, MS + 100_000))
+    assert (found.verdict, found.attempts) == (verdict, len(at))
+    assert [each.length_s for each in found.windows] == [0.4, 1.0]
+    assert [(each.at, each.per_second) for each in found.limits] == [(0, 5.0)]
+    assert sum(bar.attempts for bar in found.chart) == len(at)
+
+
+async def test_the_worst_are_found(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(1, NOW + 1))
+    await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
+    await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: find_worst(of, 1e9, 10))
+    assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
+    assert [(each["receiver"], each["latest_s"]) for each in found.late] == [
+        ("acme.late", 9.0),
+        ("acme.soon", 2.0),
+    ]
+
+
+async def test_a_look_back_folds_to_what_inspect_said(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each fact, by way of base states that lie now before it, now behind."""
+    monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 5)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
+    await Receivers(js, names).put(RECEIVER, CONFIGURATION)
+    bucket = Bucket(1.5, NOW, 1)
+    first: list[f.Fact] = [opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
+    await pen.flush(*first)
+    facts: list[f.Fact] = []
+    for sequence in range(1, 9):
+        facts.append(failed(sequence, NOW + 10 * sequence, bucket=bucket))
+        facts.append(delivered(sequence, NOW + 10 * sequence + 5, attempt=2, bucket=bucket))
+    facts.append(f.Paused(receiver=RECEIVER, at=NOW + 96))
+    said, state = dict[int, dict[str, Any]](), State(receiver=RECEIVER)
+    policy = parse(CONFIGURATION, strict=True)[0]
+    for fact in first:
+        state = evolve(state, fact)
+    for fact in facts:
+        await pen.flush(fact)
+        state = evolve(state, fact)
+        at = getattr(fact, "at", NOW) + 1.0
+        said[round(at * 1000)] = inspect(
+            state, policy, View(), at, shard=shard(RECEIVER), node="", queued=0, backlog=0, head=None,
+            last_answer=None, problems=[],
+        )  # fmt: skip
+    await catch_up(js, names, path)
+    # Configurations have the server's time, which is not that of these facts.
+    _execute(path, "UPDATE configurations SET at = 0")
+    assert rows(path, "SELECT count(*) FROM states")[0][0] > 2
+    for at_ms, before in said.items():
+        told = await ask(settings, partial(moment, receiver=RECEIVER, at=at_ms))
+        for name in before.keys() - {*MEMORY_MEMBERS, "head"}:
+            assert msgspec.json.encode(told[name]) == msgspec.json.encode(before[name]), (at_ms, name)
+    told = await ask(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    assert told["next_sequence"] == 1
+
+
+async def test_before_a_receiver_was_there_a_look_back_says_so(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+    failure = await refused(settings, lambda of: moment(of, RECEIVER, MS - 1000))
+    assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
+
+
+async def test_before_what_is_known_a_look_back_says_from_when_on(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    gone = await pen.flush(delivered(1))
+    await js.purge(names.journal, gone + 1)
+    await pen.flush(delivered(2, NOW + 50))
+    await catch_up(js, names, path)
+    failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
+    assert "is not known before" in failure.text
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    assert "nothing is known from the beginning to" in found.ledger.notes[0]
+
+
+async def test_what_was_under_way_when_facts_got_lost_ended_nobody_knows_how(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened(), failed(1))
+    await catch_up(js, names, path)
+    assert (await ask(settings, lambda of: journey(of, "e1"))).deliveries[0]["state"] == "open"
+    gone = await pen.flush(delivered(1, NOW + 5, attempt=2))
+    await js.purge(names.journal, gone + 1)
+    await pen.flush(delivered(2, NOW + 50))
+    await catch_up(js, names, path)
+    found = await ask(settings, lambda of: journey(of, "e1"))
+    assert [each["state"] for each in found.deliveries] == ["unknown"]
+    assert found.ledger.notes
+
+
+async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
+    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+) -> None:
+    await pen.flush(opened())
+    await catch_up(js, names, path)
+    _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    assert found.ledger.behind_s > 1e9
+    assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
+    _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
+    found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
+    assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
+    missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: find_worst(of, 1.0, 1))
+    assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
+
+
+async def test_no_question_reads_a_whole_table(path: Path) -> None:
+    """Each looks into the blocks, which are few, and into a block by its key."""
+    async with written(path):
+        pass
+    queries = [
+        text
+        for name, text in vars(questions).items()
+        if name.isupper() and str(text).strip().startswith("SELECT")
+    ]
+    queries.remove(questions._ATTEMPTS)
+    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
+        for failed_only in (False, True):
+            index, only, _ = questions._filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            queries.append(
+                questions._ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
+            )
+    assert len(queries) > 18
+    for query in queries:
+        plan = [detail for *_, detail in rows(path, f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))]
+        assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
+            plan
+        )
+
+
+def _values(query: str) -> int:
+    """The number of its placeholders."""
+    return max(map(int, re.findall(r"\?(\d)", query)), default=query.count("?"))
+
+
+def _execute(path: Path, statement: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute(statement)
+    db.commit()
+    db.close()
+
+
+def test_without_its_driver_a_command_says_how_to_get_it() -> None:
+    program = (
+        "import sys; sys.modules['aiosqlite'] = None; sys.argv = ['angarium', 'top', '--within', '1h']; "
+        "from angarium.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "angarium: a ledger needs aiosqlite: pip install 'angarium[ledger]'\n"

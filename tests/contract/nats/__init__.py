@@ -1,0 +1,1 @@
+"""What we rely on in NATS, and our client of it."""

@@ -1,0 +1,1 @@
+"""A node, and the streams when they are full or strange."""

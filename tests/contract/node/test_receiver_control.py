@@ -1,0 +1,96 @@
+"""What the owner of a shard answers about one receiver: also about an unknown one."""
+
+import asyncio
+
+from angarium.node.app import member
+from angarium.node.control import ReceiverControl
+from angarium.node.metrics import NodeMetrics
+from angarium.node.node import Node
+from streams.clock import SystemTime
+from streams.control.requests import ControlRequest, Denied, Granted
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.nats.wire import Wire
+from tests.contract.installation import SHARDS, node_settings, publish
+from tests.contract.node.test_node import NobodySends
+from tests.contract.waiting import until
+
+UNKNOWN_NAMES = 10_000
+AT_ONCE = 200
+RECEIVER = "acme.billing"
+
+
+async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
+    return await handler.deal(ControlRequest(verb, receiver, b""))
+
+
+def remembered(node: Node) -> int:
+    """How many receivers the node holds anything about."""
+    hosts = [shard.host for shard in node.owned.values()]
+    actors = sum(len(host.actors) + len(host.changed) + len(host.writing) for host in hosts)
+    return actors + len(node.around.receivers._known)
+
+
+async def test_asking_for_names_that_nobody_knows_leaves_no_trace(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """Otherwise any client that may ask could fill a node's memory and the bucket of the snapshots."""
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler = ReceiverControl(node)
+        metrics = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
+        verbs = ("inspect", "status", "ping", "skip", "forget", "inspect", "status", "pause", "resume")
+        asked = [(verbs[number % len(verbs)], f"acme.n{number}") for number in range(UNKNOWN_NAMES)]
+        for start in range(0, UNKNOWN_NAMES, AT_ONCE):
+            some = asked[start : start + AT_ONCE]
+            for (_, receiver), answer in zip(
+                some, await asyncio.gather(*(ask(handler, *each) for each in some)), strict=True
+            ):
+                assert isinstance(answer, Denied)
+                assert answer.code == "unknown_receiver"
+                assert answer.message.startswith(f"no receiver {receiver}: ")
+        assert remembered(node) == 0
+        for name in ("angarium_actors", "angarium_receivers_held", "angarium_journal_facts"):
+            after = {each.name: str(each.samples) for each in NodeMetrics(node).collect()}
+            assert after[name] == metrics[name]
+    actors = await js.subjects(names.actors, f"{names.actor(0, '').partition('.0.')[0]}.>")
+    assert not [subject for subject in actors if ".acme." in subject]
+
+
+async def test_one_that_was_put_a_moment_ago_is_known_at_once(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """Whether or not the node has heard of it."""
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+        assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
+
+
+async def test_a_verb_that_is_none_is_told_first(wire: Wire, js: JetStream, names: Names) -> None:
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        answer = await ask(ReceiverControl(node), "dance", "acme.nobody")
+        assert isinstance(answer, Denied)
+        assert answer.code == "unknown_verb"
+
+
+async def test_a_head_that_lies_in_the_stream_alone_is_told_by_its_type(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "paused": true}')
+    async with member(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        for number in (1, 2):
+            headers = {"Angarium-Type": f"order.{number}", "Angarium-Id": f"e{number}"}
+            await publish(js, names, RECEIVER, b"{}", headers)
+        host = node.host_of(RECEIVER)
+        assert host is not None
+        await until(lambda: RECEIVER in host.actors and host.actors[RECEIVER].state.parked)
+        assert not host.actors[RECEIVER].pending.mailbox
+        answer = await ask(ReceiverControl(node), "status", RECEIVER)
+        assert isinstance(answer, Granted)
+        head = answer.members["head"]
+        assert (head["sequence"], head["event_id"], head["type"]) == (1, "e1", "order.1")
+        assert answer.members["backlog"] == 2
+        assert answer.members["why"] == f"paused: to continue, run angarium receiver resume {RECEIVER}"

@@ -1,0 +1,1 @@
+"""Reading of deliveries: by consumers, and from a backlog."""

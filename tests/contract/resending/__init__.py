@@ -1,0 +1,1 @@
+"""Dead letters, and events that are sent again."""

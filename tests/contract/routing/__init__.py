@@ -1,0 +1,1 @@
+"""Routing of events to the receivers that subscribe."""

@@ -1,0 +1,1 @@
+"""The buckets that operators fill."""

@@ -1,0 +1,1 @@
+"""Parts of the HTTP API that need no server."""

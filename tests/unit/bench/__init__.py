@@ -1,0 +1,1 @@
+"""The bench and the demo."""

@@ -1,0 +1,1 @@
+"""Parts of a delivery that need no network."""

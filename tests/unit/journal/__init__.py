@@ -1,0 +1,1 @@
+"""The journal's bytes, and how it is read."""

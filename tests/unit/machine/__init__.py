@@ -1,0 +1,1 @@
+"""The machine: every decision about one receiver, without a clock and without the network."""

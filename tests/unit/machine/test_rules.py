@@ -1,0 +1,302 @@
+"""The table of what comes next, compared with what the machine does: the first rule that holds decides.
+
+Each rule is told here once more, in other words and by itself, so that only the table gives their order.
+"""
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, Limit
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.event import Event
+from actors.machine.numbering import Frontier
+from actors.machine.owed import steps as s
+from actors.machine.owed.next_step import next_step
+from actors.machine.owed.rules import Rule
+from actors.machine.owed.view import NothingRead, View
+from actors.machine.owed.without_policy import step_without_policy
+from actors.machine.state import BURIALS_MAX, Open, State
+from actors.policy import Policy, Rate, Retry
+from actors.status import held_back
+from tests.unit.values import NOW, URL
+
+DRAWN = 20_000
+AGE_S = 60.0
+Steps = type[Any] | tuple[type[Any], ...]
+
+
+class Case(Struct, frozen=True):
+    """A receiver in some state, and what memory holds of it."""
+
+    state: State
+    policy: Policy | None
+    view: View
+
+    @property
+    def step(self) -> s.Step:
+        return next_step(self.state, self.policy, self.view, NOW)
+
+
+class Turn(Struct, frozen=True):
+    """The event whose turn it may be; `entry` is None for the next one that has no number."""
+
+    case: Case
+    policy: Policy
+    entry: Open | None
+
+    @property
+    def event(self) -> Event | None:
+        view = self.case.view
+        return view.held.get(self.entry.position) if self.entry else view.head
+
+    @property
+    def there(self) -> bool:
+        return bool(self.entry or self.event or self.unread)
+
+    @property
+    def unread(self) -> bool:
+        state, view = self.case.state, self.case.view
+        return not self.entry and not self.event and state.parked and view.cursor.read_to < view.cursor.seen
+
+    @property
+    def over(self) -> bool:
+        stored_at = self.entry.stored_at if self.entry else self.event.stored_at if self.event else None
+        stored_at = self.case.state.waiting_since if self.unread else stored_at
+        return self.there and stored_at is not None and stored_at + AGE_S <= NOW
+
+    @property
+    def room(self) -> bool:
+        return len(self.case.state.burials) < BURIALS_MAX or self.unread
+
+    @property
+    def held(self) -> bool:
+        state, failed = self.case.state, self.entry is not None and self.entry.next_at > NOW
+        return bool(self.policy.paused or state.disabled or failed) or self.backs_off or self.throttled
+
+    @property
+    def throttled(self) -> bool:
+        return self.case.state.throttled_until > NOW
+
+    @property
+    def backs_off(self) -> bool:
+        state = self.case.state
+        awaited = self.policy.order == "strict" and bool(state.open) and state.open[0].next_at > NOW
+        return state.backoff_until > NOW or awaited
+
+    @property
+    def needs_token(self) -> bool:
+        view, limit = self.case.view, self.case.state.limit
+        return limit is not None and view.bucket is not None and view.granted != self.position
+
+    @property
+    def position(self) -> int:
+        return self.event.position if self.event else 0
+
+    @property
+    def slow(self) -> bool:
+        limit = self.case.state.limit
+        return limit is not None and limit.per_second < 0.1
+
+
+OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
+    Rule.BURIAL: (
+        lambda state, _, view: bool(state.burials) and not (view.burying or view.unconfirmed), s.Bury,
+    ),
+    Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
+    Rule.REMOVAL: (lambda state, _, view: view.removal > state.removal, s.Ask),
+    Rule.ADOPTION: (
+        lambda state, policy, view: not view.adopted or state.frontier.size != policy.dedup_window, c.Adopt,
+    ),
+    Rule.COUNTING: (
+        lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
+        and view.cursor.seen - view.cursor.read_to > policy.backlog_max,
+        s.Count,
+    ),
+    Rule.IN_FLIGHT: (lambda state, policy, view: len(view.in_flight) >= width(state, policy), ()),
+    Rule.REPEAT: (
+        lambda state, _, view: view.head is not None and (
+            view.head.key in state.frontier.window
+            if view.head.position > state.frontier.position
+            else all(each.position != view.head.position for each in state.open)
+        ),
+        c.DropRepeat,
+    ),
+    Rule.UNPARKING: (
+        lambda state, _, view: state.parked and view.cursor.read_to >= view.cursor.seen
+        and all(each.position > view.cursor.seen for each in state.open)
+        and (view.head is None or view.head.position > view.cursor.seen),
+        c.UnparkReceiver,
+    ),
+}  # fmt: skip
+OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
+    Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.Read)),
+    Rule.READING: (lambda turn: turn.unread and not turn.over and not turn.held, s.Read),
+    Rule.UNCONFIRMED: (lambda turn: turn.case.view.unconfirmed, ()),
+    Rule.RESTING: (lambda turn: not turn.there, ()),
+    Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
+    Rule.DISABLED: (lambda turn: bool(turn.case.state.disabled), ()),
+    Rule.PAUSED: (lambda turn: turn.policy.paused, ()),
+    Rule.THROTTLED: (lambda turn: turn.throttled, ()),
+    Rule.BACKING_OFF: (lambda turn: turn.backs_off, ()),
+    Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
+    Rule.FETCHING: (lambda turn: turn.entry is not None and turn.event is None, s.Fetch),
+    Rule.UNREADY: (lambda turn: not turn.case.view.may_start, ()),
+    Rule.TOKEN: (
+        lambda turn: turn.needs_token and turn.case.view.bucket is not None
+        and turn.case.view.bucket.tokens < 1,
+        (),
+    ),
+    Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
+    Rule.POSTING: (lambda turn: True, s.Post),
+}  # fmt: skip
+HELD = {Rule.DISABLED, Rule.PAUSED, Rule.THROTTLED, Rule.BACKING_OFF}
+ACTS = {rule: acts for table in (OF_RECEIVER, OF_EVENT) for rule, (_, acts) in table.items()}
+
+
+def width(state: State, policy: Policy) -> int:
+    down = state.consecutive_failures >= FAILURES_IN_A_ROW_MAX
+    return 1 if policy.order == "strict" or down else policy.concurrency
+
+
+def turns(case: Case, policy: Policy) -> Iterator[Turn]:
+    """The events whose turn it may be, as the docstring of `Rule` tells them."""
+    if policy.order == "strict":
+        yield Turn(case, policy, case.state.open[0] if case.state.open else None)
+        return
+    idle = [each for each in case.state.open if each.position not in case.view.in_flight]
+    if idle:
+        due = min(idle, key=lambda each: each.next_at)
+        yield Turn(case, policy, due)
+        if idle[0] is not due:
+            yield Turn(case, policy, idle[0])
+    yield Turn(case, policy, None)
+
+
+def first_that_holds(case: Case) -> set[Rule]:
+    """The rule that decides; for several events in relaxed order, each that may."""
+    policy = case.policy
+    for rule in Rule:
+        match policy:
+            case None if rule is Rule.UNCONFIGURED:
+                return {rule}
+            case Policy() if rule in OF_RECEIVER and OF_RECEIVER[rule][0](case.state, policy, case.view):
+                return {rule}
+            case None if rule is Rule.BURIAL and OF_RECEIVER[rule][0](case.state, Policy(url=URL), case.view):
+                return {rule}
+            case Policy() if rule in OF_EVENT:
+                break
+            case _:
+                continue
+    assert policy is not None
+    found = list(turns(case, policy))
+    acting = [turn for turn in found if acts(turn)]
+    return {first(turn) for turn in (acting[:1] or found)}
+
+
+def acts(turn: Turn) -> bool:
+    """Tells whether something can be done about the event: if nothing else, it is dropped from memory."""
+    rule = first(turn, besides=Rule.UNCONFIRMED)
+    return bool(ACTS[rule]) or (rule in HELD and turn.event is not None)
+
+
+def first(turn: Turn, *, besides: Rule | None = None) -> Rule:
+    """The first rule that holds for the event."""
+    rules = (rule for rule in Rule if rule in OF_EVENT and rule is not besides)
+    return next(rule for rule in rules if OF_EVENT[rule][0](turn))
+
+
+def drawn(random: Random) -> Case:
+    """Draw a receiver; what may hold one back is absent most of the time, so that each rule has a turn."""
+
+    def some(share: float = 0.15) -> bool:
+        return random.random() < share
+
+    old_to = random.choice((0, 0, 0, 2, 9, 99))
+
+    def age(position: int) -> int:
+        return 90 if position <= old_to else 9
+
+    def event(position: int) -> Event:
+        return Event(position=position, id=f"e{position}", stored_at=NOW - age(position), body=b"{}")
+
+    order: Any = random.choice(("strict", "relaxed"))
+    limit = random.choice((None, None, Limit(2.0, 2), Limit(0.01, 1)))
+    policy = Policy(
+        url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
+        rate=Rate(limit=2, burst=2) if limit else None,
+    )  # fmt: skip
+    positions = sorted(random.sample(range(1, 9), random.choice((0, 0, 1, 1, 3))))
+    opened = [event(position) for position in positions]
+    entries = tuple(
+        Open(
+            sequence=index + 1, position=each.position, id=each.id, stored_at=each.stored_at,
+            next_at=NOW + random.choice((-1, -1, 1, 5)),
+        )
+        for index, each in enumerate(opened)
+    )  # fmt: skip
+    head = event(random.randint(10, 20) if not some(0.1) else 9) if some(0.6) else None
+    window = head.key if head and some(0.1) else b""
+    burials = random.choice((0, 0, 0, 0, 0, 1, BURIALS_MAX))
+    read_to = random.randint(9, 12)
+    in_flight = [each for each in positions if some()]
+    state = State(
+        receiver="acme.billing", opened=not some(0.05), removal=0, open=entries, limit=limit,
+        frontier=Frontier(position=9, sequence=9, window=window, size=64 if some(0.05) else 256),
+        burials=tuple(f.Burial(position=1, reason="expired") for _ in range(burials)),
+        throttled_until=NOW + 9 if some(0.1) else 0.0, backoff_until=NOW + 9 if some(0.1) else 0.0,
+        consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
+        parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
+    )  # fmt: skip
+    cursor = NothingRead(
+        read_to=read_to, seen=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
+        counting=some(0.3),
+    )  # fmt: skip
+    view = View(
+        cursor=cursor, head=head, waiting=(head,) if head else (), in_flight=in_flight,
+        held={each.position: each for each in opened if some(0.6) and each.position not in in_flight},
+        unconfirmed=some(), burying=some(0.7), may_start=not some(),
+        granted=random.choice((0, 0, *positions, head.position if head else 0)), adopted=not some(0.05),
+        asking=some(0.5), removal=1 if some(0.05) else 0,
+        bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
+    )  # fmt: skip
+    return Case(state, None if some(0.05) else policy, view)
+
+
+def rule_of(step: s.Step, expected: set[Rule]) -> Rule | None:
+    """The rule that brought about this step; one that acts has to be of the kind that is expected."""
+    if isinstance(step, s.Rest | s.WaitUntil | s.Park):
+        return step.rule
+    (rule,) = expected
+    return rule if isinstance(step, ACTS[rule]) else None
+
+
+def test_the_first_rule_that_holds_decides() -> None:
+    random, met = Random(1), set[Rule]()
+    for _ in range(DRAWN):
+        case = drawn(random)
+        expected = first_that_holds(case)
+        if expected == {Rule.UNCONFIGURED}:
+            assert case.step == step_without_policy(case.state, case.view, NOW)
+        else:
+            assert rule_of(case.step, expected) in expected, case
+        met |= expected
+    assert met == set(Rule)
+
+
+def test_no_phase_says_otherwise() -> None:
+    """One that is held back is not tried, and one that waits by such a rule is in the phase of that name."""
+    random, met = Random(2), set[str]()
+    for _ in range(DRAWN):
+        case = drawn(random)
+        step, phase = case.step, held_back(case.state, case.policy, NOW)
+        if isinstance(step, s.Rest | s.WaitUntil | s.Park) and step.rule in HELD:
+            assert phase == step.rule.name.lower()
+        if isinstance(step, s.Post | c.StartAttempt):
+            assert phase is None
+        met.add(str(phase))
+    assert met == {"None", "misconfigured", *(rule.name.lower() for rule in HELD)}

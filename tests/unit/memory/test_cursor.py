@@ -1,0 +1,283 @@
+"""The cursor against a plain list of all events that one receiver ever had, and where each of them is.
+
+Nothing that arrived may be lost: it is settled, in memory, or where the cursor will read it. Nothing may
+overtake: what goes to memory lies behind all that is there. And no more may be thought to be left than is.
+"""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from actors.machine.event import Event
+from actors.memory.cursor import Cursor, Found
+from tests.unit.values import event
+
+STREAM, MEMORY, OVER, GONE = "in the stream", "in memory", "settled", "gone from the stream"
+
+
+class Receiver(RuleBasedStateMachine):
+    """Events are stored and handed out; memory takes them, parks, reads, and settles or discards them.
+
+    `place` tells where each event is, by position. `losses` counts those that vanished since all was read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cursor = Cursor()
+        self.place: dict[int, str] = {}
+        self.arrived_to = self.end = self.losses = 0
+        self.parked = False
+        self.asked: tuple[int, int] | None = None
+        self.count: tuple[int, int, int, int] | None = None
+        self.came_during_a_count: set[int] = set()
+
+    def of(self, place: str) -> list[int]:
+        return [position for position, each in self.place.items() if each == place]
+
+    # ---- an owner begins
+
+    @initialize(settled=st.integers(0, 3), left=st.integers(0, 3))
+    def begin(self, settled: int, left: int) -> None:
+        for position in range(1, settled + left + 1):
+            self.place[position] = OVER if position <= settled else STREAM
+        self.arrived_to = self.end = settled + left
+        self.parked = left > 0
+        self.cursor.begin(settled, self.end if self.parked else 0, counted=not self.parked)
+
+    # ---- what comes
+
+    @rule(gap=st.integers(1, 3))
+    def stored(self, gap: int) -> None:
+        """Others' events lie in between."""
+        self.end += gap
+        self.place[self.end] = STREAM
+
+    @rule(full=st.booleans())
+    def handed_out(self, full: bool) -> None:
+        """The next that was not; one that was read already is known."""
+        fresh = [position for position in self.place if position > self.arrived_to]
+        if not fresh:
+            return
+        position = self.arrived_to = min(fresh)
+        if self.place[position] == GONE or position <= self.cursor.read_to:
+            return
+        if not full and (not self.parked or self.cursor.is_read_up):
+            self.cursor.arrived(position)
+            self.place[position] = MEMORY
+        else:
+            self.cursor.left_behind(position, 0)
+            if self.count is not None:
+                self.came_during_a_count.add(position)
+            if not self.parked:
+                self.park()
+
+    # ---- what goes to the stream
+
+    @rule()
+    def park(self) -> None:
+        waiting = self.of(MEMORY)
+        for position in waiting:
+            self.cursor.saw(position, 0)
+            self.place[position] = STREAM
+        kept_to = min(waiting) - 1 if waiting else self.cursor.read_to
+        self.cursor.parked(kept_to, len(waiting))
+        self.parked = True
+
+    @precondition(lambda self: not self.parked and not self.of(MEMORY))
+    @rule()
+    def park_undecided(self) -> None:
+        """It is known that some lie there, but not which."""
+        position = self.cursor.read_to
+        self.cursor.parked_undecided(position, max(position, self.end), 0)
+        self.arrived_to, self.parked = self.end, True
+
+    # ---- what comes from there
+
+    @precondition(lambda self: self.parked and self.asked is None and self.cursor.read_to < self.cursor.seen)
+    @rule()
+    def read_begins(self) -> None:
+        self.cursor.reading = True
+        self.asked = (self.cursor.seen, self.cursor.known.position)
+
+    @precondition(lambda self: self.asked is not None)
+    @rule(size=st.integers(1, 3), lagging=st.booleans(), beyond=st.booleans())
+    def read_ends(self, size: int, lagging: bool, beyond: bool) -> None:
+        assert self.asked is not None
+        (reach, known), self.asked, self.cursor.reading = self.asked, None, False
+        there = [each for each in self.of(STREAM) if each > self.cursor.read_to and (beyond or each <= reach)]
+        page = there[: 0 if lagging else size]
+        complete = not lagging and (len(page) == len(there) or page[-1] >= reach)
+        before = self.cursor.read_to
+        found = self.cursor.read([event(each) for each in page], complete=complete, reach=reach, known=known)
+        for each in found.events:
+            assert each.position > max([before, *self.of(MEMORY)]), "it overtakes"
+            self.place[each.position] = MEMORY
+        if found.gone is not None and not self.of(MEMORY):
+            first, last = found.gone
+            assert all(self.place.get(each, GONE) == GONE for each in range(first, last + 1))
+            self.cursor.missed(last)
+
+    @rule(data=st.data())
+    def vanishes(self, data: st.DataObject) -> None:
+        """An operator deletes it, or it is too old."""
+        if there := self.of(STREAM):
+            self.place[data.draw(st.sampled_from(there))] = GONE
+            self.losses += 1
+
+    @precondition(lambda self: self.parked and self.cursor.is_read_up and not self.of(MEMORY))
+    @rule()
+    def unpark(self) -> None:
+        self.cursor.unparked()
+        self.parked, self.losses = False, 0
+
+    # ---- what is over
+
+    @precondition(lambda self: self.of(MEMORY))
+    @rule()
+    def settled(self) -> None:
+        self.place[min(self.of(MEMORY))] = OVER
+
+    @precondition(lambda self: self.asked is None)
+    @rule(data=st.data())
+    def discarded(self, data: st.DataObject) -> None:
+        """All that can have been posted, or what came before the receiver was put again."""
+        position = data.draw(st.integers(0, max(self.cursor.read_to, self.cursor.seen)))
+        more = self.cursor.discarded(position)
+        for each in [each for each in self.place if each <= position]:
+            self.place[each] = OVER
+        assert more == (self.cursor.seen > position)
+        self.parked = self.parked or more
+
+    # ---- how many are left
+
+    @precondition(lambda self: self.parked and self.count is None and self.cursor.read_to < self.cursor.seen)
+    @rule()
+    def count_begins(self) -> None:
+        """A backlog is counted only if something is known to be left (`next_step`)."""
+        left = [each for each in self.of(STREAM) if each > self.cursor.read_to]
+        self.count = (len(left), self.end, self.cursor.sweeps, self.cursor.taken)
+
+    @precondition(lambda self: self.count is not None)
+    @rule()
+    def count_ends(self) -> None:
+        assert self.count is not None
+        (counted, end, sweeps, taken), self.count = self.count, None
+        self.cursor.count(counted, end, sweeps=sweeps, taken=taken)
+
+    # ---- what must hold
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        cursor = self.cursor
+        for position, place in self.place.items():
+            if position <= self.arrived_to and place == STREAM:
+                assert cursor.read_to < position <= cursor.seen, f"{position} is read by nobody"
+            if place == MEMORY:
+                assert position <= cursor.read_to, f"{position} would be read again"
+
+    @invariant()
+    def nothing_overtakes(self) -> None:
+        if self.cursor.is_read_up:
+            assert not [each for each in self.of(STREAM) if each <= self.arrived_to]
+
+    @invariant()
+    def no_more_is_left_than_lies_there(self) -> None:
+        there = [each for each in self.of(STREAM) if each > self.cursor.read_to]
+        assert self.cursor.left <= len(there) + self.losses
+
+    @invariant()
+    def what_is_counted_is_all_there_is(self) -> None:
+        """But for what came while it was counted: that may be in the count or not."""
+        if self.cursor.counted and not self.losses and self.count is None:
+            known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
+            assert self.cursor.left >= len(set(known) - self.came_during_a_count)
+
+
+Receiver.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
+TestReceiver = Receiver.TestCase
+
+
+def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
+    return Found([event(position) for position in positions], gone)
+
+
+@pytest.mark.parametrize(
+    ("positions", "complete", "known", "expected", "read_to"),
+    [
+        # Nothing is missing: a part, all, all and more than was to be reached, nothing at all.
+        ([5, 7], False, 3, found([5, 7]), 7),
+        ([5, 7], True, 7, found([5, 7]), 9),
+        ([5, 12], True, 5, found([5, 12]), 12),
+        ([], True, 0, found([]), 9),
+        ([], False, 0, found([]), 3),
+        # What was read before is not new.
+        ([2, 3, 5], True, 5, found([5]), 9),
+        # Not there yet: a replica that lags, or a page that ends before it.
+        ([5], False, 7, found([5]), 5),
+        ([], False, 7, found([]), 3),
+        # Gone: the leader has no more, or one behind it came.
+        ([], True, 7, found([], (4, 7)), 3),
+        ([5], True, 7, found([5], (6, 7)), 5),
+        ([5, 8], False, 7, found([5], (6, 7)), 5),
+        ([8], True, 7, found([], (4, 7)), 3),
+    ],
+)
+def test_what_is_new_and_what_is_gone(
+    positions: list[int], complete: bool, known: int, expected: Found, read_to: int
+) -> None:
+    cursor = Cursor()
+    cursor.begin(3, 20)
+    events: list[Event] = [event(position) for position in positions]
+    assert cursor.read(events, complete=complete, reach=9, known=known) == expected
+    assert cursor.read_to == read_to
+
+
+# ---- how many are left
+
+
+def counting(left: int) -> Cursor:
+    """A cursor after a takeover, with so many uncounted ones to be read."""
+    cursor = Cursor()
+    cursor.begin(0, left, counted=False)
+    return cursor
+
+
+def test_what_was_read_while_it_was_counted_is_left_no_more() -> None:
+    cursor = counting(5)
+    cursor.read([event(1), event(2)], complete=False, reach=5, known=0)
+    cursor.count(5, 5, sweeps=0, taken=0)
+    assert (cursor.left, cursor.counted) == (3, True)
+
+
+def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
+    cursor = counting(2)
+    sweeps, taken = cursor.sweeps, cursor.taken
+    cursor.read([event(1), event(2)], complete=True, reach=2, known=0)
+    cursor.count(2, 2, sweeps=sweeps, taken=taken)
+    assert cursor.left == 0
+
+
+def test_what_comes_up_to_the_end_of_a_count_may_be_in_it() -> None:
+    cursor = counting(5)
+    cursor.count(7, 9, sweeps=0, taken=0)
+    cursor.left_behind(8, 0)
+    assert cursor.left == 7
+    cursor.left_behind(10, 0)
+    assert cursor.left == 8
+
+
+def test_while_a_read_is_under_way_nothing_overtakes_what_it_may_find() -> None:
+    cursor = Cursor()
+    assert cursor.is_read_up
+    cursor.reading = True
+    assert not cursor.is_read_up
+
+
+def test_what_lies_beyond_the_discarded_is_uncounted_and_told() -> None:
+    cursor = counting(9)
+    cursor.count(4, 9, sweeps=0, taken=0)
+    assert cursor.discarded(5)
+    assert (cursor.read_to, cursor.seen, cursor.left, cursor.counted) == (5, 9, 0, False)
+    assert not cursor.discarded(9)
+    assert (cursor.read_to, cursor.seen) == (9, 9)

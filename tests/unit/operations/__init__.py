@@ -1,0 +1,1 @@
+"""Parts of the operations that need no NATS."""

@@ -1,0 +1,1 @@
+"""Configurations and ids, and what is derived from states."""

@@ -1,0 +1,1 @@
+"""Actors at work, and their host, over ports that the tests hold."""

@@ -1,0 +1,143 @@
+"""What the log tells of receivers: each change once, with any owner of the shard."""
+
+import pytest
+
+from actors.machine import facts as f
+from actors.machine.outcome import Answered, Failed
+from actors.machine.state import State
+from actors.news import News, news
+from actors.policy import Offline, Retry
+from actors.ports import Invalid
+from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
+from tests.unit.values import NO_ANSWER, NOW, answer, policy
+
+SOON = Offline(after_s=60, disable_after_s=600)
+
+
+def told(world: ShardWorld) -> list[str]:
+    return [each.name for each in world.news]
+
+
+def failing(offline: Offline = SOON) -> ShardWorld:
+    """A receiver that never answers, and is tried every five seconds at least."""
+    world = ShardWorld(policy(offline=offline, retry=Retry(base_s=2, cap_s=5)))
+    world.sender.reply = lambda _: NO_ANSWER
+    world.publish()
+    return world
+
+
+@in_virtual_time
+async def test_offline_is_told_once_whatever_fails_after_it() -> None:
+    world = failing()
+    await world.pass_time(55)
+    assert told(world) == []
+    await world.pass_time(300)
+    assert told(world) == ["offline"]
+    news = world.news[0]
+    assert (news.receiver, news.why) == (RECEIVER, "no success for 1 min; timeout: no answer within 15 s")
+    assert news.since == pytest.approx(NOW, abs=1)
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_a_takeover_tells_nothing_again(snapshots: bool) -> None:
+    world = failing()
+    await world.pass_time(100)
+    for _ in range(3):
+        world.crash(snapshots=snapshots)
+        await world.pass_time(30)
+    assert told(world) == ["offline"]
+    world.sender.answers()
+    await world.pass_time(30)
+    assert told(world) == ["offline", "recovered"]
+    assert world.news[1].why == "it accepts events again"
+    world.crash(snapshots=snapshots)
+    world.publish()
+    await world.pass_time(30)
+    assert told(world) == ["offline", "recovered"]
+
+
+@in_virtual_time
+async def test_who_fails_for_less_than_that_is_no_news() -> None:
+    world = failing()
+    await world.pass_time(30)
+    world.sender.answers()
+    await world.pass_time(60)
+    assert world.journal.of(f.Delivered)
+    assert told(world) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [(answer(410), "it answered 410"), (answer(500), "no success for 10 min; HTTP 500")],
+)
+@in_virtual_time
+async def test_disabled_and_resumed_are_told_once(outcome: Answered | Failed, why: str) -> None:
+    world = failing(Offline(after_s=900, disable_after_s=600))
+    world.sender.reply = lambda _: outcome
+    await world.pass_time(800)
+    world.crash()
+    await world.pass_time(30)
+    assert told(world) == ["disabled"]
+    assert world.news[0].why == why
+    world.sender.answers()
+    await world.actor.resume()
+    await world.until_settled(1)
+    await world.pass_time(1)
+    assert told(world) == ["disabled", "recovered"]
+    assert world.news[1].why == "it was resumed"
+
+
+@in_virtual_time
+async def test_another_url_ends_it_too() -> None:
+    world = failing(Offline(after_s=60, disable_after_s=120))
+    await world.pass_time(200)
+    assert told(world) == ["offline", "disabled"]
+    world.put(policy(url="https://elsewhere.example/"))
+    await world.pass_time(1)
+    assert told(world)[2:] == ["recovered"]
+    assert world.news[2].why == "its URL was changed"
+
+
+@in_virtual_time
+async def test_several_answers_410_are_one_line() -> None:
+    world = ShardWorld(policy(order="relaxed", concurrency=8))
+    world.sender.reply = lambda _: answer(410)
+    world.publish(8)
+    await world.pass_time(5)
+    assert len(world.journal.of(f.Disabled)) > 1
+    assert told(world) == ["disabled"]
+
+
+@in_virtual_time
+async def test_who_never_had_a_valid_configuration_is_told_once_events_wait() -> None:
+    world = ShardWorld()
+    world.policies.leader[RECEIVER] = Invalid(("url: is missing",))
+    world.policies.invalid.add(RECEIVER)
+    world.publish(3)
+    await world.pass_time(10)
+    world.crash()
+    await world.pass_time(10)
+    world.publish(3)
+    await world.pass_time(10)
+    assert [(each.name, each.since) for each in world.news] == [("misconfigured", None)]
+
+
+@in_virtual_time
+async def test_what_goes_well_is_no_news() -> None:
+    world = strict()
+    world.publish(300)
+    await world.until_settled(300)
+    world.put(policy(paused=True))
+    world.publish(3)
+    await world.pass_time(10)
+    world.put(None)
+    await world.pass_time(10)
+    assert world.news == list[News]()
+
+
+def test_whose_events_wait_already_is_no_news() -> None:
+    parked = State(receiver=RECEIVER, parked=True)
+    fact = f.Parked(receiver=RECEIVER, at=NOW, waiting_since=NOW)
+    assert news(parked, fact, parked, None, invalid=True) is None
+    assert news(State(receiver=RECEIVER), fact, parked, None, invalid=False) is None

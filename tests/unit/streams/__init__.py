@@ -1,0 +1,1 @@
+"""Pure parts of the streams, and answers to requests."""

@@ -1,0 +1,1 @@
+"""Events for receivers that do not exist."""
