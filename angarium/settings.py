@@ -130,9 +130,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="let pages of this origin use the HTTP API, such as https://ops.example.com"),
     ] = ()
 
-    ledger: Annotated[str, Meta(description="where the ledger is, sqlite:///path/of/a/file")] = (
-        "sqlite:///.angarium/ledger.db"
-    )
+    ledger: Annotated[
+        str, Meta(description="where the ledger is, sqlite:///a/file or postgresql://user@host/database")
+    ] = "sqlite:///.angarium/ledger.db"
 
     log_format: Annotated[Literal["text", "json"], Meta(description="format of the log")] = "text"
     log_level: Annotated[

@@ -51,6 +51,15 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "ping skip unknown flow_control",
         "host",
     ),
+    "angarium.ledger": (
+        "audit configurations schema",
+        "batch ledger_answers",
+        "fold store",
+        "locating questions",
+        "sqlite postgres writer",
+        "opening",
+        "following",
+    ),
     "angarium.operations": (
         "failures",
         "control journal_pages publishing",

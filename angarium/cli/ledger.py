@@ -11,9 +11,12 @@ from angarium.terminal.run import end_on_sigterm, run_long
 KEEP_MIN_S = 60
 
 
-@click.command("ledger", short_help="Record what happened in a SQLite file, for queries.")
+@click.command("ledger", short_help="Record what happened in SQLite or PostgreSQL, for queries.")
 @click.option(
-    "--to", "ledger", metavar="URL", help="Where to keep it, sqlite:///path/of/a/file [ANGARIUM_LEDGER]."
+    "--to",
+    "ledger",
+    metavar="URL",
+    help="Where to keep it: sqlite:///path/of/a/file, postgresql://user@host/database [ANGARIUM_LEDGER].",
 )
 @click.option(
     "--keep",

@@ -16,7 +16,7 @@ from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from angarium.ledger import schema
 from angarium.logs import redact
-from streams.following.journal_reader import Gap, Place
+from streams.following.journal_reader import Place
 from streams.journal.envelope import Flush
 
 FAILING_EPISODE_MIN_MS = 60_000
@@ -33,6 +33,7 @@ class ReceiverRow(Struct):
     - `shard`: -1 until a fact names it.
     - `paused`, `disabled`, `failing_since`, `failures`: according to its facts.
     - `facts_since`, `bytes_since`: number and size of the facts since its last base state.
+    - `last_position`: that of its last fact.
     - `open`: deliveries that have not ended, by their numbers, with the block and the position of each row.
     """
 
@@ -51,7 +52,16 @@ class ReceiverRow(Struct):
     bytes_since: int = 0
     base_bytes: int = 0
     based_at: int = 0
+    last_position: int = 0
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class HeldShare(Struct, frozen=True):
+    """The right to write a share of the shards: the place up to which it is stored, and how often it has
+    passed from one process to another. Both are compared with what is stored when something is written."""
+
+    place: Place
+    epoch: int = 0
 
 
 class BaseRow(Struct, frozen=True):
@@ -87,12 +97,27 @@ class EndedRow(Struct):
     reason: str | None = None
 
 
-class RowBatch(Struct):
-    """The rows of one transaction, all in one block, and the place in the journal that follows them."""
+class GapRow(Struct, frozen=True):
+    """A part of the journal that a share of the shards lacks, from `first` to `last`."""
 
-    before: Place
-    after: Place
+    share: int
+    first: int
+    last: int
+    since: int
+    until: int
+
+
+class RowBatch(Struct):
+    """The rows of one transaction, all of one block.
+
+    `holds`: the shares of the shards that it moves on, each with its place before, and `after`, those behind.
+    """
+
+    holds: dict[int, HeldShare]
+    after: dict[int, Place]
     block: int = 0
+    first: int = 0
+    last: int = 0
     attempts: list[Row] = field(default_factory=list)
     begun: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
     ended: dict[tuple[int, int], EndedRow] = field(default_factory=dict)
@@ -101,7 +126,7 @@ class RowBatch(Struct):
     changes: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
     bases: list[BaseRow] = field(default_factory=list)
-    gaps: list[tuple[Gap, int]] = field(default_factory=list)
+    gaps: list[GapRow] = field(default_factory=list)
     touched: dict[int, ReceiverRow] = field(default_factory=dict)
     count: int = 0
     since: int = 1 << 60
@@ -111,6 +136,7 @@ class RowBatch(Struct):
         """Take one flush; every receiver in it is `known`, and changes with it."""
         flush, groups = read.flush, dict[str, list[f.Fact]]()
         flushed_at = milliseconds(flush.at)
+        self.first, self.last = self.first or read.position, read.position
         self._spans(flushed_at)
         for ordinal, fact in enumerate(flush.facts):
             self.count += 1
@@ -131,6 +157,7 @@ class RowBatch(Struct):
             self.touched[receiver.id] = receiver
             receiver.facts_since += len(facts)
             receiver.bytes_since += len(text)
+            receiver.last_position = read.position
             receiver.based_at = receiver.based_at or flushed_at
 
     def _spans(self, at: int) -> None:

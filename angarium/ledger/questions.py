@@ -1,15 +1,15 @@
-"""The questions that the ledger answers, each from every block that may have rows for it, newest first."""
+"""The questions that the ledger answers, each by a look into every block that may know, newest first.
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import msgspec
 
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
-from angarium.ledger.driver import aiosqlite
 from angarium.ledger.fold import Moment, fold
 from angarium.ledger.ledger_answers import (
     AttemptFilter,
@@ -22,8 +22,6 @@ from angarium.ledger.ledger_answers import (
     RecordedDelivery,
     Unknown,
 )
-from angarium.ledger.sqlite import BUSY_TIMEOUT_MS, told
-from angarium.ledger.store import LedgerError
 
 _ATTEMPTS = """
 SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
@@ -64,12 +62,12 @@ _STANDING = """
 _FAILING = f"""
 SELECT {_STANDING} FROM receivers r
 WHERE (failing_since IS NOT NULL OR disabled IS NOT NULL) AND name >= ? AND name < ?
-ORDER BY failing_since IS NULL, failing_since LIMIT ?
+ORDER BY failing_since IS NULL, failing_since, name LIMIT ?
 """
 _LATE = """
 SELECT r.name, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.late_ms), max(m.late_ms_max)
 FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND r.id = m.receiver AND r.name >= ? AND r.name < ?
-GROUP BY m.receiver HAVING sum(m.delivered) ORDER BY max(m.late_ms_max) DESC LIMIT ?
+GROUP BY m.receiver, r.name HAVING sum(m.delivered) > 0 ORDER BY max(m.late_ms_max) DESC, r.name LIMIT ?
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
@@ -77,20 +75,35 @@ SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
 WHERE b.last > ?2 AND b.since <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
 ORDER BY f.position
 """
-_SINCE = "SELECT min(block), max(block) FROM blocks"
+_BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
+_GAPS = """
+SELECT last, since, until FROM gaps WHERE share = ? AND since < ? ORDER BY first
+"""
+
+
+class LedgerReader(Protocol):
+    """The tables for those who ask."""
+
+    shares: int
+    """The number of shares in which the shards lie."""
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        """The rows of a query. Raises LedgerError."""
+
+    def by(self, index: str) -> str:
+        """The words by which a query is told to use an index."""
 
 
 class Questions:
     """The ledger for readers, created by `asked`."""
 
-    def __init__(self, db: aiosqlite.Connection, path: Path) -> None:
-        self._db = db
-        self._path = path
+    def __init__(self, reader: LedgerReader) -> None:
+        self._reader = reader
 
     async def progress(self, stream: str) -> LedgerProgress:
         rows = await self.rows("SELECT stored_at, seen_at FROM positions WHERE stream = ?", stream)
-        stored_at, seen_at = rows[0] if rows else (0.0, 0)
-        gaps = await self.rows("SELECT since, until FROM gaps ORDER BY first")
+        stored_at, seen_at = min(rows, key=lambda row: max(row[0] * 1000, row[1])) if rows else (0.0, 0)
+        gaps = await self.rows("SELECT DISTINCT since, until FROM gaps ORDER BY since")
         return LedgerProgress(
             round(stored_at * 1000), seen_at, tuple((since, until) for since, until in gaps)
         )
@@ -106,31 +119,36 @@ class Questions:
         A block that ended before the oldest attempt found so far began cannot have a newer one.
         """
         index, only, values = _filtered(wanted)
-        query = _ATTEMPTS.format(index=f"INDEXED BY {index}" if index else "", only=only)
-        first, last = (await self.rows(_SINCE))[0]
+        query = _ATTEMPTS.format(index=self._reader.by(index) if index else "", only=only)
+        blocks = [block for (block,) in await self.rows(_BLOCKS, wanted.since, wanted.until)]
         found: list[Any] = []
-        since, count = wanted.since, 1
-        while last is not None and last >= (first or 0):
-            start = max(first, last - count + 1)
+        since, start, count = wanted.since, 0, 1
+        while start < len(blocks):
+            some = blocks[start : start + count]
             found += await self.rows(
-                query, start, last, since, wanted.until, receiver, since, wanted.until, *values, wanted.limit
-            )
+                query, some[-1], some[0], since, wanted.until, receiver, since, wanted.until, *values,
+                wanted.limit,
+            )  # fmt: skip
             if len(found) >= wanted.limit:
                 found = sorted(found, key=lambda row: -row[0])[: wanted.limit]
                 since = found[-1][0]
-            last, count = start - 1, 2 * count
+            start, count = start + count, 2 * count
         found.sort(key=lambda row: -row[0])
         return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
 
     async def journey(
-        self, event: str, tenant: str | None = None, after: tuple[str, int] = ("", 0), limit: int = -1
+        self,
+        event: str,
+        tenant: str | None = None,
+        after: tuple[str, int] = ("", 0),
+        limit: int | None = None,
     ) -> list[RecordedDelivery]:
         """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
 
-        Only those `after` a receiver's sequence, at most `limit` (-1: all); each with its attempts.
+        Only those `after` a receiver's sequence, at most `limit`; each with its attempts.
         """
-        found = []
-        for *members, receiver in await self.rows(_JOURNEY, event, *_names_of(tenant), *after, limit):
+        found, most = [], schema.END_OF_TIME if limit is None else limit
+        for *members, receiver in await self.rows(_JOURNEY, event, *_names_of(tenant), *after, most):
             name, sequence, event_id, again, stored_at, first_at, ended_at, ending, reason, count, kind = (
                 members
             )
@@ -185,14 +203,15 @@ class Questions:
         return rows[0][0] if rows else ""
 
     async def unclean_claims(self, shard: int) -> list[tuple[int, str]]:
-        """The claims of a shard whose previous owner had not stopped cleanly: time and node."""
-        query = "SELECT at, node FROM claims WHERE shard = ? AND NOT clean ORDER BY position"
+        """The claims of a shard after an owner that had not stopped in order: instant and node."""
+        query = "SELECT at, node FROM claims WHERE shard = ? AND clean = 0 ORDER BY position"
         return [(at, node) for at, node in await self.rows(query, shard)]
 
     async def moment(self, receiver: int, name: str, at: int) -> Moment | Unknown:
         """The state of a receiver at a time: facts folded over the last base state before it."""
         (pruned_at,) = (await self.rows("SELECT at FROM pruned"))[0]
-        gaps = await self.rows("SELECT last, since, until FROM gaps WHERE since < ? ORDER BY first", at)
+        ((shard,),) = await self.rows("SELECT shard FROM receivers WHERE id = ?", receiver)
+        gaps = await self.rows(_GAPS, shard % self._reader.shares, at)
         if gaps and at < gaps[-1][2]:
             return Unknown(gaps[-1][1], gaps[-1][2])
         after = gaps[-1][0] if gaps else 0
@@ -216,8 +235,7 @@ class Questions:
         return rows[0][0] if rows else None
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
-        with told(self._path):
-            return list(await self._db.execute_fetchall(query, values))
+        return await self._reader.rows(query, *values)
 
 
 def _names_of(tenant: str | None) -> tuple[str, str]:
@@ -233,7 +251,7 @@ def _filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
     index, only, values = _by_status(wanted)
     if wanted.type is None:
         return index, only, values
-    return index, f"{only} AND a.type = ?", (*values, wanted.type)
+    return index or "attempts_type", f"{only} AND a.type = ?", (*values, wanted.type)
 
 
 def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
@@ -257,34 +275,3 @@ def _attempt(row: Any, event: str | None) -> RecordedAttempt:
         at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
         latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
     )  # fmt: skip
-
-
-def _read_only(path: Path) -> str:
-    """The address of the file. Raises LedgerError if there is none."""
-    if not path.is_file():
-        raise LedgerError(
-            f"there is no ledger {path}: start one with angarium ledger --to sqlite:///{path} "
-            f"(angarium dev has one in its directory)"
-        )
-    return f"{path.absolute().as_uri()}?mode=ro"
-
-
-@asynccontextmanager
-async def asked(path: Path) -> AsyncIterator[Questions]:
-    """The ledger in this file, read-only. Raises LedgerError if there is none."""
-    address = _read_only(path)
-    with told(path):
-        db = await aiosqlite.connect(address, uri=True)
-    try:
-        with told(path):
-            await db.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-            (version,) = [row[0] for row in await db.execute_fetchall("PRAGMA user_version")]
-        if version != schema.VERSION:
-            raise LedgerError(
-                f"{path} has version {version}, this Angarium knows {schema.VERSION}: "
-                "read it with the Angarium that writes it"
-            )
-        yield Questions(db, path)
-    finally:
-        await db.interrupt()  # A question that was given up goes on otherwise, and `close` waits for it.
-        await db.close()

@@ -1,20 +1,25 @@
 """The port between the ledger's writer and its tables."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.ledger.batch import BaseRow, ReceiverRow, RowBatch
+from angarium.ledger.batch import BaseRow, HeldShare, ReceiverRow, RowBatch
 from streams.following.journal_reader import Place
-
-SCHEME = "sqlite:///"
 
 
 class LedgerError(AngariumError):
     """The ledger cannot be read or written; the text says why and what to do."""
+
+
+class LeaseLost(LedgerError):
+    """Another process has taken over a share of the shards, or has just written it: nothing was stored."""
+
+
+class LedgerAway(LedgerError):
+    """The database does not answer, or has closed the connection. It may come back."""
 
 
 class Block(Struct, frozen=True):
@@ -27,26 +32,37 @@ class Block(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Tables that one process writes. Each call stores everything or nothing."""
+    """Tables that are written. All that one call writes is stored whole or not at all.
+
+    The shards of the journal lie in `shares`, by their number modulo that. Each share is written by the one
+    process that holds it, and has a place of its own in the journal.
+    """
+
+    @property
+    def shares(self) -> int:
+        """The number of shares."""
+
+    async def hold(self, stream: str) -> dict[int, HeldShare]:
+        """The shares of a stream that this process writes from now on; to be asked again every few seconds.
+
+        Where that are fewer than there are, other processes have the others.
+        """
 
     async def place(self, stream: str) -> Place:
-        """The place up to which a stream is read."""
+        """The place up to which a stream is read that has no shares."""
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
     async def write(self, stream: str, batch: RowBatch) -> None:
-        """Store the rows together with the place.
+        """Store the rows together with the places. Raises `LedgerError` if a stored place is not the one
+        before it, or the share is not held any more: then another process writes it."""
 
-        Raises `LedgerError` if the stored place is not the one before it: then another process writes, too.
-        """
+    async def rest(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+        """Note that at `seen_at` the stream had nothing behind these places. Raises as `write` does."""
 
-    async def rest(self, stream: str, place: Place, seen_at: int) -> None:
-        """Note that at `seen_at` the stream had nothing after the place."""
-
-    @property
-    def block(self) -> int:
-        """The block that the next batch goes to."""
+    async def block(self, at: int) -> int:
+        """The block for a batch whose first flush was stored at that instant."""
 
     async def facts_since_base(
         self, receiver: int, up_to: int | None = None
@@ -60,28 +76,18 @@ class Store(Protocol):
         """Store a base state."""
 
     async def configured(
-        self, stream: str, place: Place, rows: Sequence[tuple[str, int, int, str | None]]
+        self, stream: str, before: Place, after: Place, rows: Sequence[tuple[str, int, int, str | None]]
     ) -> None:
         """Store configurations: receiver, time, revision, the document without secrets."""
 
     async def oldest(self) -> Block | None:
-        """The oldest block that is full."""
+        """The oldest block that is full, or as many as are dropped together."""
 
     async def unbased(self, block: Block) -> list[tuple[int, str]]:
-        """The receivers that have facts in the block, and no base state that covers them."""
+        """The receivers that may have facts in the block, and no base state that covers them."""
 
     def drop(self, block: Block) -> AsyncIterator[None]:
         """Drop a block in steps, with room for other writes in between. It may be begun again."""
 
     async def close(self) -> None:
-        """Close the connection; everything written is stored."""
-
-
-def path_of(location: str) -> Path:
-    """The file of a ledger, `sqlite:///relative` or `sqlite:////absolute`. Raises LedgerError."""
-    path = location.removeprefix(SCHEME)
-    if path == location or not path:
-        raise LedgerError(
-            f"{location!r} is not a ledger: write sqlite:///a/file, or sqlite:////var/lib/ledger.db"
-        )
-    return Path(path)
+        """Drop the connection; what was written is stored."""

@@ -7,17 +7,29 @@ fact would lose it.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.errors import InvalidName, NewerVersion
 from actors.ids import split_receiver
-from angarium.ledger.batch import BaseRow, ReadFlush, ReceiverRow, RowBatch, milliseconds, names_in
+from angarium.ledger.batch import (
+    BaseRow,
+    GapRow,
+    HeldShare,
+    ReadFlush,
+    ReceiverRow,
+    RowBatch,
+    milliseconds,
+    names_in,
+)
 from angarium.ledger.configurations import document_of
 from angarium.ledger.fold import as_base, base_due, fold
-from angarium.ledger.store import LedgerError, Store
+from angarium.ledger.store import LeaseLost, LedgerError, Store
 from streams.following.bucket_reader import BucketReader
 from streams.following.journal_reader import Gap, JournalReader, Place
 from streams.following.known_states import all_snapshots
@@ -27,6 +39,8 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
 
+HOLD_EVERY_S = 2.0
+"""Interval of asking for the shares; a lease lapses after five times that."""
 GATHER_FLUSHES_S = 0.5
 """Time to wait for more after a small read: a transaction for many flushes costs little more."""
 FEW_FLUSHES = 64
@@ -42,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class Writer:
-    """The one writer of a ledger. `keep_s`: how long rows are kept."""
+    """A writer of a ledger: of all shards, or of those that it holds. `keep_s`: how long rows are kept."""
 
     def __init__(
         self,
@@ -58,6 +72,9 @@ class Writer:
         self._store = store
         self._keep_s = keep_s
         self._wall = wall
+        self._holds: dict[int, HeldShare] = {}
+        self._epochs: dict[int, int] = {}
+        self._held_at = -math.inf
         self._known: dict[str, ReceiverRow] = {}
         self._seen_at = 0.0
         self._configured_at = 0.0
@@ -65,94 +82,158 @@ class Writer:
         self._dropping: AsyncIterator[None] | None = None
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with the remedy."""
+        """Follow until cancelled. Raises LedgerError, NewerVersion and NotOurs, each with the way out."""
+        async with self._reading() as (journal, bucket):
+            while True:
+                if not await self._turn(journal, bucket):
+                    await asyncio.sleep(GATHER_FLUSHES_S)
+
+    async def catch_up(self) -> None:
+        """Read all that the journal and the configurations have by now, of the shares that it holds."""
+        async with self._reading() as (journal, bucket):
+            await self._hold()
+            before = None
+            while before != self._holds:
+                before = dict(self._holds)
+                await self._step(journal)
+            await self._read_configurations(bucket)
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[tuple[JournalReader, BucketReader]]:
         journal, bucket = JournalReader(self._js, self._names.journal), BucketReader(self._js, self._names)
         try:
-            place = await self._store.place(self._names.journal)
-            log.info("ledger.follows", extra={"position": place.position})
-            while True:
-                place, more = await self._step(journal, place)
+            yield journal, bucket
+        finally:
+            journal.stop()
+            bucket.stop()
+
+    async def _turn(self, journal: JournalReader, bucket: BucketReader) -> bool:
+        """Store what comes next, as far as it is this writer's; tells whether there may be much more."""
+        if time.monotonic() - self._held_at >= HOLD_EVERY_S:
+            await self._hold()
+        try:
+            more = await self._step(journal)
+            if 0 in self._holds:  # Its holder does what is to be done once.
                 await self._read_configurations(bucket)
                 await self._prune()
-                if not more:
-                    await asyncio.sleep(GATHER_FLUSHES_S)
-        finally:
-            journal.stop()
-            bucket.stop()
+        except LeaseLost as lost:
+            log.info("ledger.lease_lost", extra={"why": str(lost)})
+            self._held_at = -math.inf
+            self._known.clear()
+            return True
+        return more
 
-    async def catch_up(self) -> Place:
-        """Read everything that the journal and the configurations have by now; returns the place reached."""
-        journal, bucket = JournalReader(self._js, self._names.journal), BucketReader(self._js, self._names)
-        try:
-            place, at_end = await self._store.place(self._names.journal), False
-            while not at_end:
-                before = place.position
-                place, _ = await self._step(journal, place)
-                at_end = place.position == before
-            await self._read_configurations(bucket)
-            return place
-        finally:
-            journal.stop()
-            bucket.stop()
+    async def _hold(self) -> None:
+        """Renew the lease. What is known of receivers belongs to the shares as they were held."""
+        asked_at = time.monotonic()
+        holds = await self._store.hold(self._names.journal)
+        if {share: hold.epoch for share, hold in holds.items()} != self._epochs:
+            self._epochs = {share: hold.epoch for share, hold in holds.items()}
+            position = min((hold.place.position for hold in holds.values()), default=0)
+            log.info("ledger.follows", extra={"position": position, **self._told_shares()})
+        elif holds == self._holds:
+            self._held_at = asked_at
+            return
+        self._holds, self._held_at = holds, asked_at
+        self._known.clear()
 
-    async def _step(self, journal: JournalReader, place: Place) -> tuple[Place, bool]:
-        """Store the next messages; returns the place after them, and whether there may be many more."""
+    def _told_shares(self) -> dict[str, str]:
+        """The shares of this writer for the log, where others may write as well."""
+        if self._store.shares == 1:
+            return {}
+        return {"shares": f"{len(self._epochs)} of {self._store.shares}"}
+
+    async def _step(self, journal: JournalReader) -> bool:
+        """Store what comes next of the shares; tells whether there may be much more."""
+        if not self._holds:
+            return False
         try:
-            place = await journal.check(place)
-            found = await journal.read(place.position)
+            await self._check(journal)
+            before = min(hold.place.position for hold in self._holds.values())
+            found = await journal.read(before)
         except StreamRemade as error:
             raise LedgerError(
                 f"{error}; this ledger belongs to the old one: choose another one with --to"
             ) from error
         if journal.doubtful:
-            return place, True  # These messages may be another stream's.
+            return True  # What was read may be another stream's.
         match found:
             case Gap():
-                return await self._pass(place, found), True
+                await self._pass(found)
+                return True
             case []:
-                await self._rest(place)
-                return place, False
+                await self._rest()
+                return False
             case messages:
-                return await self._store_rows(place, messages), len(messages) >= FEW_FLUSHES
+                await self._store_rows(messages)
+                return len(messages) >= FEW_FLUSHES
+
+    async def _check(self, journal: JournalReader) -> None:
+        """Compare the stream with what was read of it, if it may be another one."""
+        farthest = max((hold.place for hold in self._holds.values()), key=lambda place: place.position)
+        checked = await journal.check(farthest)
+        for share, hold in self._holds.items():
+            if hold.place.created not in ("", checked.created):
+                raise StreamRemade(
+                    f"{self._names.journal} was recreated: this one was created {checked.created}"
+                )
+            self._holds[share] = replace(hold, place=replace(hold.place, created=checked.created))
 
     # ---- what there is
 
-    async def _store_rows(self, place: Place, messages: list[StoredMessage]) -> Place:
-        reads = await self._decoded(messages)
+    async def _store_rows(self, messages: list[StoredMessage]) -> None:
+        reads, last = await self._decoded(messages)
         unknown = {name: shard for name, shard in names_in(reads).items() if name not in self._known}
         if len(self._known) > KNOWN_RECEIVERS_MAX:
             self._known.clear()
             unknown = names_in(reads)
         self._known |= await self._store.receivers(unknown)
-        last = messages[len(reads) - 1]
-        after = Place(created=place.created, position=last.sequence, stored_at=last.stored_at)
-        batch = RowBatch(place, after, self._store.block)
+        batch = self._moving(last.sequence, last.stored_at)
+        if reads:
+            batch.block = await self._store.block(milliseconds(reads[0].stored_at))
         for read in reads:
             batch.add(read, self._known)
             await asyncio.sleep(0)
-        await self._store.write(self._names.journal, batch)
+        await self._write(batch)
         for receiver in batch.touched.values():
             if base_due(receiver, milliseconds(last.stored_at)):
                 await self._add_base(receiver)
-        return after
 
-    async def _decoded(self, messages: list[StoredMessage]) -> list[ReadFlush]:
-        """The flushes, up to the first that cannot be read. Raises if that is the very first."""
+    def _moving(self, position: int, stored_at: float) -> RowBatch:
+        """A batch that moves all shares that are not there yet to a position."""
+        holds = {share: hold for share, hold in self._holds.items() if hold.place.position < position}
+        after = {
+            share: Place(created=hold.place.created, position=position, stored_at=stored_at)
+            for share, hold in holds.items()
+        }
+        return RowBatch(holds, after)
+
+    async def _write(self, batch: RowBatch) -> None:
+        await self._store.write(self._names.journal, batch)
+        for share, hold in batch.holds.items():
+            self._holds[share] = replace(hold, place=batch.after[share])
+
+    async def _decoded(self, messages: list[StoredMessage]) -> tuple[list[ReadFlush], StoredMessage]:
+        """The flushes of our shares that are not stored yet, up to the first that cannot be read, and the
+        last message before that. Raises where that is the first of all."""
         reads: list[ReadFlush] = []
-        for message in messages:
+        for index, message in enumerate(messages):
+            shard = int(message.subject.rpartition(".")[2])
+            hold = self._holds.get(shard % self._store.shares)
+            if hold is None or message.sequence <= hold.place.position:
+                continue
             where = f"message {message.sequence} of {self._names.journal}"
             try:
                 flush = decode_flush(message.data, where)
             except (NewerVersion, NotOurs) as error:
-                if not reads:
+                if not index:
                     raise LedgerError(
                         f"{error}; the ledger has all before it, and continues there once it can be read"
                     ) from error
-                return reads
-            shard = int(message.subject.rpartition(".")[2])
+                return reads, messages[index - 1]
             reads.append(ReadFlush(message.sequence, message.stored_at, shard, flush))
             await asyncio.sleep(0)
-        return reads
+        return reads, messages[-1]
 
     async def _add_base(self, receiver: ReceiverRow) -> None:
         base, rows = await self._store.facts_since_base(receiver.id)
@@ -164,12 +245,14 @@ class Writer:
 
     # ---- what is gone, and what is idle
 
-    async def _pass(self, place: Place, gap: Gap) -> Place:
-        """Record a gap, after the states as of its end: snapshots cover the purged facts."""
+    async def _pass(self, gap: Gap) -> None:
+        """Put a gap on record, after the states as of its end: snapshots cover what was purged."""
         log.warning("ledger.gap", extra={"first": gap.first, "last": gap.last})
-        after = Place(created=place.created, position=gap.last, stored_at=0.0)
+        batch = self._moving(gap.last, 0.0)
         names, bases = dict[str, int](), list[tuple[str, BaseRow]]()
         async for known in all_snapshots(self._js, self._names):
+            if known.shard % self._store.shares not in batch.holds:
+                continue
             behind = known.as_of > gap.last
             at = known.stored_at if behind else gap.until_at
             text = msgspec.json.encode(known.state).decode()
@@ -177,27 +260,33 @@ class Writer:
             names[known.state.receiver] = known.shard
             bases.append((known.state.receiver, BaseRow(0, position, milliseconds(at), "snapshot", text)))
             if len(bases) >= BASES_AT_ONCE:
-                await self._add_snapshots(place, names, bases)
-        await self._add_snapshots(place, names, bases)
-        batch = RowBatch(place, after, gaps=[(gap, milliseconds(place.stored_at))])
-        await self._store.write(self._names.journal, batch)
+                await self._add_snapshots(batch.holds, names, bases)
+        await self._add_snapshots(batch.holds, names, bases)
+        batch.gaps = [
+            GapRow(
+                share, hold.place.position + 1, gap.last, milliseconds(hold.place.stored_at),
+                milliseconds(gap.until_at),
+            )
+            for share, hold in batch.holds.items()
+        ]  # fmt: skip
+        await self._write(batch)
         self._known.clear()
-        return after
 
     async def _add_snapshots(
-        self, place: Place, shards: dict[str, int], bases: list[tuple[str, BaseRow]]
+        self, holds: dict[int, HeldShare], shards: dict[str, int], bases: list[tuple[str, BaseRow]]
     ) -> None:
         receivers = await self._store.receivers(shards)
-        batch = RowBatch(place, place, touched={each.id: each for each in receivers.values()})
-        batch.bases = [msgspec.structs.replace(base, receiver=receivers[name].id) for name, base in bases]
+        places = {share: hold.place for share, hold in holds.items()}
+        batch = RowBatch(holds, places, touched={each.id: each for each in receivers.values()})
+        batch.bases = [replace(base, receiver=receivers[name].id) for name, base in bases]
         await self._store.write(self._names.journal, batch)
         shards.clear()
         bases.clear()
 
-    async def _rest(self, place: Place) -> None:
+    async def _rest(self) -> None:
         now = self._wall()
         if abs(now - self._seen_at) >= NOTE_NOTHING_NEW_EVERY_S:
-            await self._store.rest(self._names.journal, place, milliseconds(now))
+            await self._store.rest(self._names.journal, self._holds, milliseconds(now))
             self._seen_at = now
 
     async def _read_configurations(self, bucket: BucketReader) -> None:
@@ -217,7 +306,7 @@ class Writer:
                 if _is_name(each.receiver)
             ]  # fmt: skip
             if place != before:
-                await self._store.configured(stream, place, rows)
+                await self._store.configured(stream, before, place, rows)
             if not puts:
                 self._configured_at = now
                 return
@@ -238,7 +327,8 @@ class Writer:
             return
         for receiver, name in await self._store.unbased(block):
             base, rows = await self._store.facts_since_base(receiver, block.last)
-            await self._store.add_base(as_base(receiver, fold(name, base, rows, None)))
+            if rows:
+                await self._store.add_base(as_base(receiver, fold(name, base, rows, None)))
         self._dropping = self._store.drop(block)
 
 

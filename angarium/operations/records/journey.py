@@ -38,7 +38,7 @@ async def journey(
 
     It contains the deliveries `after` a receiver's sequence, at most `limit`.
     """
-    found = await of.questions.journey(event_id, tenant, after, -1 if limit is None else limit + 1)
+    found = await of.questions.journey(event_id, tenant, after, None if limit is None else limit + 1)
     known = await ledger_lag(of)
     if not found and not after[0]:
         told = "; ".join(known.notes) or WHY_NONE

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from actors.ids import split_receiver
 from angarium import quantities
-from angarium.ledger.questions import Questions, asked
-from angarium.ledger.store import LedgerError, path_of
+from angarium.ledger.opening import asked
+from angarium.ledger.questions import Questions
+from angarium.ledger.store import LedgerError
 from angarium.logs import instant
 from angarium.operations.failures import NotDone, OperationError
 from angarium.settings import Settings
@@ -59,7 +60,7 @@ class OpenLedger(Struct, frozen=True):
 async def open_ledger(settings: Settings, work: Callable[[OpenLedger], Awaitable[T]]) -> T | NotDone:
     """Do one task with the ledger of the settings."""
     try:
-        async with asked(path_of(settings.ledger)) as questions:
+        async with asked(settings.ledger) as questions:
             return await work(OpenLedger(questions, settings))
     except LedgerError as error:
         return NotDone(kind="refused", text=str(error), code=LEDGER_CODE)

@@ -1,9 +1,9 @@
 """What the operations on the ledger answer, from a journal whose facts are known."""
 
 import re
-import sqlite3
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from actors.policy import parse
 from actors.status import inspect
 from angarium.ledger import questions, schema
 from angarium.ledger.ledger_answers import AttemptFilter
-from angarium.ledger.sqlite import written
 from angarium.operations.failures import NotDone
 from angarium.operations.records.attempts import find_attempts
 from angarium.operations.records.auditing import audit
@@ -34,8 +33,8 @@ from streams.following import journal_reader
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.stores.receivers import Receivers
-from tests.contract.installation import install, shard
-from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened, rows
+from tests.contract.installation import shard
+from tests.contract.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)
 ROOT = Path(__file__).parents[3]
@@ -43,23 +42,8 @@ CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 
 
 
 @pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-def pen(js: JetStream, names: Names) -> Pen:
-    return Pen(js, names)
-
-
-@pytest.fixture
-def settings(tmp_path: Path, prefix: str) -> Settings:
-    return Settings(prefix=prefix, ledger=f"sqlite:///{tmp_path / 'ledger.db'}")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
+def settings(ledger: Kept, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=ledger.location)
 
 
 async def ask(settings: Settings, question: Any) -> Any:
@@ -75,17 +59,17 @@ async def refused(settings: Settings, question: Any) -> NotDone:
 
 
 async def test_attempts_are_listed_by_what_came_back_and_when(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 3)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     statuses = [200, 204, 500, 503, 404, 200, 201, 503, 200, 410]
-    await pen.flush(opened())
+    await pen.flush(opens())
     for sequence, status in enumerate(statuses, 1):
         outcome = delivered if status < 300 else failed
         await pen.flush(outcome(sequence, NOW + sequence, status=status))
-    await catch_up(js, names, path)
-    assert rows(path, "SELECT count(*) FROM blocks")[0][0] > 2
+    await catch_up(js, names, ledger)
+    assert (await ledger.rows("SELECT count(*) FROM blocks"))[0][0] > 2
 
     async def listed(**wanted: Any) -> list[int]:
         found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
@@ -108,13 +92,13 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
 
 
 async def test_attempts_are_listed_by_the_type_of_their_event(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened())
+    await pen.flush(opens())
     for sequence, kind in enumerate(["order.created", "order.paid", "order.created", ""], 1):
         outcome = failed if sequence == 3 else delivered
         await pen.flush(outcome(sequence, NOW + sequence, events=(numbered(sequence, type=kind),)))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
 
     async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
         found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter(**wanted)))
@@ -127,26 +111,26 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
 
 
 async def test_what_the_receiver_answered_is_kept_of_what_failed(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     events = (numbered(7, type="order.paid"),)
     await pen.flush(
-        opened(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
+        opens(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
     )
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     (found,) = (await ask(settings, lambda of: journey(of, "e7"))).deliveries
     assert found["type"] == "order.paid"
     assert [each["answer"] for each in found["attempts"]] == ["no such order", None]
 
 
 async def test_an_event_is_followed_over_all_receivers(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened(), failed(7), delivered(7, NOW + 5, attempt=2))
-    await pen.flush(opened("acme.other"), receiver="acme.other")
+    await pen.flush(opens(), failed(7), delivered(7, NOW + 5, attempt=2))
+    await pen.flush(opens("acme.other"), receiver="acme.other")
     dead = f.DeadLettered(receiver="acme.other", events=(numbered(7),), at=NOW + 3, reason="expired")
     await pen.flush(dead, receiver="acme.other")
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: journey(of, "e7"))
     told = [
         (each["receiver"], each["state"], each["reason"], len(each["attempts"])) for each in found.deliveries
@@ -159,21 +143,21 @@ async def test_an_event_is_followed_over_all_receivers(
 
 
 async def test_the_history_is_told_in_words(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     receivers = Receivers(js, names)
     await receivers.put(RECEIVER, CONFIGURATION)
-    await catch_up(js, names, path)  # The bucket keeps the last one alone.
+    await catch_up(js, names, ledger)  # The bucket keeps the last one alone.
     await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
     target = f.Retargeted(receiver=RECEIVER, target="url")
-    await pen.flush(opened(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(failed(1, NOW + 10))
     await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
     await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600))
     await pen.flush(failed(2, NOW + 700, status=410, gone=True))
     await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
     await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     told = await ask(settings, lambda of: read_history(of, RECEIVER, 0, schema.END_OF_TIME))
     said = [each.what for each in told.entries]
     assert "configuration changed (revision 2): order, rate, url" in said
@@ -191,13 +175,13 @@ async def test_the_history_is_told_in_words(
 
 @pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
 async def test_the_audit_holds_attempts_against_the_limit_in_force(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, more: int, verdict: str
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, more: int, verdict: str
 ) -> None:
-    await pen.flush(opened())
+    await pen.flush(opens())
     await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
     await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: audit(of, RECEIVER, 0, MS + 100_000))
     assert (found.verdict, found.attempts) == (verdict, len(at))
     assert [each.length_s for each in found.windows] == [0.4, 1.0]
@@ -206,12 +190,12 @@ async def test_the_audit_holds_attempts_against_the_limit_in_force(
 
 
 async def test_the_worst_are_found(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened(), failed(1, NOW + 1))
+    await pen.flush(opens(), failed(1, NOW + 1))
     await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
     await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: find_worst(of, 1e9, 10))
     assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
     assert [(each["receiver"], each["latest_s"]) for each in found.late] == [
@@ -221,7 +205,7 @@ async def test_the_worst_are_found(
 
 
 async def test_a_look_back_folds_to_what_inspect_said(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each fact, by way of base states that lie now before it, now behind."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
@@ -229,7 +213,7 @@ async def test_a_look_back_folds_to_what_inspect_said(
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
     await Receivers(js, names).put(RECEIVER, CONFIGURATION)
     bucket = Bucket(1.5, NOW, 1)
-    first: list[f.Fact] = [opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
+    first: list[f.Fact] = [opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2), bucket=bucket)]
     await pen.flush(*first)
     facts: list[f.Fact] = []
     for sequence in range(1, 9):
@@ -248,10 +232,10 @@ async def test_a_look_back_folds_to_what_inspect_said(
             state, policy, View(), at, shard=shard(RECEIVER), node="", queued=0, backlog=0, head=None,
             last_answer=None, problems=[],
         )  # fmt: skip
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     # Configurations have the server's time, which is not that of these facts.
-    _execute(path, "UPDATE configurations SET at = 0")
-    assert rows(path, "SELECT count(*) FROM states")[0][0] > 2
+    await ledger.execute("UPDATE configurations SET at = 0")
+    assert (await ledger.rows("SELECT count(*) FROM states"))[0][0] > 2
     for at_ms, before in said.items():
         told = await ask(settings, partial(moment, receiver=RECEIVER, at=at_ms))
         for name in before.keys() - {*MEMORY_MEMBERS, "head"}:
@@ -261,22 +245,22 @@ async def test_a_look_back_folds_to_what_inspect_said(
 
 
 async def test_before_a_receiver_was_there_a_look_back_says_so(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened())
-    await catch_up(js, names, path)
+    await pen.flush(opens())
+    await catch_up(js, names, ledger)
     failure = await refused(settings, lambda of: moment(of, RECEIVER, MS - 1000))
     assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
 async def test_before_what_is_known_a_look_back_says_from_when_on(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened())
+    await pen.flush(opens())
     gone = await pen.flush(delivered(1))
     await js.purge(names.journal, gone + 1)
     await pen.flush(delivered(2, NOW + 50))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     failure = await refused(settings, lambda of: moment(of, RECEIVER, 1000))
     assert "is not known before" in failure.text
     found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
@@ -284,39 +268,40 @@ async def test_before_what_is_known_a_look_back_says_from_when_on(
 
 
 async def test_what_was_under_way_when_facts_got_lost_ended_nobody_knows_how(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened(), failed(1))
-    await catch_up(js, names, path)
+    await pen.flush(opens(), failed(1))
+    await catch_up(js, names, ledger)
     assert (await ask(settings, lambda of: journey(of, "e1"))).deliveries[0]["state"] == "open"
     gone = await pen.flush(delivered(1, NOW + 5, attempt=2))
     await js.purge(names.journal, gone + 1)
     await pen.flush(delivered(2, NOW + 50))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: journey(of, "e1"))
     assert [each["state"] for each in found.deliveries] == ["unknown"]
     assert found.ledger.notes
 
 
 async def test_a_ledger_that_nobody_writes_says_how_far_behind_it_is(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened())
-    await catch_up(js, names, path)
-    _execute(path, "UPDATE positions SET seen_at = 0, stored_at = 1000")
+    await pen.flush(opens())
+    await catch_up(js, names, ledger)
+    await ledger.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
     found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert found.ledger.behind_s > 1e9
     assert "behind, at 1970-01-01T00:16:40.000Z; check that angarium ledger runs" in found.ledger.notes[0]
-    _execute(path, "UPDATE positions SET stored_at = unixepoch() - 3")  # Facts come all the time.
+    await ledger.execute("UPDATE positions SET stored_at = ?", time.time() - 3)  # Facts come all the time.
     found = await ask(settings, lambda of: find_attempts(of, RECEIVER, AttemptFilter()))
     assert (found.ledger.behind_s, found.ledger.notes) == (0.0, [])
     missing = await refused(Settings(ledger="sqlite:///no/such.db"), lambda of: find_worst(of, 1.0, 1))
     assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
 
 
-async def test_no_question_reads_a_whole_table(path: Path) -> None:
+@pytest.mark.parametrize("world", [("memory", "sqlite")])
+async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
     """Each looks into the blocks, which are few, and into a block by its key."""
-    async with written(path):
+    async with ledger.store():
         pass
     queries = [
         text
@@ -332,7 +317,8 @@ async def test_no_question_reads_a_whole_table(path: Path) -> None:
             )
     assert len(queries) > 18
     for query in queries:
-        plan = [detail for *_, detail in rows(path, f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))]
+        steps = await ledger.rows(f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))
+        plan = [detail for *_, detail in steps]
         assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
             plan
         )
@@ -341,13 +327,6 @@ async def test_no_question_reads_a_whole_table(path: Path) -> None:
 def _values(query: str) -> int:
     """The number of its placeholders."""
     return max(map(int, re.findall(r"\?(\d)", query)), default=query.count("?"))
-
-
-def _execute(path: Path, statement: str) -> None:
-    db = sqlite3.connect(path)
-    db.execute(statement)
-    db.commit()
-    db.close()
 
 
 def test_without_its_driver_a_command_says_how_to_get_it() -> None:

@@ -17,8 +17,7 @@ from angarium.operations.records.worst import find_worst
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from tests.contract.installation import install
-from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened
+from tests.contract.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 MS = round(NOW * 1000)
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
@@ -26,23 +25,8 @@ OTHER = "other.billing"
 
 
 @pytest.fixture
-async def names(js: JetStream, prefix: str) -> Names:
-    return await install(js, prefix)
-
-
-@pytest.fixture
-def pen(js: JetStream, names: Names) -> Pen:
-    return Pen(js, names)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def settings(path: Path, prefix: str) -> Settings:
-    return Settings(prefix=prefix, ledger=f"sqlite:///{path}")
+def settings(ledger: Kept, prefix: str) -> Settings:
+    return Settings(prefix=prefix, ledger=ledger.location)
 
 
 async def ask(settings: Settings, question: Any) -> Any:
@@ -52,13 +36,13 @@ async def ask(settings: Settings, question: Any) -> Any:
 
 
 async def test_a_tenant_is_told_of_its_own_receivers_alone(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened(), failed(7))
+    await pen.flush(opens(), failed(7))
     for receiver in (OTHER, "acme2.billing"):
-        await pen.flush(opened(receiver), failed(7, receiver=receiver), receiver=receiver)
-    await pen.flush(opened("other.late"), delivered(8, NOW + 9, receiver="other.late"), receiver="other.late")
-    await catch_up(js, names, path)
+        await pen.flush(opens(receiver), failed(7, receiver=receiver), receiver=receiver)
+    await pen.flush(opens("other.late"), delivered(8, NOW + 9, receiver="other.late"), receiver="other.late")
+    await catch_up(js, names, ledger)
     of_all = (None, ["acme.billing", "acme2.billing", OTHER], ["other.late"])
     for tenant, failing, late in (("acme", [RECEIVER], []), ("other", [OTHER], ["other.late"]), of_all):
         told = (await ask(settings, lambda of, who=tenant: journey(of, "e7", who))).deliveries
@@ -69,13 +53,13 @@ async def test_a_tenant_is_told_of_its_own_receivers_alone(
 
 
 async def test_a_long_journey_is_told_in_pages(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
     for name in ("acme.a", "acme.b", "acme.c"):
         first = delivered(1, receiver=name, events=(numbered(1),))
         again = delivered(2, receiver=name, events=(_again(2),))
-        await pen.flush(opened(name), first, again, receiver=name)
-    await catch_up(js, names, path)
+        await pen.flush(opens(name), first, again, receiver=name)
+    await catch_up(js, names, ledger)
     found: list[tuple[str, int]] = []
     more, after = True, ("", 0)
     while more:
@@ -94,11 +78,11 @@ def _again(sequence: int) -> Any:
 
 
 async def test_the_audit_in_json_has_instants_as_texts(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
+    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
-    await catch_up(js, names, path)
+    await catch_up(js, names, ledger)
     found = await ask(settings, lambda of: auditing.audit(of, RECEIVER, 0, MS + 100_000))
     told = auditing.document(found)
     assert [each.at for each in told.limits] == [None]
@@ -108,10 +92,10 @@ async def test_the_audit_in_json_has_instants_as_texts(
 
 
 async def test_a_question_that_is_given_up_ends(
-    js: JetStream, names: Names, pen: Pen, path: Path, settings: Settings
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opened())
-    await catch_up(js, names, path)
+    await pen.flush(opens())
+    await catch_up(js, names, ledger)
 
     async def endless(of: OpenLedger) -> Any:
         return await of.questions.rows(ENDLESS)

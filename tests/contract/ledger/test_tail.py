@@ -24,9 +24,10 @@ from tests.contract.waiting import until_true
 PATIENCE_S = 30.0
 
 
-@pytest.fixture
-def pen(js: JetStream, names: Names) -> Pen:
-    return Pen(js, names)
+@pytest.fixture(params=["memory", "nats-server"])
+def world(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """It reads the journal, and no ledger."""
+    return request.param, ""
 
 
 @pytest.fixture(autouse=True)

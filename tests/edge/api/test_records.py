@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,11 +14,21 @@ from actors.machine.bucket import Limit
 from angarium.api.api_state import QUESTIONS_MAX
 from angarium.api.queries import ledger as asking
 from angarium.ledger.questions import Questions
-from angarium.ledger.store import path_of
 from angarium.logs import instant
 from angarium.settings import Settings
 from streams.stores.receivers import Receivers
-from tests.contract.ledgers import NOW, RECEIVER, Pen, catch_up, delivered, failed, numbered, opened
+from tests.contract.ledgers import (
+    NOW,
+    RECEIVER,
+    InFile,
+    Pen,
+    catch_up,
+    delivered,
+    failed,
+    in_file,
+    numbered,
+    opens,
+)
 from tests.contract.waiting import until
 from tests.edge.api.conftest import Api, problem
 
@@ -29,15 +38,15 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELEC
 
 
 @pytest.fixture
-def ledger(settings: Settings) -> Path:
-    return path_of(settings.ledger)
+def ledger(settings: Settings) -> InFile:
+    return in_file(settings.ledger)
 
 
 @pytest.fixture
 async def pen(api: Api) -> Pen:
     pen = Pen(api.js, api.names)
-    await pen.flush(opened())
-    await pen.flush(opened(OTHER), receiver=OTHER)
+    await pen.flush(opens())
+    await pen.flush(opens(OTHER), receiver=OTHER)
     return pen
 
 
@@ -65,7 +74,7 @@ async def paged(client: httpx.AsyncClient, path: str, members: str, **query: Any
 
 
 async def test_attempts_are_filtered_and_come_in_pages(
-    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     statuses = [200, 204, 500, 503, 404, 200, 201, 503]
     for sequence, status in enumerate(statuses, 1):
@@ -95,17 +104,17 @@ async def test_attempts_are_filtered_and_come_in_pages(
 
 
 async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
-    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     gone = await pen.flush(delivered(1))
     await api.js.purge(api.names.journal, gone + 1)
-    await pen.flush(opened(), delivered(2, NOW + 50))
+    await pen.flush(opens(), delivered(2, NOW + 50))
     await catch_up(api.js, api.names, ledger)
     for path in ("attempts", "history", "audit?since=2026-01-01T00:00:00Z"):
         told = (await ok(reader, f"{AT}/{path}"))["ledger"]
         assert told["behind_s"] == 0.0
         assert [since for since, _ in told["gaps"]] == [None]
-    db = sqlite3.connect(ledger)
+    db = sqlite3.connect(ledger.path)
     with db:
         db.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
     db.close()
@@ -114,10 +123,10 @@ async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
 
 
 async def test_an_events_journey_has_no_receiver_of_another_tenant(
-    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     await pen.flush(failed(7, answer="no room"), delivered(7, NOW + 5, attempt=2))
-    await pen.flush(opened("acme.zeal"), delivered(7, receiver="acme.zeal"), receiver="acme.zeal")
+    await pen.flush(opens("acme.zeal"), delivered(7, receiver="acme.zeal"), receiver="acme.zeal")
     await pen.flush(failed(7, receiver=OTHER, answer="their secret"), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     journey = await ok(reader, "/v1/tenants/acme/events/e7")
@@ -137,7 +146,7 @@ async def test_an_events_journey_has_no_receiver_of_another_tenant(
 
 
 async def test_the_history_comes_in_pages(
-    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     await Receivers(api.js, api.names).put(RECEIVER, b'{"url": "https://example.com/"}')
     for minute in range(3):
@@ -153,7 +162,7 @@ async def test_the_history_comes_in_pages(
     assert len(await paged(reader, f"{AT}/history", "entries", limit=1, since=since)) == 4
 
 
-async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient) -> None:
+async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient) -> None:
     await pen.flush(f.RateSet(receiver=RECEIVER, limit=Limit(5.0, 2)), failed(1, NOW + 1))
     await pen.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
     await pen.flush(failed(1, receiver=OTHER), receiver=OTHER)
@@ -166,7 +175,9 @@ async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: Path, reader:
     assert [each["receiver"] for each in worst["failing"] + worst["late"]] == [RECEIVER]
 
 
-async def test_a_look_back_at_the_state(api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient) -> None:
+async def test_a_look_back_at_the_state(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+) -> None:
     ago_s, now = 3600.0, time.time()
     receiver, path = "acme.past", "/v1/tenants/acme/receivers/past/state"
     pen.at = now - ago_s
@@ -200,17 +211,17 @@ async def test_what_cannot_be_asked_is_told(reader: httpx.AsyncClient, wrong: st
 
 
 async def test_without_a_ledger_it_is_said_without_a_path(
-    api: Api, reader: httpx.AsyncClient, ledger: Path, caplog: pytest.LogCaptureFixture
+    api: Api, reader: httpx.AsyncClient, ledger: InFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     detail = problem(await reader.get(f"{AT}/attempts"), 503, "unavailable")
     assert "ANGARIUM_LEDGER" in detail
-    assert str(ledger.parent) not in detail
+    assert str(ledger.path.parent) not in detail
     (line,) = [each for each in caplog.records if each.message == "api.no_ledger"]
-    assert str(ledger) in str(line.__dict__["why"])
+    assert str(ledger.path) in str(line.__dict__["why"])
 
 
 async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
-    api: Api, pen: Pen, ledger: Path, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant has a quarter of the places; each question ends by itself, and the loop goes on meanwhile."""
     await pen.flush(delivered(1))
@@ -235,8 +246,8 @@ async def test_a_tenants_slow_questions_keep_no_other_one_waiting(
     assert api.state.question_limits.requests == 0
 
 
-async def _number(ledger: Path, receiver: str) -> int:
-    db = sqlite3.connect(ledger)
+async def _number(ledger: InFile, receiver: str) -> int:
+    db = sqlite3.connect(ledger.path)
     (number,) = db.execute("SELECT id FROM receivers WHERE name = ?", (receiver,)).fetchone()
     db.close()
     return int(number)

@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from angarium.api.problems import HIDDEN
-from angarium.ledger.store import path_of
-from tests.contract.ledgers import Pen, catch_up, failed, opened
+from tests.contract.ledgers import Pen, catch_up, failed, in_file, opens
 from tests.edge.api.conftest import Api, problem
 from tests.edge.api.test_dead_letters import bury
 
@@ -100,8 +99,8 @@ async def test_nothing_that_is_read_shows_anything_of_another_tenant(api: Api) -
         await api.receiver(receiver, url=f"https://{tenant}.example.com/")
         await bury(api, receiver, 1, body=tenant.encode())
         attempt = failed(1, receiver=receiver, answer=f"{tenant} says no")
-        await pen.flush(opened(receiver), attempt, receiver=receiver)
-    await catch_up(api.js, api.names, path_of(api.to.settings.ledger))
+        await pen.flush(opens(receiver), attempt, receiver=receiver)
+    await catch_up(api.js, api.names, in_file(api.to.settings.ledger))
     letters = [each.subject.split(".")[2] for each in await api.stored(api.names.dead_letters)]
     async with await api.client("*", ["read"]) as reader:
         for tenant in seen:

@@ -1,4 +1,4 @@
-"""The ledger's tables in a file of SQLite. Readers and the one writer do not wait for each other (WAL).
+"""Writes the ledger's tables in a file of SQLite. Its readers and its one writer do not wait (WAL).
 
 `synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the place that
 they stored; so the same facts are read from the journal again.
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from angarium.ledger import schema
-from angarium.ledger.batch import BaseRow, EndedRow, ReceiverRow, RowBatch, milliseconds
-from angarium.ledger.driver import aiosqlite
+from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
+from angarium.ledger.sqlite.driver import aiosqlite
+from angarium.ledger.sqlite.tables import TABLES, UPGRADES, VERSION
 from angarium.ledger.store import Block, LedgerError
 from streams.following.journal_reader import Place
 
@@ -43,7 +44,8 @@ INSERT INTO minutes VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
 """
 _TOUCHED = """
 UPDATE receivers SET shard = ?, failing_since = ?, failures = ?, disabled = ?, paused = ?, last_at = ?,
-    last_status = ?, last_error = ?, facts_since = ?, bytes_since = ?, base_bytes = ?, based_at = ?
+    last_status = ?, last_error = ?, facts_since = ?, bytes_since = ?, base_bytes = ?, based_at = ?,
+    last_position = ?
 WHERE id = ?
 """
 _BLOCK = """
@@ -59,7 +61,7 @@ WHERE position = ? AND created IN (?, '')
 """
 _RECEIVERS = """
 SELECT name, id, shard, failing_since, failures, disabled, paused, last_at, last_status, last_error,
-    facts_since, bytes_since, base_bytes, based_at
+    facts_since, bytes_since, base_bytes, based_at, last_position
 FROM receivers WHERE name IN ({names})
 """
 _OPEN = """
@@ -85,13 +87,15 @@ _HISTORY = {
     "states": "EXISTS (SELECT 1 FROM states newer WHERE newer.receiver = old.receiver "
     "AND newer.position > old.position",
 }
-"""Tables whose rows are dropped only when a newer row of their kind is too old: the last one still
-applies."""
-_BASED = "UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ? WHERE id = ?"
+"""Rows that are dropped once a newer one of their kind is too old: the last one before still applies."""
+_BASED = """
+UPDATE receivers SET facts_since = 0, bytes_since = 0, base_bytes = ?, based_at = ?
+WHERE id = ? AND last_position <= ?
+"""
 
 
 class SqliteStore:
-    """Implements `angarium.ledger.store.Store`. Made by `written`."""
+    """Implements `angarium.ledger.store.Store`. Made by `sqlite_store`."""
 
     def __init__(self, db: aiosqlite.Connection, path: Path) -> None:
         self._db = db
@@ -103,13 +107,13 @@ class SqliteStore:
     async def begin(self) -> None:
         """Make the tables where there are none. Raises LedgerError if a newer Angarium made them."""
         version = (await self._rows("PRAGMA user_version"))[0][0]
-        if version > schema.VERSION:
+        if version > VERSION:
             raise LedgerError(
-                f"{self._path} has version {version}, this Angarium knows {schema.VERSION}: upgrade this one"
+                f"{self._path} has version {version}, this Angarium knows {VERSION}: upgrade this one"
             )
-        if version == 0:
+        if version < VERSION:
             async with self._transaction():
-                for statement in schema.TABLES.split(";"):
+                for statement in (UPGRADES[version] if version else TABLES).split(";"):
                     if statement.strip():
                         await self._db.execute(statement)
         self._last_id = (await self._rows("SELECT coalesce(max(id), 0) FROM receivers"))[0][0]
@@ -126,8 +130,18 @@ class SqliteStore:
         return Place(created=rows[0][0], position=rows[0][1], stored_at=rows[0][2]) if rows else Place()
 
     @property
-    def block(self) -> int:
-        return self._block + (self._block_facts >= schema.BLOCK_FACTS)
+    def shares(self) -> int:
+        return 1
+
+    async def hold(self, stream: str) -> dict[int, HeldShare]:
+        return {0: HeldShare(await self.place(stream))}
+
+    async def block(self, at: int) -> int:
+        return self._block + self._full
+
+    @property
+    def _full(self) -> bool:
+        return self._block_facts >= schema.BLOCK_FACTS
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         found: dict[str, ReceiverRow] = {}
@@ -162,7 +176,7 @@ class SqliteStore:
     async def write(self, stream: str, batch: RowBatch) -> None:
         fresh = [each for each in batch.touched.values() if each.fresh]
         async with self._transaction():
-            await self._move(stream, batch.before, batch.after)
+            await self._move(stream, batch.holds[0].place, batch.after[0])
             await self._many(
                 "INSERT INTO receivers (id, name, shard) VALUES (?,?,?)",
                 [(each.id, each.name, each.shard) for each in fresh],
@@ -173,23 +187,17 @@ class SqliteStore:
             await self._many("INSERT INTO facts VALUES (?,?,?,?,?)", batch.facts)
             await self._many(_MINUTE, [(*key, *totals) for key, totals in batch.minutes.items()])
             if batch.count:
-                span = (
-                    batch.before.position + 1,
-                    batch.after.position,
-                    batch.since,
-                    batch.until,
-                    batch.count,
-                )
+                span = (batch.first, batch.last, batch.since, batch.until, batch.count)
                 await self._db.execute(_BLOCK, (batch.block, *span))
             await self._many("INSERT INTO changes VALUES (?,?,?,?,?,?)", batch.changes)
             await self._many("INSERT INTO claims VALUES (?,?,?,?,?,?)", batch.claims)
             await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(_base_row, batch.bases))
-            for gap, since in batch.gaps:
-                until = milliseconds(gap.until_at)
+            for gap in batch.gaps:
+                row = (gap.first, gap.last, gap.since, gap.until, gap.share)
+                await self._db.execute("INSERT INTO gaps VALUES (?,?,?,?,?)", row)
                 await self._db.execute(
-                    "INSERT INTO gaps VALUES (?,?,?,?)", (gap.first, gap.last, since, until)
+                    "UPDATE deliveries SET ended_at = ? WHERE ended_at IS NULL", (gap.until,)
                 )
-                await self._db.execute("UPDATE deliveries SET ended_at = ? WHERE ended_at IS NULL", (until,))
             await self._many(_TOUCHED, map(_touched_row, batch.touched.values()))
         if batch.count:
             if batch.block != self._block:
@@ -198,19 +206,18 @@ class SqliteStore:
         for each in fresh:
             each.fresh = False
 
-    async def rest(self, stream: str, place: Place, seen_at: int) -> None:
+    async def rest(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
         async with self._transaction():
-            await self._move(stream, place, place, seen_at)
+            await self._move(stream, holds[0].place, holds[0].place, seen_at)
 
     async def add_base(self, base: BaseRow) -> None:
         async with self._transaction():
             await self._db.execute("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", _base_row(base))
-            await self._db.execute(_BASED, (len(base.state), base.at, base.receiver))
+            await self._db.execute(_BASED, (len(base.state), base.at, base.receiver, base.position))
 
     async def configured(
-        self, stream: str, place: Place, rows: Sequence[tuple[str, int, int, str | None]]
+        self, stream: str, before: Place, after: Place, rows: Sequence[tuple[str, int, int, str | None]]
     ) -> None:
-        before = await self.place(stream)
         known = await self.receivers({name: -1 for name, *_ in rows})
         fresh = [each for each in known.values() if each.fresh]
         async with self._transaction():
@@ -222,7 +229,7 @@ class SqliteStore:
                 "INSERT OR REPLACE INTO configurations VALUES (?,?,?,?)",
                 [(known[name].id, at, revision, document) for name, at, revision, document in rows],
             )
-            await self._move(stream, before, place)
+            await self._move(stream, before, after)
 
     async def _move(self, stream: str, before: Place, after: Place, seen_at: int = 0) -> None:
         stored = await self._db.execute(
@@ -247,7 +254,7 @@ class SqliteStore:
             "SELECT block, last, until, EXISTS (SELECT 1 FROM deliveries d WHERE d.block = b.block "
             "AND ended_at IS NULL) FROM blocks b ORDER BY block LIMIT 1"
         )
-        if not rows or rows[0][0] >= self.block:
+        if not rows or rows[0][0] >= self._block + self._full:
             return None
         number, last, until, busy = rows[0]
         return Block(number, last, until, bool(busy))
@@ -297,8 +304,8 @@ class SqliteStore:
 
 
 @asynccontextmanager
-async def written(path: Path) -> AsyncIterator[SqliteStore]:
-    """The tables in this file, which is created if it is missing, for its one writer. Raises LedgerError."""
+async def sqlite_store(path: Path) -> AsyncIterator[SqliteStore]:
+    """The tables in this file, which is made where it is missing, for its one writer. Raises LedgerError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -344,7 +351,7 @@ def _receiver(row: Any) -> ReceiverRow:
     return ReceiverRow(
         row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
         last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
-        base_bytes=row[12], based_at=row[13],
+        base_bytes=row[12], based_at=row[13], last_position=row[14],
     )  # fmt: skip
 
 
@@ -363,5 +370,5 @@ def _touched_row(each: ReceiverRow) -> tuple[Any, ...]:
     return (
         each.shard, each.failing_since, each.failures, each.disabled, int(each.paused), each.last_at,
         each.last_status, each.last_error, each.facts_since, each.bytes_since, each.base_bytes, each.based_at,
-        each.id,
+        each.last_position, each.id,
     )  # fmt: skip

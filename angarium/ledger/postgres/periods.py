@@ -1,0 +1,62 @@
+"""Partitions, one a period: made before they are needed, dropped when all in them is too old.
+
+No other statement waits meanwhile. A table is made first and attached then, and detached `CONCURRENTLY`
+before it is dropped: else the whole table would be locked, and all that come later would wait for the longest
+query.
+"""
+
+from typing import Any
+
+from angarium.ledger.postgres.session import Session
+from angarium.ledger.postgres.tables import PARTITIONED, bounds
+from angarium.ledger.store import LedgerError
+
+_DETACHING = """
+SELECT c.relname, i.inhdetachpending FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = ?::text::regclass AND c.relname = ?
+"""
+
+
+async def make(session: Session, period: int) -> None:
+    """Make the partitions of a period, within a transaction; nothing where they are there."""
+    if not await session.execute("INSERT INTO periods (period) VALUES (?) ON CONFLICT DO NOTHING", period):
+        return
+    for table in PARTITIONED:
+        name, (first, end) = _name(table, period), bounds(table, period)
+        await session.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
+        await session.execute(
+            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({first}) TO ({end})"
+        )
+
+
+async def drop(session: Session, period: int) -> None:
+    """Drop the partitions of a period; may be begun again."""
+    for table in PARTITIONED:
+        name = _name(table, period)
+        found: list[Any] = await session.rows(_DETACHING, table, name)
+        if found:
+            how = "FINALIZE" if found[0][1] else "CONCURRENTLY"
+            await session.execute(f"ALTER TABLE {table} DETACH PARTITION {name} {how}")
+        await session.execute(f"DROP TABLE IF EXISTS {name}")
+    await session.execute("DELETE FROM periods WHERE period = ?", period)
+
+
+async def next_block(session: Session, period: int) -> int:
+    """A number for a block of that period which no other block has had."""
+    async with session.transaction():
+        await make(session, period)
+        rows = await session.rows(
+            "UPDATE periods SET blocks = blocks + 1 WHERE period = ? RETURNING blocks", period
+        )
+    if not rows:
+        raise LedgerError(f"the partitions of the period {period} are gone: start angarium ledger again")
+    return bounds("attempts", period)[0] + int(rows[0][0])
+
+
+def _name(table: str, period: int) -> str:
+    return f"{table}_p{period}"
+
+
+def blocks_of(period: int) -> tuple[int, int]:
+    """The blocks of a period: from the first to below the second."""
+    return bounds("attempts", period)

@@ -1,0 +1,46 @@
+"""The ledger in PostgreSQL for those who only read."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from angarium.ledger.locating import Database
+from angarium.ledger.postgres.leases import APPLICATION
+from angarium.ledger.postgres.postgres_store import tables_there
+from angarium.ledger.postgres.session import BOUNDED, Session, opened
+from angarium.ledger.postgres.tables import SHARE_COUNT, VERSION
+from angarium.ledger.store import LedgerError
+
+
+class PostgresReader:
+    """Implements `angarium.ledger.questions.LedgerReader`."""
+
+    shares = SHARE_COUNT
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        return [tuple(row) for row in await self._session.rows(query, *values)]
+
+    def by(self, index: str) -> str:
+        return ""
+
+
+@asynccontextmanager
+async def postgres_reader(database: Database) -> AsyncIterator[PostgresReader]:
+    """The ledger in this database. Raises LedgerError where there is none."""
+    name, read_only = f"{APPLICATION}, reading", {"default_transaction_read_only": "on"}
+    async with opened(database, name, **BOUNDED, **read_only) as session:
+        if not await tables_there(session):
+            raise LedgerError(
+                f"there is no ledger in {database.shown}: "
+                f"start one with angarium ledger --to {database.shown}"
+            )
+        ((version,),) = await session.rows("SELECT version FROM ledger")
+        if version != VERSION:
+            raise LedgerError(
+                f"{database.shown} has version {version}, this Angarium knows {VERSION}: "
+                "read it with the Angarium that writes it"
+            )
+        yield PostgresReader(session)

@@ -1,0 +1,303 @@
+"""Writes the ledger's tables in PostgreSQL, one transaction a batch, as one of any number of processes.
+
+`synchronous_commit=off`: a database that loses its power may lose the last transactions, and with them the
+places that they moved; they are read from the journal again.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from operator import itemgetter
+from typing import Any
+
+from angarium.ledger import schema
+from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
+from angarium.ledger.locating import Database
+from angarium.ledger.postgres import periods, statements
+from angarium.ledger.postgres.leases import Leases, application
+from angarium.ledger.postgres.session import BOUNDED, Session, opened
+from angarium.ledger.postgres.tables import (
+    PARTS_OF_KEEP,
+    PERIOD_MIN_MS,
+    SHARE_COUNT,
+    TABLES,
+    VERSION,
+    period_of,
+)
+from angarium.ledger.store import Block, LeaseLost, LedgerAway, LedgerError
+from streams.following.journal_reader import Place
+
+WRITER_SETTINGS = {"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan", **BOUNDED}
+
+_KEY = itemgetter(0, 1, 2, 3, 4)
+_TEXT_OF_ATTEMPT = (11, 13, 14)
+_TEXT_OF_DELIVERY = (4, 5, 10, 12)
+
+
+class PostgresStore:
+    """Implements `angarium.ledger.store.Store`. Made by `postgres_store`.
+
+    `aside`: a connection for what takes long, and may not keep batches waiting.
+    """
+
+    def __init__(self, session: Session, aside: Session, holder: str, shown: str) -> None:
+        self._session = session
+        self._aside = aside
+        self._leases = Leases(session, holder)
+        self._shown = shown
+        self._period_ms = 0
+        self._block = 0
+        self._block_facts = 0
+        self._gapped = False
+
+    async def begin(self, keep_s: float) -> None:
+        """Make the tables where there are none. Raises LedgerError where a newer Angarium made them."""
+        session = self._session
+        async with session.transaction():
+            await session.rows("SELECT pg_advisory_xact_lock(hashtext('angarium ledger'))")
+            if not await tables_there(session):
+                for statement in TABLES.split(";"):
+                    await session.execute(statement)
+                period_ms = max(PERIOD_MIN_MS, round(keep_s * 1000 / PARTS_OF_KEEP))
+                await session.execute("INSERT INTO ledger VALUES (?, ?)", VERSION, period_ms)
+        ((version, self._period_ms),) = await session.rows("SELECT version, period_ms FROM ledger")
+        if version > VERSION:
+            raise LedgerError(
+                f"{self._shown} has version {version}, this Angarium knows {VERSION}: upgrade this one"
+            )
+
+    async def close(self) -> None:
+        """Let others have the shares at once; where the database is away, they have them a little later."""
+        with suppress(LedgerAway):
+            await self._leases.end()
+
+    # ---- what the writer asks
+
+    @property
+    def shares(self) -> int:
+        return SHARE_COUNT
+
+    async def hold(self, stream: str) -> dict[int, HeldShare]:
+        holds, block = await self._leases.renew(stream)
+        if not self._block and block:
+            await self._go_on_with(block)
+        return holds
+
+    async def _go_on_with(self, block: int) -> None:
+        """Fill up a block that another process, or this one in an earlier life, has begun."""
+        rows = await self._session.rows(statements.FILLED, block)
+        if rows:
+            self._block, self._block_facts, self._gapped = block, rows[0][0], bool(rows[0][1])
+
+    async def place(self, stream: str) -> Place:
+        rows = await self._session.rows(statements.PLACE, stream)
+        return Place(created=rows[0][0], position=rows[0][1], stored_at=rows[0][2]) if rows else Place()
+
+    async def block(self, at: int) -> int:
+        period = at // self._period_ms
+        full = self._block_facts >= schema.BLOCK_FACTS
+        if full or not self._block or period > period_of(self._block):
+            self._block = await periods.next_block(self._session, period)
+            self._block_facts, self._gapped = 0, False
+        return self._block
+
+    async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
+        if not names:
+            return {}
+        rows = await self._session.rows(statements.RECEIVERS, list(names))
+        there = {row[0] for row in rows}
+        missing = [each for each in names if each not in there]
+        if missing:
+            await self._session.each(statements.NEW_RECEIVERS, [(each, names[each]) for each in missing])
+            rows += await self._session.rows(statements.RECEIVERS, missing)
+        found = {row[0]: _receiver(row) for row in rows}
+        by_id = {each.id: each for each in found.values()}
+        for receiver, sequence, block, position in await self._session.rows(statements.OPEN, list(by_id)):
+            by_id[receiver].open[sequence] = (block, position)
+        for name, shard in names.items():
+            if shard >= 0:
+                found[name].shard = shard
+        return found
+
+    async def facts_since_base(
+        self, receiver: int, up_to: int | None = None
+    ) -> tuple[BaseRow | None, list[tuple[int, int, str]]]:
+        last = schema.END_OF_TIME if up_to is None else up_to
+        rows = await self._session.rows(statements.BASE, receiver, last)
+        base = BaseRow(*rows[0]) if rows else None
+        after = base.position if base else 0
+        found = await self._session.rows(statements.FACTS, receiver, after, last)
+        return base, [(position, at, facts) for position, at, facts in found]
+
+    # ---- what the writer stores
+
+    async def write(self, stream: str, batch: RowBatch) -> None:
+        session = self._session
+        async with session.transaction():
+            await self._move(stream, batch.holds, batch.after)
+            await session.copy("attempts", _clean(sorted(batch.attempts, key=_KEY), _TEXT_OF_ATTEMPT))
+            begun = _clean(batch.begun.values(), _TEXT_OF_DELIVERY)
+            if self._gapped:
+                await session.each(statements.BEGUN_AGAIN, begun)
+            else:
+                await session.copy("deliveries", begun)
+            await session.each(statements.ENDED, map(_ended_row, batch.ended.values()))
+            await session.copy("facts", batch.facts)
+            if batch.minutes:
+                period = period_of(batch.block)
+                minutes = [(*key, *totals, period) for key, totals in batch.minutes.items()]
+                await session.each(statements.MINUTES, minutes)
+            if batch.count:
+                span = (batch.first, batch.last, batch.since, batch.until, batch.count)
+                await session.execute(statements.BLOCK, batch.block, *span)
+            await session.copy("changes", batch.changes)
+            await session.copy("claims", batch.claims)
+            await session.each(statements.STATE, map(_base_row, batch.bases))
+            for gap in batch.gaps:
+                row = (gap.first, gap.last, gap.since, gap.until, gap.share)
+                await session.execute("INSERT INTO gaps VALUES (?, ?, ?, ?, ?)", *row)
+                await session.execute(statements.ENDED_UNSEEN, gap.until, SHARE_COUNT, gap.share)
+            await session.each(statements.TOUCHED, map(_touched_row, batch.touched.values()))
+        self._block_facts += batch.count
+        self._gapped = self._gapped or bool(batch.gaps)
+
+    async def rest(self, stream: str, holds: Mapping[int, HeldShare], seen_at: int) -> None:
+        async with self._session.transaction():
+            await self._move(stream, holds, {share: hold.place for share, hold in holds.items()}, seen_at)
+
+    async def add_base(self, base: BaseRow) -> None:
+        async with self._session.transaction():
+            await self._session.each(statements.STATE, [_base_row(base)])
+            await self._session.execute(
+                statements.BASED, len(base.state), base.at, base.receiver, base.position
+            )
+
+    async def configured(
+        self, stream: str, before: Place, after: Place, rows: Sequence[tuple[str, int, int, str | None]]
+    ) -> None:
+        known = await self.receivers({name: -1 for name, *_ in rows})
+        async with self._session.transaction():
+            await self._session.execute(statements.NEW_PLACE, stream)
+            moved = (stream, after.created, after.position, after.stored_at, before.position, before.created)
+            if not await self._session.execute(statements.PLACE_MOVED, *moved):
+                raise self._lost()
+            await self._session.each(
+                statements.CONFIGURATION,
+                [(known[name].id, at, revision, document) for name, at, revision, document in rows],
+            )
+
+    async def _move(
+        self, stream: str, holds: Mapping[int, HeldShare], after: Mapping[int, Place], seen_at: int = 0
+    ) -> None:
+        """Move the places of shares. Raises LeaseLost where one of them is not what this process knows."""
+        rows = [
+            (
+                share, hold.epoch, hold.place.position, hold.place.created, after[share].created,
+                after[share].position, after[share].stored_at,
+            )
+            for share, hold in holds.items()
+        ]  # fmt: skip
+        columns = map(list, zip(*rows, strict=True))
+        moved = await self._session.execute(
+            statements.MOVED, *columns, stream, self._leases.holder, seen_at, self._block
+        )
+        if moved != len(rows):
+            raise self._lost()
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(f"another process writes a share of {self._shown} that this one held")
+
+    # ---- what is too old
+
+    async def oldest(self) -> Block | None:
+        ((period,),) = await self._session.rows("SELECT min(period) FROM periods")
+        if period is None or period >= period_of(self._block):
+            return None
+        blocks = periods.blocks_of(period)
+        ((last, until, busy),) = await self._session.rows(statements.PERIOD, *blocks)
+        return Block(period, last, until, busy)
+
+    async def unbased(self, block: Block) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._session.rows(statements.UNBASED, block.until)]
+
+    async def drop(self, block: Block) -> AsyncIterator[None]:
+        dropping = asyncio.create_task(self._drop(block))
+        try:
+            while not dropping.done():
+                yield
+            dropping.result()
+        finally:
+            dropping.cancel()
+
+    async def _drop(self, block: Block) -> None:
+        """Drop a period on the other connection, which waits for those who still read it."""
+        aside = self._aside
+        await aside.execute(
+            "UPDATE pruned SET block = ?, position = ?, at = ?", block.number, block.last, block.until
+        )
+        await aside.execute(statements.BLOCKS_GONE, *periods.blocks_of(block.number))
+        await periods.drop(aside, block.number)
+        for statement in statements.HISTORY_GONE:
+            await aside.execute(statement, block.until)
+
+
+@asynccontextmanager
+async def postgres_store(database: Database, keep_s: float) -> AsyncIterator[PostgresStore]:
+    """The tables in this database, made where they are missing, for one writer. Raises LedgerError."""
+    holder = f"{socket.gethostname()[:24]} {os.getpid()} {secrets.token_hex(4)}"
+    name = application(holder)
+    async with (
+        opened(database, name, **WRITER_SETTINGS) as session,
+        opened(database, name) as aside,
+    ):
+        store = PostgresStore(session, aside, holder, database.shown)
+        await store.begin(keep_s)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+async def tables_there(session: Session) -> bool:
+    return (await session.rows("SELECT to_regclass('ledger') IS NOT NULL"))[0][0] is True
+
+
+def _clean(rows: Any, columns: tuple[int, ...]) -> list[Any]:
+    """The rows, with a mark for NUL in these columns, which PostgreSQL cannot store in a text."""
+    found = list(rows)
+    for index, row in enumerate(found):
+        for column in columns:
+            if (text := row[column]) is not None and "\0" in text:
+                found[index] = row = (*row[:column], text.replace("\0", "\ufffd"), *row[column + 1 :])
+    return found
+
+
+def _receiver(row: Any) -> ReceiverRow:
+    return ReceiverRow(
+        row[1], row[0], row[2], failing_since=row[3], failures=row[4], disabled=row[5], paused=bool(row[6]),
+        last_at=row[7], last_status=row[8], last_error=row[9], facts_since=row[10], bytes_since=row[11],
+        base_bytes=row[12], based_at=row[13], last_position=row[14],
+    )  # fmt: skip
+
+
+def _ended_row(each: EndedRow) -> tuple[Any, ...]:
+    return (
+        each.block, each.position, each.receiver, each.sequence, each.attempts, each.first_at, each.ended_at,
+        each.ending, each.reason,
+    )  # fmt: skip
+
+
+def _base_row(base: BaseRow) -> tuple[Any, ...]:
+    return (base.receiver, base.position, base.at, base.origin, base.state)
+
+
+def _touched_row(each: ReceiverRow) -> tuple[Any, ...]:
+    error = None if each.last_error is None else each.last_error.replace("\0", "\ufffd")
+    return (
+        each.id, each.shard, each.failing_since, each.failures, each.disabled, int(each.paused), each.last_at,
+        each.last_status, error, each.facts_since, each.bytes_since, each.base_bytes, each.based_at,
+        each.last_position,
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""The tables of the ledger in SQLite, and what a newer version adds to those of an older one."""
+
+from angarium.ledger import schema
+
+VERSION = 2
+TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
+
+TABLES = f"""
+CREATE TABLE receivers (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, shard INTEGER NOT NULL,
+    failing_since INTEGER, failures INTEGER NOT NULL DEFAULT 0, disabled TEXT,
+    paused INTEGER NOT NULL DEFAULT 0, last_at INTEGER, last_status INTEGER, last_error TEXT,
+    facts_since INTEGER NOT NULL DEFAULT 0, bytes_since INTEGER NOT NULL DEFAULT 0,
+    base_bytes INTEGER NOT NULL DEFAULT 0, based_at INTEGER NOT NULL DEFAULT 0,
+    last_position INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE blocks (
+    block INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, since INTEGER NOT NULL,
+    until INTEGER NOT NULL, facts INTEGER NOT NULL
+);
+CREATE TABLE attempts (
+    block INTEGER NOT NULL, receiver INTEGER NOT NULL, at INTEGER NOT NULL, position INTEGER NOT NULL,
+    ordinal INTEGER NOT NULL, sequence INTEGER NOT NULL, delivery INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    latency_us INTEGER NOT NULL, verdict INTEGER NOT NULL, status INTEGER, error TEXT, next_at INTEGER,
+    type TEXT, answer TEXT,
+    PRIMARY KEY (block, receiver, at, position, ordinal, sequence)
+) WITHOUT ROWID;
+CREATE INDEX attempts_failed ON attempts (block, receiver, at, status) WHERE verdict <> 0;
+CREATE INDEX attempts_other ON attempts (block, receiver, at, status) WHERE verdict = 0 AND status <> 200;
+{TYPE_INDEX};
+CREATE TABLE deliveries (
+    block INTEGER NOT NULL, position INTEGER NOT NULL, receiver INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    event TEXT NOT NULL, again TEXT, stored_at INTEGER NOT NULL, first_at INTEGER, ended_at INTEGER,
+    ending INTEGER, reason TEXT, attempts INTEGER NOT NULL, type TEXT,
+    PRIMARY KEY (block, position, receiver, sequence)
+) WITHOUT ROWID;
+CREATE INDEX deliveries_event ON deliveries (block, event);
+CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL;
+CREATE TABLE facts (
+    block INTEGER NOT NULL, receiver INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL,
+    facts TEXT NOT NULL,
+    PRIMARY KEY (block, receiver, position)
+);
+CREATE TABLE states (
+    receiver INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL, origin TEXT NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (receiver, position)
+);
+CREATE TABLE minutes (
+    minute INTEGER NOT NULL, receiver INTEGER NOT NULL, attempts INTEGER NOT NULL, delivered INTEGER NOT NULL,
+    failed INTEGER NOT NULL, throttled INTEGER NOT NULL, dead INTEGER NOT NULL,
+    latency_us INTEGER NOT NULL, latency_us_max INTEGER NOT NULL, late_ms INTEGER NOT NULL,
+    late_ms_max INTEGER NOT NULL,
+    PRIMARY KEY (minute, receiver)
+) WITHOUT ROWID;
+CREATE TABLE changes (
+    receiver INTEGER NOT NULL, at INTEGER NOT NULL, position INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+    kind TEXT NOT NULL, detail TEXT NOT NULL,
+    PRIMARY KEY (receiver, at, position, ordinal)
+) WITHOUT ROWID;
+CREATE TABLE configurations (
+    receiver INTEGER NOT NULL, at INTEGER NOT NULL, revision INTEGER NOT NULL, document TEXT,
+    PRIMARY KEY (receiver, at, revision)
+) WITHOUT ROWID;
+CREATE TABLE claims (
+    shard INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL, node TEXT NOT NULL,
+    epoch INTEGER NOT NULL, clean INTEGER NOT NULL,
+    PRIMARY KEY (shard, position)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL,
+    share INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE positions (
+    stream TEXT PRIMARY KEY, created TEXT NOT NULL, position INTEGER NOT NULL, stored_at REAL NOT NULL,
+    seen_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE pruned (block INTEGER NOT NULL, position INTEGER NOT NULL, at INTEGER NOT NULL);
+INSERT INTO pruned VALUES (0, 0, 0);
+CREATE TABLE verdicts (verdict INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO verdicts VALUES {", ".join(f"({code}, '{name}')" for code, name in enumerate(schema.VERDICTS))};
+CREATE TABLE endings (ending INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO endings VALUES {", ".join(f"({code}, '{name}')" for code, name in enumerate(schema.ENDINGS, 1))};
+PRAGMA user_version = {VERSION};
+"""
+
+UPGRADES = {
+    1: f"""
+{TYPE_INDEX};
+ALTER TABLE receivers ADD COLUMN last_position INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE gaps ADD COLUMN share INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = {VERSION};
+"""
+}
+"""The steps from each older version to this one."""

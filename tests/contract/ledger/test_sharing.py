@@ -1,0 +1,265 @@
+"""Several processes write one ledger in PostgreSQL: each fact lies in it once, whoever dies or sleeps."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from actors.machine.facts import AnyFact
+from angarium.ledger.locating import Database
+from angarium.ledger.postgres import leases, periods
+from angarium.ledger.postgres.postgres_store import PostgresStore
+from angarium.ledger.postgres.session import opened
+from angarium.ledger.postgres.tables import SHARE_COUNT, period_of
+from angarium.ledger.store import Block, LeaseLost, LedgerAway
+from streams.following.journal_reader import JournalReader
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.contract.installation import shard
+from tests.contract.ledgers import NOW, InDatabase, Pen, delivered, failed, numbered, opens, writer
+
+RECEIVERS = [f"acme.r{number}" for number in range(40)]
+
+
+@pytest.fixture
+def world() -> tuple[str, str]:
+    return "memory", "postgresql"
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes over a share cannot end the connection of its last holder."""
+    monkeypatch.setattr(leases, "_ENDED", "SELECT ?::text")
+
+
+class Process:
+    """A writer that does one step at a time."""
+
+    def __init__(self, js: JetStream, names: Names, store: PostgresStore) -> None:
+        self.store = store
+        self.writer = writer(js, names, store)
+        self.journal = JournalReader(js, names.journal)
+
+    async def hold(self) -> set[int]:
+        await self.writer._hold()
+        return set(self.writer._holds)
+
+    async def step(self) -> None:
+        await self.writer._step(self.journal)
+
+
+@pytest.fixture
+async def stores(in_database: InDatabase) -> AsyncIterator[Any]:
+    async with AsyncExitStack() as stack:
+
+        async def open_one() -> PostgresStore:
+            return await stack.enter_async_context(in_database.store())
+
+        yield open_one
+
+
+async def one_event_each(pen: Pen, sequence: int) -> None:
+    for name in RECEIVERS:
+        facts: list[AnyFact] = [opens(name)] if sequence == 1 else []
+        await pen.flush(*facts, delivered(sequence, NOW + sequence, receiver=name), receiver=name)
+
+
+async def sequences(ledger: InDatabase) -> dict[int, int]:
+    """How many receivers have each number, with each of their rows."""
+    rows = await ledger.rows("SELECT sequence, count(*) FROM attempts GROUP BY sequence ORDER BY sequence")
+    return dict(rows)
+
+
+async def test_the_shares_are_parted_among_those_who_live(
+    js: JetStream, names: Names, in_database: InDatabase, stores: Any
+) -> None:
+    one, two, three = [Process(js, names, await stores()) for _ in range(3)]
+    assert await one.hold() == set(range(SHARE_COUNT))
+    assert await two.hold() == set()  # Nothing is free until the first gives some up.
+    assert len(await one.hold()) == 8
+    assert await two.hold() == set(range(1, 16, 2))  # A small installation has only the first.
+    await three.hold()
+    await one.hold()
+    await two.hold()
+    parts = [await each.hold() for each in (three, one, two)]
+    assert sorted(map(len, parts)) == [4, 6, 6]
+    assert set.union(*parts) == set(range(SHARE_COUNT))
+    await three.store.close()
+    await one.hold()
+    assert await one.hold() | await two.hold() == set(range(SHARE_COUNT))
+
+
+async def test_each_stores_what_is_its_own(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+) -> None:
+    one, two = [Process(js, names, await stores()) for _ in range(2)]
+    await one.hold()
+    await two.hold()
+    await one.hold()
+    await two.hold()
+    await one_event_each(pen, 1)
+    mine = {name for name in RECEIVERS if shard(name) % SHARE_COUNT in one.writer._holds}
+    assert 0 < len(mine) < len(RECEIVERS)
+    await one.step()
+    stored = {name for (name,) in await in_database.rows("SELECT name FROM receivers")}
+    assert stored == mine
+    await two.step()
+    assert await sequences(in_database) == {1: len(RECEIVERS)}
+
+
+async def test_who_slept_over_its_lease_stores_nothing_more(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+) -> None:
+    """Its connection is ended, so that nothing it had begun stands in the way; what it knew is forgotten."""
+    sleeper = Process(js, names, await stores())
+    await sleeper.hold()
+    await one_event_each(pen, 1)
+    await sleeper.step()
+    await one_event_each(pen, 2)
+    await in_database.lapse()
+    other = Process(js, names, await stores())
+    assert len(await other.hold()) == SHARE_COUNT
+    await other.step()
+    with pytest.raises(LedgerAway):
+        await sleeper.step()
+    assert await sequences(in_database) == {1: len(RECEIVERS), 2: len(RECEIVERS)}
+
+
+async def test_who_lost_a_share_and_has_its_connection_still_is_refused(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    in_database: InDatabase,
+    stores: Any,
+    connected: None,
+) -> None:
+    sleeper = Process(js, names, await stores())
+    await sleeper.hold()
+    await one_event_each(pen, 1)
+    await in_database.lapse()
+    other = Process(js, names, await stores())
+    await other.hold()
+    with pytest.raises(LeaseLost):  # Also where nothing has been written since.
+        await sleeper.step()
+    assert await sequences(in_database) == {}
+    await other.step()
+    with pytest.raises(LeaseLost):
+        await sleeper.step()
+    assert await sequences(in_database) == {1: len(RECEIVERS)}
+
+
+async def test_a_share_that_comes_back_is_read_from_where_it_is(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    in_database: InDatabase,
+    stores: Any,
+    connected: None,
+) -> None:
+    """An event that is under way when a share passes from one to the other, and back, has one row."""
+    first = Process(js, names, await stores())
+    await first.hold()
+    name = RECEIVERS[0]
+    await pen.flush(opens(name), failed(1, receiver=name), receiver=name)
+    await first.step()
+    await in_database.lapse()
+    other = Process(js, names, await stores())
+    await other.hold()
+    await pen.flush(failed(1, NOW + 3, attempt=2, receiver=name), receiver=name)
+    await other.step()
+    await in_database.lapse()
+    with pytest.raises(LeaseLost):
+        await first.step()
+    await first.hold()
+    await pen.flush(delivered(1, NOW + 6, attempt=3, receiver=name), receiver=name)
+    await first.step()
+    rows = await in_database.rows("SELECT sequence, attempts, ending FROM deliveries")
+    assert rows == [(1, 3, 1)]
+    assert await sequences(in_database) == {1: 3}
+    assert (await in_database.rows("SELECT facts_since FROM receivers"))[0] == (4,)
+
+
+async def test_the_turn_of_a_writer_that_lost_a_share_asks_what_it_holds(
+    js: JetStream,
+    names: Names,
+    pen: Pen,
+    in_database: InDatabase,
+    stores: Any,
+    connected: None,
+) -> None:
+    """And goes on, instead of ending."""
+    sleeper = Process(js, names, await stores())
+    await sleeper.hold()
+    await one_event_each(pen, 1)
+    await in_database.lapse()
+    other = Process(js, names, await stores())
+    await other.hold()
+    await in_database.lapse()
+
+    running = asyncio.create_task(sleeper.writer.run())
+    while await sequences(in_database) != {1: len(RECEIVERS)}:
+        assert not running.done(), running.result()
+        await asyncio.sleep(0.01)
+    running.cancel()
+
+
+async def test_a_text_with_nul_is_stored_with_a_mark(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+) -> None:
+    one = Process(js, names, await stores())
+    await one.hold()
+    events = (numbered(1, type="a"),)
+    await pen.flush(opens(), failed(1, answer="no\0thing", status=None, error="a\0b", events=events))
+    await one.step()
+    assert await in_database.rows("SELECT answer, error FROM attempts") == [("no\ufffdthing", "a\ufffdb")]
+    assert await in_database.rows("SELECT last_error FROM receivers") == [("a\ufffdb",)]
+
+
+async def test_what_is_dropped_waits_for_readers_and_keeps_nobody_waiting(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+) -> None:
+    one = Process(js, names, await stores())
+    await one.hold()
+    await pen.flush(opens(), delivered(1))
+    await one.step()
+    ((block, last, until),) = await in_database.rows("SELECT block, last, until FROM blocks")
+    old = period_of(block)
+    async with opened(Database(in_database.location), "somebody") as reader:
+        await reader.execute("BEGIN")
+        assert await reader.rows("SELECT sequence FROM attempts") == [(1,)]
+        one.store._block = 0
+        one.store._period_ms //= 2  # The next block lies in another period.
+        dropping = one.store.drop(Block(old, last, until, False))
+        await anext(dropping)
+        await pen.flush(delivered(2, NOW + 2))
+        await one.step()  # While it is dropped, or waits to be.
+        assert await in_database.rows("SELECT sequence FROM attempts WHERE sequence > 1") == [(2,)]
+        await reader.execute("COMMIT")
+    async for _ in dropping:
+        await asyncio.sleep(0.001)
+    assert await in_database.rows("SELECT sequence FROM attempts") == [(2,)]
+    assert old not in [period for (period,) in await in_database.rows("SELECT period FROM periods")]
+
+
+async def test_a_drop_that_was_broken_off_is_ended_by_the_next(
+    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+) -> None:
+    one = Process(js, names, await stores())
+    await one.hold()
+    await pen.flush(opens(), delivered(1))
+    await one.step()
+    ((block,),) = await in_database.rows("SELECT block FROM blocks")
+    old = period_of(block)
+    database = Database(in_database.location)
+    async with opened(database, "somebody") as reader:
+        await reader.execute("BEGIN")
+        await reader.rows("SELECT sequence FROM attempts")
+        async with opened(database, "broken off", statement_timeout="300") as session:
+            with pytest.raises(LedgerAway):  # It waits for the reader.
+                await periods.drop(session, old)
+        assert await in_database.rows("SELECT sequence FROM attempts") == []
+    async with opened(database, "another") as session:
+        await periods.drop(session, old)
+    assert await in_database.rows("SELECT period FROM periods") == []
