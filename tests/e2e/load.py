@@ -56,9 +56,17 @@ class Load:
     """What was published, by receiver, as records that share the arrivals of the fleet's sink.
 
     Those of the receivers that are `relaxed` are as `configure_relaxed` makes them, all others are strict.
+    `every_s`: the pause of each producer while events flow.
     """
 
-    def __init__(self, fleet: Fleet, receivers: Iterable[str], relaxed: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        receivers: Iterable[str],
+        relaxed: Collection[str] = (),
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
         self.records = [
             Record(
                 receiver=each, wide=CONCURRENCY if each in relaxed else 1, arrivals=fleet.sink.arrivals[each]
@@ -66,6 +74,7 @@ class Load:
             for each in receivers
         ]  # fmt: skip
         self._fleet = fleet
+        self._every_s = every_s
         self._stopping = False
 
     @asynccontextmanager
@@ -121,7 +130,7 @@ class Load:
             event_id = f"{_token(record)}:{len(record.published)}"
             await publish(self._fleet.js, record.receiver, event_id)
             record.published.append(event_id)
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self._every_s)
 
     async def _goes_on(self, behind: Callable[[], int]) -> bool:
         """Whether to publish more, once the receivers have come after."""

@@ -21,6 +21,8 @@ from tests.e2e.nodes import HAS_PROC, LONG_TTL_S, Node, needs_proc
 from tests.e2e.sink import Hang, Reply, Sink
 
 HEALTHY = tuple(f"t.r{number}" for number in range(20))
+EVERY_S = 0.5
+"""Pause of a producer, for a healthy receiver, which has to be served at all times, not often."""
 CONNECTIONS = 24
 OF_A_HOST = 2500
 """Receivers of one sink that hang: fewer than a host may have connections."""
@@ -86,7 +88,7 @@ async def test_receivers_that_hang_hold_nobody_up(
         node = await fleet.start_ready(descriptors=descriptors)
         await fleet.configure(HEALTHY)
         await crowd.gather(timeout_s)
-        load = Load(fleet, HEALTHY)
+        load = Load(fleet, HEALTHY, every_s=EVERY_S)
         async with load.flowing():
             await fleet.until(crowd.asked, "each that hangs was asked")
         assert not crowd.served()
