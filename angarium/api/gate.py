@@ -10,7 +10,6 @@ from typing import Any
 
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
-from litestar.types import Guard
 from msgspec import Struct
 
 from actors.errors import InvalidName
@@ -25,6 +24,8 @@ NOTED_EVERY_S = 600.0
 """Interval at which the use of a token is recorded."""
 _NEEDS = "angarium_scope"
 _CALLER = "angarium_caller"
+API, GATE = "angarium_api", "angarium_gate"
+"""Members of a request's state: what the process that serves it has."""
 _PARAMETER = re.compile(r"{[^}]*}")
 """A parameter in a path; routes of different methods may give it different names."""
 _NOTING_MAX = 64
@@ -56,16 +57,13 @@ def caller(connection: Connection) -> Caller:
     return found
 
 
-def guard(gate: "Gate") -> Guard:
-    """The gate as a function for all routes below it; Litestar would copy an object."""
-
-    async def guarded(connection: Connection, handler: BaseRouteHandler) -> None:
-        if connection.scope.get("method") == "OPTIONS":  # Litestar's own handler, which states no scope.
-            raise method_not_allowed(_methods(connection))
-        headers, tenant = headers_by_name(connection.scope["headers"]), connection.path_params.get("tenant")
-        connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
-
-    return guarded
+async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+    """The gate of the process that the request came to, as Litestar takes it for all routes below."""
+    if connection.scope.get("method") == "OPTIONS":  # Litestar's own handler, which states no scope.
+        raise method_not_allowed(_methods(connection))
+    gate: Gate = connection.scope["state"][GATE]
+    headers, tenant = headers_by_name(connection.scope["headers"]), connection.path_params.get("tenant")
+    connection.scope["state"][_CALLER] = gate.admitted(headers, handler.opt[_NEEDS], tenant)
 
 
 def _methods(connection: Connection) -> set[str]:

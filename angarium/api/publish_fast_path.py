@@ -15,7 +15,7 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 from angarium.api.api_state import ApiState
 from angarium.api.connections import send_answer, send_refusal
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
-from angarium.api.gate import Gate
+from angarium.api.gate import API, GATE, Gate
 from angarium.api.problems import refused_by
 from angarium.api.requests.headers import Headers, headers_by_name
 from angarium.api.routes.publishing import Destination, destination_of, publish
@@ -43,6 +43,7 @@ class PublishFastPath:
                 return
             if method == "HEAD":  # The answer to GET, of which the server sends no body.
                 scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
+            scope["state"] = {API: self._api, GATE: self._gate}
         await self._app(scope, receive, send)
 
     async def _publish(
