@@ -23,11 +23,13 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 20
 AT_ONCE = 10
 QUICKLY_FOUND = {
-    "ack-before-confirmed": (1, 20), "left-before-parked": (60, 70), "live-snapshots": (1, 20),
-    "checkpoint-ahead": (1, 20), "unparked-early": (1, 20), "dead-letter-unconfirmed": (1, 20),
-    "rate-unconfirmed": (1, 40), "sent-once": (1, 40), "buried-unstored": (1, 40),
+    "ack-before-confirmed": 2, "left-before-parked": 65, "live-snapshots": 2, "checkpoint-ahead": 1,
+    "unparked-early": 2, "dead-letter-unconfirmed": 9, "rate-unconfirmed": 17, "sent-once": 10,
+    "buried-unstored": 20,
 }  # fmt: skip
-"""Rules, and the seeds among which a run meets what is wrong without them."""
+"""Rules, and a seed with which a run meets what is wrong without them."""
+SEEDS_MAX = 70
+"""After a change of the product others do: then the runs up to this one are made."""
 STAGED = [mutant for mutant in mutants.ALL if mutant.scenario is not None]
 
 
@@ -49,10 +51,10 @@ def test_a_scenario_fails_without_its_rule(mutant: Mutant) -> None:
         mutant.scenario()
 
 
-@pytest.mark.parametrize(("name", "seeds"), QUICKLY_FOUND.items(), ids=QUICKLY_FOUND)
-def test_a_rule_that_is_taken_out_is_missed(name: str, seeds: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("name", "known"), QUICKLY_FOUND.items(), ids=QUICKLY_FOUND)
+def test_a_rule_that_is_taken_out_is_missed(name: str, known: int) -> None:
     with mutants.BY_NAME[name]():
-        assert any(violation(seed) for seed in range(*seeds))
+        assert any(violation(seed) for seed in (known, *range(1, SEEDS_MAX)))
 
 
 def test_both_streams_are_purged_in_runs() -> None:
