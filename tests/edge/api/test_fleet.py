@@ -78,7 +78,7 @@ async def test_a_token_is_made_used_listed_and_revoked(api: Api) -> None:
         problem(await client.delete(f"{TOKENS}/a.b*"), 404, "not-found")
     shown = {each["id"]: each for each in listed.json()["tokens"]}[told["id"]]
     assert (shown["tenant"], shown["scopes"], shown["note"]) == ("acme", ["publish"], "x")
-    assert told["token"].rpartition("_")[2] not in listed.text
+    assert told["token"].split("_", 2)[2] not in listed.text
     assert "hash" not in listed.text
 
 
