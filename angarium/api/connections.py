@@ -5,11 +5,17 @@ while a client is still sending, which then sees a reset instead of the answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn._types import (
+    ASGI3Application,
+    ASGIReceiveCallable,
+    ASGISendCallable,
+    ASGISendEvent,
+    Scope,
+)
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from angarium.api.problems import MEDIA_TYPE, Refusal, unavailable
@@ -45,15 +51,44 @@ class _Ending:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        cycle = self._cycle
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _Answering(cycle))
         except asyncio.CancelledError:
-            cycle = self._cycle
             if cycle.response_started:
                 cycle.disconnected = True  # Nothing more is expected of it.
                 cycle.transport.close()
             else:
                 await send_refusal(send, unavailable("the process is about to end; send it again"))
+
+
+class _Answering:
+    """The `send` of one request, which can also send a whole answer at once."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def __call__(self, message: ASGISendEvent) -> Awaitable[None]:
+        return self._cycle.send(message)
+
+    async def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], content: bytes) -> None:
+        """Send it in one write. uvicorn makes two, and looks for characters that our headers do not have."""
+        cycle = self._cycle
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        lines = [b"%b: %b\r\n" % each for each in (*cycle.default_headers, *headers)]
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", content)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
 
 
 async def send_refusal(send: Send, refused: Refusal) -> None:
@@ -68,8 +103,11 @@ async def send_answer(
     """Send a whole answer."""
     headers = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(content))]
     headers += [(name.encode(), value.encode()) for name, value in extra.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content, "more_body": False})
+    if isinstance(send, _Answering):
+        await send.whole(status, headers, content)
+    else:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
 class Connection(HttpToolsProtocol):
