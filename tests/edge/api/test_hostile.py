@@ -91,6 +91,89 @@ async def test_a_head_that_drips_is_cut_off(api: Api, monkeypatch: pytest.Monkey
     assert await said(api, b"POST / HTTP/1.1\r\nx-") == b""
 
 
+async def test_a_head_that_drips_is_cut_off_on_a_connection_that_was_used(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = await connected(api)
+    raw.writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with asyncio.timeout(PATIENCE_S):
+        await raw.reader.readuntil(b"}")
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
+    raw.writer.write(b"GET /healthz HTTP/1.1\r\nx-")
+    assert await raw.rest() == b""
+    raw.writer.close()
+
+
+async def test_a_long_body_has_more_time(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow line needs it."""
+    monkeypatch.setattr(bodies, "BODY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(bodies, "SLOWEST_BYTES_PER_S", MAX_BODY / PATIENCE_S)
+    raw = await connected(api)
+    raw.writer.write(f"{head}content-length: 2\r\nconnection: close\r\n\r\n{{".encode())
+    await asyncio.sleep(0.5)
+    raw.writer.write(b"}")
+    assert (await raw.rest()).startswith(b"HTTP/1.1 202")
+    raw.writer.close()
+
+
+async def test_a_client_that_goes_away_is_no_defect(
+    api: Api, head: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in (PATH, "/v1/tenants/acme/events"):
+        raw = await connected(api)
+        raw.writer.write(f"{head.replace(PATH, path)}content-length: 2\r\n\r\n{{".encode())
+        await until(lambda: api.state.limits.requests == 1)
+        raw.writer.transport.abort()
+        await until(lambda: api.state.limits.requests == 0)
+    assert not [each for each in caplog.records if each.exc_info]
+    assert await api.stored(api.names.events) == []
+
+
+async def test_so_many_clients_are_connected_and_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
+    request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    few = [await connected(api) for _ in range(2)]
+    for raw in few:
+        raw.writer.write(request)
+        async with asyncio.timeout(PATIENCE_S):
+            await raw.reader.readuntil(b"}")
+    assert await said(api, request) == b""
+    for raw in few:
+        raw.writer.close()
+
+
+async def test_a_body_that_nobody_wants_is_not_read_for_ever(
+    api: Api, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(connections, "LINGER_MAX_S", 2 * PATIENCE_S)
+    raw = await connected(api)
+    raw.writer.write(f"{head}content-length: {1 << 40}\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await raw.reader.readline()).startswith(b"HTTP/1.1 413")
+        with pytest.raises(ConnectionError):
+            await _send_for_ever(raw)
+    raw.writer.close()
+
+
+async def _send_for_ever(raw: Raw) -> None:
+    while True:
+        raw.writer.write(b"x" * (1 << 16))
+        await raw.writer.drain()
+
+
+async def test_an_answer_reaches_a_client_that_still_sends(api: Api, head: str) -> None:
+    """It would see a reset in its place."""
+    raw = await connected(api)
+    raw.writer.write(f"{head}content-length: {MAX_BODY * 100}\r\n\r\n".encode())
+    raw.writer.write(b"x" * MAX_BODY * 100)
+    await raw.writer.drain()
+    answer = await raw.rest()
+    raw.writer.close()
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert answer.endswith(b"}")
+
+
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(api: Api, head: str) -> None:
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {MAX_BODY + 1}\r\n\r\n".encode())
@@ -209,13 +292,14 @@ async def test_no_event_is_kept_for_a_nats_that_does_not_read(
             single = await client.post(PATH, content=b"x" * MAX_BODY)
             assert "nothing was sent to it" in problem(single, 503, "unavailable")
             assert wire.unsent == unsent
-            raw = await connected(api)
             token = client.headers["authorization"]
-            head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-length: 7\r\n\r\n"
-            raw.writer.write(head.encode())
-            async with asyncio.timeout(PATIENCE_S):
-                assert (await raw.reader.readline()).startswith(b"HTTP/1.1 503"), "before the body comes"
-            raw.writer.close()
+            for path in (PATH, "/v1/tenants/acme/events"):
+                raw = await connected(api)
+                lines = f"host: x\r\nauthorization: {token}\r\ncontent-length: 7\r\n\r\n"
+                raw.writer.write(f"POST {path} HTTP/1.1\r\n{lines}".encode())
+                async with asyncio.timeout(PATIENCE_S):
+                    assert (await raw.reader.readline()).startswith(b"HTTP/1.1 503"), "before the body comes"
+                raw.writer.close()
         finally:
             os.kill(pid, signal.SIGCONT)
 

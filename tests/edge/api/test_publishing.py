@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from angarium.api.problems import HIDDEN
+from streams.nats.answers import Answer, Forbidden, Refused, Unanswered
 from streams.nats.headers import (
     CONTENT_TYPE,
     EVENT_ID,
@@ -97,6 +99,9 @@ async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
         (EVENTS, {"idempotency-key": '""'}, 422, "1 to 255 printable"),
         (EVENTS, {"content-type": "x" * 300}, 422, "at most 256 printable"),
         (EVENTS, {"content-encoding": "gzip"}, 415, "send it plain"),
+        ("/v1/tenants/acme/receivers/*/events", {}, 404, HIDDEN),
+        ("/v1/tenants/acme/receivers/a.b/events/x", {}, 404, HIDDEN),
+        ("/v1/tenants/acme/receivers/_events/events", {}, 404, HIDDEN),
     ],
 )
 async def test_what_cannot_be_published_is_refused(
@@ -104,8 +109,77 @@ async def test_what_cannot_be_published_is_refused(
 ) -> None:
     async with await api.client() as client:
         answer = await client.post(path, content=b"{}", headers=headers)
-    assert words in problem(answer, status, {422: "invalid", 415: "unsupported"}[status])
+    assert words in problem(answer, status, {404: "not-found", 415: "unsupported", 422: "invalid"}[status])
     assert await api.stored(api.names.events) == []
+
+
+async def test_what_is_no_trace_is_not_passed_on(api: Api) -> None:
+    async with await api.client() as client:
+        for trace in ({"traceparent": "x", "tracestate": "a=b"}, {"tracestate": "a=b"}):
+            assert (await client.post(EVENTS, headers=trace)).status_code == 202
+    for message in await api.stored(api.names.events):
+        assert not {TRACEPARENT, TRACESTATE} & message.headers.keys()
+
+
+@pytest.mark.parametrize("name", ["angarium-id", "idempotency-key", "authorization", "content-type"])
+async def test_a_header_that_comes_twice_must_say_the_same(api: Api, name: str) -> None:
+    async with await api.client() as client:
+        own = client.headers.get(name) or "text/plain"
+        del client.headers["authorization"]
+        token = [("authorization", f"Bearer {(await api.token()).text}")] if name != "authorization" else []
+        same = await client.post(EVENTS, headers=[*token, (name, own), (name, own)])
+        differing = await client.post(EVENTS, headers=[*token, (name, own), (name, f"{own}x")])
+    assert same.status_code in (202, 422)
+    assert "several times" in problem(differing, 400, "not-http")
+
+
+@pytest.mark.parametrize(
+    ("heard", "status", "name", "words"),
+    [
+        (Refused(10158, "in process"), 409, "conflict", "being stored just now"),
+        (Refused(10054, "too large"), 413, "too-large", "larger than max_body"),
+        (Refused(10077, "maximum bytes exceeded"), 503, "full", "has no room"),
+        (Refused(10071, "wrong last sequence"), 409, "refused", "NATS refused it"),
+        (Forbidden("NATS does not permit it"), 503, "unavailable", "does not permit"),
+        (Unanswered("no answer in time"), 503, "unavailable", "same Angarium-Id, order-7"),
+    ],
+)
+async def test_each_word_of_jetstream_has_its_answer(
+    api: Api, monkeypatch: pytest.MonkeyPatch, heard: Answer, status: int, name: str, words: str
+) -> None:
+    async def publish_all(*_: object) -> list[Answer]:
+        return [heard]
+
+    async with await api.client() as client:
+        monkeypatch.setattr(api.state.access.js, "publish_all", publish_all)
+        single = await client.post(EVENTS, headers={"angarium-id": "order-7"})
+        items = [{"type": "order", "data": 1, "id": "order-7"}]
+        (batched,) = (await client.post("/v1/tenants/acme/events", json=items)).json()["results"]
+    assert words in problem(single, status, name)
+    assert ("retry-after" in single.headers) == (status == 503)
+    assert (batched["status"], batched["type"]) == (status, f"urn:angarium:problem:{name}")
+    assert words in batched["detail"]
+
+
+async def test_a_defect_is_told_to_the_log_and_not_to_the_client(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(*_: object) -> None:
+        raise RuntimeError("hush")
+
+    async with await api.client() as client:
+        monkeypatch.setattr(api.state.access.js, "publish_all", break_down)
+        for path in (EVENTS, "/v1/tenants/acme/events"):
+            answer = await client.post(path, json=[{"type": "a", "data": 1}])
+            problem(answer, 500, "internal")
+            assert "hush" not in answer.text
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == ["api.broken"] * 2
+
+
+async def test_a_refusal_is_one_line_that_no_terminal_obeys(api: Api) -> None:
+    async with await api.client() as client:
+        detail = problem(await client.post(f"{EVENTS}%1b[31m%0ax"), 422, "invalid")
+    assert detail.isprintable()
 
 
 async def test_a_body_has_a_limit_however_it_comes(api: Api) -> None:

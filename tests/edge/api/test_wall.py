@@ -7,45 +7,46 @@ import httpx
 import pytest
 
 from angarium.api.problems import HIDDEN
+from streams.stores.tokens import Scope
 from tests.contract.ledgers import Pen, catch_up, failed, in_file, opens
 from tests.edge.api.conftest import Api, problem
 from tests.edge.api.test_dead_letters import bury
 
-OPERATIONS = {
-    "GET /v1/alerts",
-    "GET /v1/nodes",
-    "GET /v1/shards",
-    "GET /v1/tokens",
-    "POST /v1/tokens",
-    "DELETE /v1/tokens/{token}",
-    "POST /v1/tenants/{tenant}/events",
-    "GET /v1/tenants/{tenant}/events/{event}",
-    "POST /v1/tenants/{tenant}/events/{event}",
-    "GET /v1/tenants/{tenant}/dead-letters",
-    "GET /v1/tenants/{tenant}/dead-letters/{number}",
-    "DELETE /v1/tenants/{tenant}/dead-letters/{number}",
-    "POST /v1/tenants/{tenant}/dead-letters/redrive",
-    "GET /v1/tenants/{tenant}/receivers",
-    "GET /v1/tenants/{tenant}/receivers/{name}",
-    "PUT /v1/tenants/{tenant}/receivers/{name}",
-    "PATCH /v1/tenants/{tenant}/receivers/{name}",
-    "DELETE /v1/tenants/{tenant}/receivers/{name}",
-    "GET /v1/tenants/{tenant}/receivers/{name}/attempts",
-    "GET /v1/tenants/{tenant}/receivers/{name}/audit",
-    "POST /v1/tenants/{tenant}/receivers/{name}/events",
-    "POST /v1/tenants/{tenant}/receivers/{name}/events/{type}",
-    "POST /v1/tenants/{tenant}/receivers/{name}/forget",
-    "GET /v1/tenants/{tenant}/receivers/{name}/history",
-    "POST /v1/tenants/{tenant}/receivers/{name}/pause",
-    "POST /v1/tenants/{tenant}/receivers/{name}/ping",
-    "POST /v1/tenants/{tenant}/receivers/{name}/resume",
-    "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret",
-    "POST /v1/tenants/{tenant}/receivers/{name}/skip",
-    "GET /v1/tenants/{tenant}/receivers/{name}/state",
-    "GET /v1/tenants/{tenant}/tail",
-    "GET /v1/tenants/{tenant}/top",
+OPERATIONS: dict[str, Scope] = {
+    "GET /v1/alerts": "operate",
+    "GET /v1/nodes": "operate",
+    "GET /v1/shards": "operate",
+    "GET /v1/tokens": "operate",
+    "POST /v1/tokens": "operate",
+    "DELETE /v1/tokens/{token}": "operate",
+    "POST /v1/tenants/{tenant}/events": "publish",
+    "GET /v1/tenants/{tenant}/events/{event}": "read",
+    "POST /v1/tenants/{tenant}/events/{event}": "publish",
+    "GET /v1/tenants/{tenant}/dead-letters": "read",
+    "GET /v1/tenants/{tenant}/dead-letters/{number}": "read",
+    "DELETE /v1/tenants/{tenant}/dead-letters/{number}": "manage",
+    "POST /v1/tenants/{tenant}/dead-letters/redrive": "manage",
+    "GET /v1/tenants/{tenant}/receivers": "read",
+    "GET /v1/tenants/{tenant}/receivers/{name}": "read",
+    "PUT /v1/tenants/{tenant}/receivers/{name}": "manage",
+    "PATCH /v1/tenants/{tenant}/receivers/{name}": "manage",
+    "DELETE /v1/tenants/{tenant}/receivers/{name}": "manage",
+    "GET /v1/tenants/{tenant}/receivers/{name}/attempts": "read",
+    "GET /v1/tenants/{tenant}/receivers/{name}/audit": "read",
+    "POST /v1/tenants/{tenant}/receivers/{name}/events": "publish",
+    "POST /v1/tenants/{tenant}/receivers/{name}/events/{type}": "publish",
+    "POST /v1/tenants/{tenant}/receivers/{name}/forget": "manage",
+    "GET /v1/tenants/{tenant}/receivers/{name}/history": "read",
+    "POST /v1/tenants/{tenant}/receivers/{name}/pause": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/ping": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
+    "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",
+    "GET /v1/tenants/{tenant}/tail": "read",
+    "GET /v1/tenants/{tenant}/top": "read",
 }
-"""All of them: a new one is written here, and so it is tried with another tenant's token, too."""
+"""All of them, with the scope that each needs: a new one is written here, and so it is tried without, too."""
 VALUES = {
     "name": "billing", "type": "order.created", "event": "order.created", "number": "7",
     "token": "k3f6w2m5qzra",
@@ -72,7 +73,7 @@ async def description(api: Api) -> Any:
 async def test_the_operations_are_these(api: Api) -> None:
     paths = (await description(api))["paths"]
     described = {f"{method.upper()} {path}" for path, item in paths.items() for method in item}
-    assert {each for each in described if " /v1/" in each} == OPERATIONS
+    assert {each for each in described if " /v1/" in each} == OPERATIONS.keys()
 
 
 async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
@@ -89,6 +90,22 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
             assert detail == HIDDEN, (method, path)
             problem(await nobody.request(method, path, json={}), 401, "unauthorized")
     assert await api.stored(api.names.events) == await api.stored(api.names.deliveries) == []
+
+
+async def test_an_operation_needs_its_scope(api: Api) -> None:
+    """Without it there is nothing, as for another tenant: the token does not learn what there is."""
+    await api.receiver("acme.billing")
+    scopes: list[Scope] = ["publish", "read", "manage", "operate"]
+    clients = {scope: await api.client("*", [scope]) for scope in scopes}
+    for operation, needed in OPERATIONS.items():
+        method, path = operation.split()
+        filled = re.sub(r"{(\w+)}", lambda name: (VALUES | {"tenant": "acme"})[name[1]], path)
+        for scope in scopes:
+            if scope != needed:
+                detail = problem(await clients[scope].request(method, filled, json={}), 404, "not-found")
+                assert detail == HIDDEN, (operation, scope)
+    for client in clients.values():
+        await client.aclose()
 
 
 async def test_nothing_that_is_read_shows_anything_of_another_tenant(api: Api) -> None:

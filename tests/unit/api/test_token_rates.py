@@ -2,6 +2,7 @@
 
 import pytest
 
+from angarium.api.limits import token_rates
 from angarium.api.limits.token_rates import TokenRates
 from angarium.operations.tokens.secret import new_secret, presented
 
@@ -27,3 +28,18 @@ def test_a_token_is_known_by_its_text_alone_and_shows_nothing() -> None:
     assert made.secret not in repr(made)
     for text in ("", "ang_", made.text[:-1], made.text + "x", made.text.upper(), f"{made.text}\n"):
         assert presented(text) is None
+
+
+def test_the_bucket_that_was_used_longest_ago_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_rates, "KEPT_MAX", 2)
+    rates = TokenRates()
+    for token in ("a", "b", "a", "c"):
+        rates.take(token, 10.0, 5, now=1.0)
+    assert rates.take("a", 10.0, 5, now=1.0).admitted is False, "it was used after b"
+    assert rates.take("b", 10.0, 5, now=1.0).remaining == 5, "it is as if it was not used"
+
+
+def test_a_clock_that_goes_back_takes_nothing() -> None:
+    rates = TokenRates()
+    rates.take("a", 10.0, 4, now=5.0)
+    assert rates.take("a", 10.0, 6, now=4.0).admitted
