@@ -14,6 +14,7 @@ BETWEEN = re.compile(r"…|<\w+>|\d+|: |\b(?:ANGARIUM|KV)_\w+")
 """What stands for a value in a message as it is explained, or joins two."""
 
 ASSEMBLED = {
+    "the installation has 64 shards, the setting shards says 32: …",
     "… is missing, must be there: run angarium setup", "reader.broken", "router.broken", "snapshots.broken",
 }  # fmt: skip
 """What the code puts together from several texts."""
