@@ -1,0 +1,138 @@
+"""Conformance: the running HTTP API does what `/openapi.json` says, asked by programs that know only that.
+
+schemathesis sends examples, values at and beyond their bounds, other methods, wrong and missing headers; each
+answer must be one that is described, and none a 5xx. It comes with the extra `conformance`.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from msgspec import Struct
+
+from tests.e2e.commands import PATIENCE_S, Terminal, line_with
+from tests.ports import free_port
+
+needs_conformance = pytest.mark.skipif(
+    find_spec("schemathesis") is None or find_spec("openapi_spec_validator") is None,
+    reason="schemathesis is not installed: pip install --editable '.[conformance]'",
+)
+ENDLESS = "/tail$"
+"""Paths whose answer has no end."""
+SETTINGS = """
+hooks = "lines"
+
+[parameters]
+"path.tenant" = "acme"
+"path.name" = "billing"
+"header.If-Match" = "*"
+
+[checks.positive_data_acceptance]
+# What a schema allows may contradict what is stored, or another parameter.
+enabled = false
+
+[checks.negative_data_rejection]
+# The precondition is judged before the body; a batch is answered event by event.
+expected-statuses = ["207", "400", "401", "404", "405", "409", "412", "413", "415", "422", "428", "503"]
+"""
+HOOKS = '''
+"""Writes a batch as JSON lines, which schemathesis does not know."""
+
+import json
+
+import schemathesis
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(context, value):
+    return b"\\n".join(json.dumps(each).encode() for each in (value if isinstance(value, list) else [value]))
+'''
+
+
+class Served(Struct, frozen=True):
+    """The HTTP API of an `angarium dev`, and a token for everything."""
+
+    url: str
+    token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.token}"}
+
+    def described(self) -> Any:
+        return httpx.get(f"{self.url}/openapi.json").json()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    directory = tmp_path_factory.mktemp("conformance")
+    terminal = Terminal(directory, "")
+    del terminal.environment["ANGARIUM_NATS"]
+    api_port = free_port()
+    with terminal.start("dev", "--port", str(free_port()), "--api-port", str(api_port)) as process:
+        line_with(process.stdout, "ready: NATS on ")
+        token = (directory / ".angarium" / "token").read_text().strip()
+        served = Served(f"http://127.0.0.1:{api_port}", token)
+        receiver = f"{served.url}/v1/tenants/acme/receivers/billing"
+        put = httpx.put(receiver, headers=served.headers, json={"url": "http://127.0.0.1:9/"})
+        assert put.status_code == 201, put.text
+        yield served
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+    assert "api.broken" not in log, log
+
+
+@needs_conformance
+def test_the_description_is_openapi_3_1(served: Served) -> None:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
+    OpenAPIV31SpecValidator(served.described()).validate()
+
+
+@needs_conformance
+def test_every_answer_is_one_that_is_described(served: Served, tmp_path: Path) -> None:
+    tested = ask_everything(served, tmp_path, "--phases", "examples,coverage", "--max-examples", "2")
+    assert tested == len(finite_operations(served))
+
+
+@needs_conformance
+@pytest.mark.soak
+def test_every_answer_to_any_request_is_one_that_is_described(served: Served, tmp_path: Path) -> None:
+    phases = "examples,coverage,fuzzing,stateful"
+    tested = ask_everything(served, tmp_path, "--phases", phases, "--max-examples", "60")
+    assert tested == len(finite_operations(served))
+
+
+def finite_operations(served: Served) -> list[str]:
+    """All operations that are described and whose answers end."""
+    paths = served.described()["paths"]
+    return [f"{method} {path}" for path in paths if not re.search(ENDLESS, path) for method in paths[path]]
+
+
+def ask_everything(served: Served, directory: Path, *arguments: str) -> int:
+    """Let schemathesis ask; returns how many operations it asked. Fails where it finds anything."""
+    (directory / "schemathesis.toml").write_text(SETTINGS)
+    (directory / "lines.py").write_text(HOOKS)
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("st"), "--config-file", "schemathesis.toml", "run",
+            f"{served.url}/openapi.json", "-H", f"Authorization: Bearer {served.token}", "--no-color",
+            "--exclude-path-regex", ENDLESS, "--seed", "1", "--generation-database", "none",
+            "--continue-on-failure", "--request-timeout", "30", *arguments,
+        ],
+        cwd=directory, env=os.environ | {"PYTHONPATH": str(directory)}, capture_output=True, text=True,
+        timeout=10 * PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    tested = re.search(r"Tested: (\d+)", done.stdout)
+    assert tested is not None, done.stdout
+    return int(tested[1])
