@@ -21,6 +21,17 @@ const configuration: components["schemas"]["ReceiverConfiguration"] = {
   retry: { base_s: 0.5, max_attempts: 3 },
   order: "strict",
 };
+// What does not fit is refused by the compiler: types that take everything would prove nothing.
+const wrong: components["schemas"]["ReceiverConfiguration"][] = [
+  // @ts-expect-error: no such order
+  { url, order: "sorted" },
+  // @ts-expect-error: a limit is a number
+  { url, rate: { limit: "many", per: "second" } },
+  // @ts-expect-error: no such member
+  { url, rates: "10/second" },
+  // @ts-expect-error: without a URL
+  { paused: true },
+];
 const put = done(
   await client.PUT("/v1/tenants/{tenant}/receivers/{name}", { params: { path: billing }, body: configuration }),
 );
@@ -55,6 +66,7 @@ console.log(
     receiver: put.receiver,
     rate: shown.rate,
     id: published.id,
+    wrong: wrong.length,
     sequence: attempt?.sequence,
     status: attempt?.status,
     refused: refused.error?.status,

@@ -6,20 +6,17 @@ answer must be one that is described, and none a 5xx. It comes with the extra `c
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from msgspec import Struct
 
-from tests.e2e.commands import PATIENCE_S, Terminal, line_with
-from tests.ports import free_port
+from tests.e2e.commands import PATIENCE_S
+from tests.e2e.served import Served, serving
 
 needs_conformance = pytest.mark.skipif(
     find_spec("schemathesis") is None or find_spec("openapi_spec_validator") is None,
@@ -57,38 +54,13 @@ def lines(context, value):
 '''
 
 
-class Served(Struct, frozen=True):
-    """The HTTP API of an `angarium dev`, and a token for everything."""
-
-    url: str
-    token: str
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.token}"}
-
-    def described(self) -> Any:
-        return httpx.get(f"{self.url}/openapi.json").json()
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    directory = tmp_path_factory.mktemp("conformance")
-    terminal = Terminal(directory, "")
-    del terminal.environment["ANGARIUM_NATS"]
-    api_port = free_port()
-    with terminal.start("dev", "--port", str(free_port()), "--api-port", str(api_port)) as process:
-        line_with(process.stdout, "ready: NATS on ")
-        token = (directory / ".angarium" / "token").read_text().strip()
-        served = Served(f"http://127.0.0.1:{api_port}", token)
+    with serving(tmp_path_factory.mktemp("conformance")) as served:
         receiver = f"{served.url}/v1/tenants/acme/receivers/billing"
         put = httpx.put(receiver, headers=served.headers, json={"url": "http://127.0.0.1:9/"})
         assert put.status_code == 201, put.text
         yield served
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0
-    assert "api.broken" not in log, log
 
 
 @needs_conformance

@@ -50,6 +50,7 @@ _RATE_TEXT = {
     "pattern": r"^[0-9]{1,30}(\.[0-9]{1,30})?/(s|sec|second|m|min|minute|h|hour)$",
 }
 _SECRET = {"type": "string", "pattern": rf"^(whsec_[A-Za-z0-9+/]{{32,86}}={{0,2}}|{MASK})$"}
+_NULL = {"type": "null"}
 _OBJECTS = ("Rate", "Retry", "Offline", "OldSecret")
 
 
@@ -79,12 +80,12 @@ def configuration_schemas() -> dict[str, Schema]:
             required=["url"], additionalProperties=False,
         ),
         PATCH: _object(
-            {name: _or_null(each) for name, each in members.items()},
+            {"url": members["url"]}
+            | {name: _or_null(each, found) for name, each in members.items() if name != "url"},
             "Members to change; null sets one back to its default.", additionalProperties=False,
         ),
         SHOWN: _object(
-            {name: {key: each[key] for key in each if key != "default"} for name, each in members.items()},
-            f"A receiver's configuration as it was put, with {MASK} for what is secret.",
+            members, f"A receiver's configuration as it was put, with {MASK} for what is secret.",
         ),
     }  # fmt: skip
 
@@ -93,13 +94,31 @@ def _object(members: Schema, description: str, **more: Any) -> Schema:
     return {"type": "object", "description": description, "properties": members} | more
 
 
-def _or_null(schema: Schema) -> Schema:
-    """The schema of a member that may be taken back."""
-    described = {"description": schema["description"]}
-    inner = {key: value for key, value in schema.items() if key not in ("description", "default")}
-    return described | {"anyOf": [inner, {"type": "null"}]}
+def _or_null(schema: Schema, objects: dict[str, Schema]) -> Schema:
+    """The schema of a member in a patch: it may be taken back, and an object may have some of its members."""
+    choices = [{key: value for key, value in schema.items() if key != "description"}]
+    match schema:
+        case {"anyOf": [*given]}:
+            choices = [each for each in given if each != _NULL]
+        case {"additionalProperties": values}:
+            choices[0] |= {"additionalProperties": {"anyOf": [values, _NULL]}}
+    choices = [_some_members(each["$ref"], objects) if "$ref" in each else each for each in choices]
+    return {"description": schema["description"], "anyOf": [*choices, _NULL]}
+
+
+def _some_members(reference: str, objects: dict[str, Schema]) -> Schema:
+    """The schema of an object in a patch."""
+    members = objects[reference.rpartition("/")[2]]["properties"]
+    partial = {name: _or_null(each, objects) for name, each in members.items()}
+    return {"type": "object", "properties": partial, "additionalProperties": False}
 
 
 def _describe(members: Schema, prefix: str) -> None:
+    """Say what members are, in words also their defaults.
+
+    Generators of clients would take a member with a default for a required one.
+    """
     for name, schema in members.items():
-        schema["description"] = DESCRIPTIONS[prefix + name]
+        default = schema.pop("default", None)
+        told = "" if default is None else f" Default: {msgspec.json.encode(default).decode()}."
+        schema["description"] = DESCRIPTIONS[prefix + name] + told

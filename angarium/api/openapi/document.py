@@ -31,7 +31,7 @@ PATH_PARAMETERS: dict[str, dict[str, Any]] = {
         "description": "The event's type.", "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,15}$",
         "maxLength": 200, "example": "order.created",
     },
-    "token": {"description": "The token's id.", "pattern": "^[a-z2-7]{12}$", "example": "k3f6w2m5qzra"},
+    "token_id": {"description": "The token's id.", "pattern": "^[a-z2-7]{12}$", "example": "k3f6w2m5qzra"},
 }  # fmt: skip
 """The parameters of paths that are texts, and what they are made of."""
 
@@ -55,8 +55,7 @@ class DocumentPlugin(JsonRenderPlugin):
 def completed(document: Document) -> Document:
     """The document with all that is added to it."""
     schemas = document["components"]["schemas"]
-    schemas |= configuration_schemas()
-    schemas |= msgspec.json.schema_components(BODIES, ref_template=REFERENCE)[1]
+    schemas |= configuration_schemas() | _body_schemas()
     shown = {"$ref": REFERENCE.format(name=SHOWN)}
     schemas["ReceiverItem"]["properties"]["configuration"] = shown
     receiver = document["paths"]["/v1/tenants/{tenant}/receivers/{name}"]["get"]
@@ -69,6 +68,15 @@ def completed(document: Document) -> Document:
             if not path.startswith("/v1/"):
                 operation["security"] = []
     return document
+
+
+def _body_schemas() -> dict[str, Any]:
+    """The schemas of bodies; generators of clients would take a member with a default for a required one."""
+    found = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)[1]
+    for schema in found.values():
+        for member in schema["properties"].values():
+            member.pop("default", None)
+    return found
 
 
 def _describe(parameter: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ async def create_token(request: Request[Any, Any, Any], api: InjectedApi) -> Res
     return Response(shown, status_code=201, headers=headers)
 
 
-@delete("/v1/tokens/{token:str}", status_code=204, opt=needs("operate"), **REVOKE_TOKEN)
-async def revoke_token(token: FromPath[str], access: InjectedAccess) -> None:
+@delete("/v1/tokens/{token_id:str}", status_code=204, opt=needs("operate"), **REVOKE_TOKEN)
+async def revoke_token(token_id: FromPath[str], access: InjectedAccess) -> None:
     """Revoke a token."""
-    answered(await revoke(access, token))
+    answered(await revoke(access, token_id))

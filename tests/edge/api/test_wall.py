@@ -18,7 +18,7 @@ OPERATIONS: dict[str, Scope] = {
     "GET /v1/shards": "operate",
     "GET /v1/tokens": "operate",
     "POST /v1/tokens": "operate",
-    "DELETE /v1/tokens/{token}": "operate",
+    "DELETE /v1/tokens/{token_id}": "operate",
     "POST /v1/tenants/{tenant}/events": "publish",
     "GET /v1/tenants/{tenant}/events/{event}": "read",
     "POST /v1/tenants/{tenant}/events/{event}": "publish",
@@ -49,7 +49,7 @@ OPERATIONS: dict[str, Scope] = {
 """All of them, with the scope that each needs: a new one is written here, and so it is tried without, too."""
 VALUES = {
     "name": "billing", "type": "order.created", "event": "order.created", "number": "7",
-    "token": "k3f6w2m5qzra",
+    "token_id": "k3f6w2m5qzra",
 }  # fmt: skip
 
 
