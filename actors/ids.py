@@ -51,6 +51,11 @@ def check_type(event_type: str) -> str:
     return event_type
 
 
+def is_event_id(text: str) -> bool:
+    """Return whether an event can have this id."""
+    return _EVENT_ID.match(text) is not None
+
+
 def event_id(given: str | None, place: int | str, stored_at: float) -> str:
     """The id of an event: the one its producer gave, or a hash of that, or one made from the stored message.
 

@@ -88,6 +88,13 @@ class Backlog(Protocol):
         """Count the receiver's messages above position `after`; a replica that lags counts fewer."""
         ...
 
+    async def erase(self, position: int) -> None:
+        """Overwrite and drop the message at `position`; that it is gone is certain on return.
+
+        Raises ControlRefused where the stream refuses that: then it is certainly there.
+        """
+        ...
+
     async def end(self) -> int:
         """A position that is certainly at or beyond everything that was stored before this call."""
         ...

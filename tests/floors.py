@@ -16,7 +16,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "reading",
         "dead_letters stores",
         "resending routing fleet",
-        "control producer purge server",
+        "control erasing producer purge server",
         "following repair",
     ),
     "angarium": (
@@ -48,8 +48,17 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "pending",
         "discard",
         "actor",
-        "ping skip unknown flow_control",
+        "requests unknown flow_control",
         "host",
+    ),
+    "angarium.node": (
+        "announcer child descriptors load totals",
+        "shard",
+        "upkeep",
+        "node",
+        "control metrics",
+        "monitor",
+        "app",
     ),
     "angarium.ledger": (
         "audit configurations schema",
@@ -62,7 +71,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.operations": (
         "failures",
-        "control journal_pages publishing",
+        "control erase journal_pages publishing",
         "tail",
         "receivers dead_letters records tokens fleet",
         "declarations receiver_health",

@@ -33,7 +33,7 @@ UNBOUNDED = frozenset({"angarium/cli"})
 
 AWAITING = frozenset({
     "host", "actor", "ping", "alarm", "burials", "flow_control", "live_state", "pending", "skip",
-    "unknown_receivers", "discard",
+    "unknown_receivers", "discard", "erase",
 })  # fmt: skip
 """The modules of `actors.runtime` that await. Every other one is pure, unless it is listed here."""
 SEAMS = frozenset({"ports", "shard_ports"})

@@ -119,6 +119,19 @@ class MissEvents(Struct, frozen=True):
     source: int = 0
 
 
+class EraseOpenEvent(Struct, frozen=True):
+    """End the open event at `position` without another attempt, since an operator erases it."""
+
+    position: int
+
+
+class EraseWaitingEvent(Struct, frozen=True):
+    """Drop an event that never gets a number, since an operator erases it."""
+
+    position: int
+    id: str
+
+
 class RefuseEvent(Struct, frozen=True):
     """Make the event a dead letter without a number, since its receiver does not exist."""
 
@@ -160,5 +173,5 @@ class MarkBuried(Struct, frozen=True):
 Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
-    | RefuseEvent | TurnAway | PassOver | MarkBuried
+    | RefuseEvent | TurnAway | PassOver | MarkBuried | EraseOpenEvent | EraseWaitingEvent
 )  # fmt: skip

@@ -103,6 +103,8 @@ def decide(
                 receiver=receiver, at=at, first=first, last=last, bucket=bucket, source=source,
                 next_sequence=state.frontier.sequence + left_out + 1,
             )]  # fmt: skip
+        case c.EraseOpenEvent() | c.EraseWaitingEvent():
+            return [_erased(state, command, at, bucket)]
         case c.RefuseEvent(event, reason):
             return [f.EventRefused(
                 receiver=receiver, position=event.position, reason=reason, at=at, source=event.source,
@@ -115,6 +117,19 @@ def decide(
             return [f.Buried(receiver=receiver, positions=positions)]
         case _:
             assert_never(command)
+
+
+def _erased(
+    state: State, command: c.EraseOpenEvent | c.EraseWaitingEvent, at: float, bucket: Bucket | None
+) -> f.Fact:
+    """The fact that ends an event: what has a number keeps it, what has none never gets one."""
+    position = command.position
+    if isinstance(command, c.EraseWaitingEvent):
+        return f.Repeated(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)
+    return f.Missing(
+        receiver=state.receiver, at=at, first=position, last=position, bucket=bucket, reason=f.ERASED,
+        next_sequence=state.frontier.sequence + 1,
+    )  # fmt: skip
 
 
 def _outcome(

@@ -31,8 +31,8 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.Buried(position=position, positions=positions):
             done = {position, *positions}
             return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
-        case f.Repeated():
-            return _count(state, duplicates=1)
+        case f.Repeated(reason=reason):
+            return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since, position=position):
             frontier = (
                 move(state.frontier, position, state.frontier.sequence + 1) if position else state.frontier
@@ -50,10 +50,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _after_removal(state, fact)
         case f.Forgot():
             return _after_forgetting(state, fact)
-        case f.Missing(first=first, last=last, next_sequence=following, bucket=bucket, source=source):
-            left_open = tuple(each for each in state.open if not first <= each.position <= last)
-            frontier = move(state.frontier, last, following, source)
-            return replace(state, frontier=frontier, open=left_open, bucket=bucket or state.bucket)
+        case f.Missing():
+            return _after_loss(state, fact)
         case f.Repaired():
             return _after_repair(state, fact)
         case f.RemovalSet(removal=removal):
@@ -160,6 +158,14 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
         state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
         frontier=frontier, bucket=fact.bucket or state.bucket,
     ), discarded=fact.discarded)  # fmt: skip
+
+
+def _after_loss(state: State, fact: f.Missing) -> State:
+    left_open = tuple(each for each in state.open if not fact.first <= each.position <= fact.last)
+    frontier = move(state.frontier, fact.last, fact.next_sequence, fact.source)
+    after = replace(state, frontier=frontier, open=left_open, bucket=fact.bucket or state.bucket)
+    erased = len(state.open) - len(left_open) if fact.reason == f.ERASED else 0
+    return _count(after, discarded=erased) if erased else after
 
 
 def _after_repair(state: State, fact: f.Repaired) -> State:

@@ -12,6 +12,9 @@ from msgspec import Struct
 from actors.machine.bucket import Bucket, Limit
 from actors.machine.numbering import Numbered
 
+ERASED = "erased"
+"""The reason in facts about events that an operator erased."""
+
 
 class _Fact(Struct, frozen=True, gc=False, kw_only=True, tag_field="fact", omit_defaults=True):
     receiver: str
@@ -104,10 +107,14 @@ class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started
 
 
 class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
-    """The event at `position` was a duplicate and was dropped: this changes a counter and nothing else."""
+    """The event at `position` was a duplicate and was dropped: this changes a counter and nothing else.
+
+    `reason` is `erased` if it was no duplicate: an operator erased it before it had a number.
+    """
 
     position: int
     id: str = ""
+    reason: str = ""
 
 
 class Parked(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="parked"):
@@ -175,7 +182,8 @@ class Forgot(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="forgot")
 class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing"):
     """Events that were certainly stored at `first` to `last` are gone; numbers go on after a gap.
 
-    `source` is their highest known source. Their ids are lost with them.
+    `source` is their highest known source. Their ids are lost with them. `reason` is `erased` if an operator
+    erased an open event, which is gone once this is confirmed.
     """
 
     at: float
@@ -184,6 +192,7 @@ class Missing(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="missing
     next_sequence: int
     bucket: Bucket | None = None
     source: int = 0
+    reason: str = ""
 
 
 class Repaired(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repaired"):

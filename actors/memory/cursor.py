@@ -120,6 +120,12 @@ class Cursor:
         """Pass over the events up to `position`, which are recorded as missing."""
         self._go_to(position)
 
+    def numbered(self, count: int, position: int) -> None:
+        """Pass over so many events up to `position`, which lay in the stream and have their numbers now."""
+        self.left = max(0, self.left - count)
+        self.taken += count
+        self._go_to(position)
+
     def _go_to(self, position: int) -> None:
         self.read_to = position
         if position >= self.seen:

@@ -54,6 +54,9 @@ class Nothing:
     async def count(self, receiver: str, after: int) -> int:
         return 0
 
+    async def erase(self, position: int) -> None:
+        return
+
     async def end(self) -> int:
         return 0
 

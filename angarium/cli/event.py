@@ -60,5 +60,7 @@ def headline(delivery: dict[str, Any]) -> str:
             return f"{name}: it is not known how it ended, {stored}"
         case "dead":
             return f"{name}: dead letter ({delivery['reason']}) {ended}, {stored}"
+        case "discarded" if delivery["reason"]:
+            return f"{name}: discarded ({delivery['reason']}) {ended}, {stored}"
         case state:
             return f"{name}: {state} {ended}, {stored}"

@@ -25,9 +25,9 @@ EXIT_WRONG_USAGE = 2
 MODULES = {
     name: name
     for name in (
-        "api", "apply", "attempts", "audit", "bench", "dead", "demo", "dev", "doctor", "event", "export",
-        "history", "ledger", "listen", "node", "publish", "receiver", "repair", "replay", "setup", "tail",
-        "top",
+        "api", "apply", "attempts", "audit", "bench", "dead", "demo", "dev", "doctor", "erase", "event",
+        "export", "history", "ledger", "listen", "node", "publish", "receiver", "repair", "replay", "setup",
+        "tail", "top",
     )
 } | {"inspect": "inspection", "token": "tokens"}  # fmt: skip
 """The module of each command."""

@@ -185,6 +185,9 @@ class RowBatch(Struct):
                 return
             case f.Removed(at=ended_at) | f.Forgot(at=ended_at):
                 self._discard(receiver, milliseconds(ended_at), 0, schema.END_OF_TIME, schema.DISCARDED)
+            case f.Missing(at=ended_at, first=first, last=last, reason=f.ERASED):
+                self._discard(receiver, milliseconds(ended_at), first, last, schema.DISCARDED, f.ERASED)
+                return
             case f.Missing(at=ended_at, first=first, last=last):
                 self._discard(receiver, milliseconds(ended_at), first, last, schema.MISSING)
             case f.Repaired(at=ended_at, position=first):
@@ -274,11 +277,13 @@ class RowBatch(Struct):
         and lateness."""
         return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
 
-    def _discard(self, receiver: ReceiverRow, at: int, first: int, last: int, ending: int) -> None:
+    def _discard(
+        self, receiver: ReceiverRow, at: int, first: int, last: int, ending: int, reason: str | None = None
+    ) -> None:
         """End the open deliveries between two positions."""
         for sequence, (_, position) in list(receiver.open.items()):
             if first <= position <= last:
-                self._goes_on(receiver, sequence, 0, at, ending, None, None)
+                self._goes_on(receiver, sequence, 0, at, ending, reason, None)
 
     def _change(
         self, receiver: ReceiverRow, at: int, position: int, ordinal: int, kind: str, detail: dict[str, Any]

@@ -5,6 +5,7 @@ was killed, a longer series of facts is folded, with the same result. So no base
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +24,15 @@ tenth."""
 
 _facts = msgspec.json.Decoder(list[Fact])
 _state = msgspec.json.Decoder(State)
+
+
+def without_answers(facts: str, event: str) -> str:
+    """The facts in JSON, without what receivers answered to the event."""
+    decoded: list[dict[str, Any]] = msgspec.json.decode(facts)
+    for fact in decoded:
+        if any(each.get("id") == event for each in fact.get("events", ())):
+            fact.pop("answer", None)
+    return msgspec.json.encode(decoded).decode()
 
 
 class Moment(Struct, frozen=True):

@@ -80,6 +80,17 @@ class Store(Protocol):
     ) -> None:
         """Store configurations: receiver, time, revision, the document without secrets."""
 
+    async def reached(self, stream: str) -> int:
+        """The position up to which every share of a stream is read, by any process."""
+
+    async def erase(
+        self, stream: str, before: Place, after: Place, erased: Sequence[tuple[str, str]]
+    ) -> None:
+        """Erase what receivers answered to these events, by tenant and id, also where it is only freed.
+
+        The requests were read of that stream, from the place `before` to `after`.
+        """
+
     async def oldest(self) -> Block | None:
         """The oldest block that is full, or as many as are dropped together."""
 

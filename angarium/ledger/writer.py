@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from angarium.ledger.batch import (
 from angarium.ledger.configurations import document_of
 from angarium.ledger.fold import as_base, base_due, fold
 from angarium.ledger.store import LeaseLost, LedgerError, Store
+from streams.erasing.erasures import next_request
 from streams.following.bucket_reader import BucketReader
 from streams.following.journal_reader import Gap, JournalReader, Place
 from streams.following.known_states import all_snapshots
@@ -38,6 +40,7 @@ from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRemade
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import until_answered
 
 HOLD_EVERY_S = 2.0
 """Interval of asking for the shares; a lease lapses after five times that."""
@@ -45,6 +48,9 @@ GATHER_FLUSHES_S = 0.5
 """Time to wait for more after a small read: a transaction for many flushes costs little more."""
 FEW_FLUSHES = 64
 CONFIGURATIONS_EVERY_S = 1.0
+ERASURES_EVERY_S = 1.0
+ERASURES = "erasures"
+"""The stream of requests to erase, as the ledger's places name it."""
 NOTE_NOTHING_NEW_EVERY_S = 5.0
 """Interval of notes that nothing is new, so that an answer can say that the ledger is not behind."""
 PRUNE_EVERY_S = 60.0
@@ -79,6 +85,7 @@ class Writer:
         self._seen_at = 0.0
         self._configured_at = 0.0
         self._pruned_at = 0.0
+        self._erased_at = 0.0
         self._dropping: AsyncIterator[None] | None = None
 
     async def run(self) -> None:
@@ -97,6 +104,7 @@ class Writer:
                 before = dict(self._holds)
                 await self._step(journal)
             await self._read_configurations(bucket)
+            await self._erase()
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[JournalReader, BucketReader]]:
@@ -115,6 +123,7 @@ class Writer:
             more = await self._step(journal)
             if 0 in self._holds:  # Its holder does what is to be done once.
                 await self._read_configurations(bucket)
+                await self._erase()
                 await self._prune()
         except LeaseLost as lost:
             log.info("ledger.lease_lost", extra={"why": str(lost)})
@@ -310,6 +319,25 @@ class Writer:
             if not puts:
                 self._configured_at = now
                 return
+
+    async def _erase(self) -> None:
+        """Erase what was erased everywhere else, once the tables have all that the journal had of it."""
+        now = self._wall()
+        if abs(now - self._erased_at) < ERASURES_EVERY_S:
+            return
+        self._erased_at = now
+        before, erased = await self._store.place(ERASURES), list[tuple[str, str]]()
+        after, reached = before.position, await self._store.reached(self._names.journal)
+        while found := await until_answered(partial(next_request, self._js, self._names, after)):
+            position, request = found
+            if request is not None and request.done_at is not None:
+                if request.journal_end > reached:
+                    break
+                erased.append((request.tenant, request.event))
+            after = position
+        if erased:
+            await self._store.erase(ERASURES, before, Place(position=after), erased)
+            log.info("ledger.erased", extra={"events": len(erased)})
 
     async def _prune(self) -> None:
         """Drop the oldest block if all of it is too old, a step at a time, and look again after a while."""

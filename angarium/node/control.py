@@ -1,4 +1,4 @@
-"""Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget.
+"""Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget, erase.
 
 The handler belongs to one node and answers only for receivers whose shard that node owns. It answers `ok`
 only after the effect is recorded: a pause in the configuration, which alone decides about it, everything else
@@ -8,6 +8,8 @@ in the journal.
 import asyncio
 from typing import Any, assert_never
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import ControlRefused, Unavailable
@@ -17,17 +19,25 @@ from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.discard import forget
 from actors.runtime.host import Host
-from actors.runtime.ping import ping
-from actors.runtime.skip import skip
+from actors.runtime.requests.erase import erase
+from actors.runtime.requests.ping import ping
+from actors.runtime.requests.skip import skip
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
 from streams.control.requests import ControlRequest, Denied, Granted
 from streams.stores.receivers import Receivers
 
 LOAD_TIMEOUT_S = 5.0
-VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget")
+VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget", "erase")
 REPEATS_MAX = 4
 """Largest number of events that are read to find the first one that is not a duplicate."""
+
+
+class _Erased(Struct, forbid_unknown_fields=True):
+    """The body of `erase`: the event's id, and where its deliveries lie."""
+
+    event: str
+    positions: list[int]
 
 
 class ReceiverControl:
@@ -51,10 +61,16 @@ class ReceiverControl:
         if host is None:
             return Denied("unavailable", "the receiver's shard is moving to another node; try again")
         try:
+            erased = _erased(request.body) if request.verb == "erase" else None
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 if not await self._is_known(host, receiver):
                     return _unknown(receiver)
+                if erased is not None and not (erased.positions or receiver in host.actors):
+                    self._node.show_life(receiver)
+                    return Granted({"messages": 0, "waiting": 0})
                 actor = await host.resident(receiver)
+            if erased is not None:
+                return await self._erase(actor, erased)
             return await self._deal(request.verb, host, actor)
         except ControlRefused as refusal:
             return Denied(refusal.code, str(refusal))
@@ -89,6 +105,12 @@ class ReceiverControl:
             case _:
                 discarded = await forget(actor)
                 return Granted({"discarded": discarded, "next_sequence": actor.state.frontier.sequence + 1})
+
+    async def _erase(self, actor: Actor, erased: "_Erased") -> Granted:
+        """Erase what a removed receiver had, too; its shard shows life, so that its journal goes on."""
+        done = await erase(actor, erased.event, erased.positions)
+        self._node.show_life(actor.receiver)
+        return Granted({"messages": done.messages, "waiting": done.waiting})
 
     async def _inspect(self, host: Host, actor: Actor, *, answer_shown: bool) -> Granted:
         """Show the receiver's state. Its last answer may repeat an event's body, so not all may see it."""
@@ -126,6 +148,14 @@ class ReceiverControl:
                 return Granted({"paused": paused})
             case _:
                 assert_never(answer)
+
+
+def _erased(body: bytes) -> "_Erased":
+    """Raises ControlRefused."""
+    try:
+        return msgspec.json.decode(body, type=_Erased)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ControlRefused("invalid", f"write the event and its positions as JSON ({error})") from error
 
 
 async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:

@@ -15,8 +15,9 @@ from typing import Any, TypeVar, TypeVarTuple
 from actors.errors import Unavailable, Unusable
 from actors.policy import Policy
 from actors.runtime.host import Host
-from angarium.node.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
+from angarium.node.upkeep.eraser import Eraser
+from angarium.node.upkeep.maintenance import Maintenance
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, release_unowned
 from streams.journal.tails import Loss, RecordedLoss, refuse
@@ -67,7 +68,9 @@ class Node:
         around.members.on_lease(self._changed.set)
         await around.members.start()
         self._spawn(self._reconcile())
-        self._spawn(Maintenance(around, self.shards, self.owned).run())
+        maintenance = Maintenance(around, self.shards, self.owned)
+        self._spawn(maintenance.run())
+        self._spawn(Eraser(around, self.shards, maintenance.keeps_the_house).run())
 
     async def stop(self) -> None:
         """Hand over every shard, also those that are just being claimed, then leave."""
@@ -106,6 +109,12 @@ class Node:
         """The host of the receiver's shard, if this node owns it."""
         running = self.owned.get(self.shard_of(receiver))
         return None if running is None or running.ended.is_set() else running.host
+
+    def show_life(self, receiver: str) -> None:
+        """Let the receiver's shard append something soon, were it an empty flush."""
+        running = self.owned.get(self.shard_of(receiver))
+        if running is not None and not running.ended.is_set():
+            running.journal.show_life()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

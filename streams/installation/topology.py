@@ -149,6 +149,10 @@ class Names(Struct, frozen=True):
         """The subjects of all events of a partition."""
         return f"{self.prefix}.events.{partition}.>"
 
+    def events_for(self, tenant: str) -> str:
+        """All events of a tenant, for those who do not know its partition."""
+        return f"{self.prefix}.events.*.{tenant}.>"
+
     def journal_of(self, shard: int) -> str:
         return f"{self.prefix}.journal.{shard}"
 
@@ -185,6 +189,15 @@ class Names(Struct, frozen=True):
     def replay(self, receiver: str) -> str:
         """The key of the plan of a replay for the receiver; it belongs to no shard and has no third token."""
         return f"$KV.{self.prefix}_actors._replay.{receiver.replace('.', '=')}"
+
+    def erasure(self, tenant: str, event: str) -> str:
+        """The key, of no shard, of the request to erase an event. KV keys have no colons."""
+        return f"$KV.{self.prefix}_actors._erased.{tenant}/{event.replace(':', '=')}"
+
+    @property
+    def erasures(self) -> str:
+        """All requests to erase an event."""
+        return f"$KV.{self.prefix}_actors._erased.*"
 
     def node(self, node: str) -> str:
         return f"$KV.{self.prefix}_nodes.{node}"

@@ -205,12 +205,12 @@ class JetStream:
         return await self._message(stream, {"seq": sequence})
 
     async def delete(self, stream: str, sequence: int) -> bool:
-        """Delete the message at `sequence`, without overwriting it on disk; returns False if there was none.
+        """Delete the message at `sequence` and overwrite it on disk; returns False if there was none.
 
         The server has one code for "there is none" and "not allowed", so a second request is needed.
         """
         try:
-            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True}, ApiReply)
+            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence}, ApiReply)
         except ApiError:
             if await self.message(stream, sequence) is not None:
                 raise

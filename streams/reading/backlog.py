@@ -12,15 +12,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from actors.errors import Unavailable
+from actors.errors import ControlRefused, Unavailable
 from actors.machine.event import Event
 from actors.ports import Batch, Stretch
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_none, info_since, last_messages, message_at
 from streams.journal.tails import NO_MARK, Mark, higher
 from streams.nats.answers import StoredMessage
-from streams.nats.errors import ApiError
+from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import Pauses
 from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem, stored_event
 
 READERS_MAX = 16
@@ -93,6 +94,18 @@ class Backlog:
             if late:
                 raise Unavailable(f"{receiver}: what was stored since {at:.3f} is not known for certain")
         return None if message is None else message.sequence
+
+    async def erase(self, position: int) -> None:
+        pauses = Pauses(self._js)
+        while True:
+            try:
+                await self._js.delete(self._stream, position)
+            except (NotPermitted, ApiError) as error:
+                raise ControlRefused("not_allowed", f"it cannot be erased: {error}") from error
+            except Unavailable:
+                await pauses.wait()
+            else:
+                return
 
     async def end(self) -> int:
         """A position at or beyond everything that was stored before this call."""

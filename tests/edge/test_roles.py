@@ -50,7 +50,7 @@ HIDDEN = (
     "$JS.API.CONSUMER.CREATE.KV_angarium_receivers.spy", "$JS.API.STREAM.SNAPSHOT.KV_angarium_receivers",
 )  # fmt: skip
 """Ways to what only operators and nodes may read."""
-VERBS = ("inspect", "ping", "pause", "resume", "skip", "forget")
+VERBS = ("inspect", "ping", "pause", "resume", "skip", "forget", "erase")
 
 
 @pytest.fixture(scope="module")
@@ -236,12 +236,32 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
         for subject in (
             "$JS.API.STREAM.DELETE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.CREATE.OTHER",
             "$JS.API.STREAM.UPDATE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.PURGE.ANGARIUM_DEAD",
-            "$JS.API.STREAM.MSG.DELETE.ANGARIUM_JOURNAL", "angarium.events.acme.order", "any",
+            "$JS.API.STREAM.MSG.DELETE.KV_angarium_receivers", "angarium.events.acme.order", "any",
             f"angarium.ctl.inspect.{RECEIVER}",
         ):  # fmt: skip
             assert await node.is_refused(subject), subject
         for subject in ("angarium.deliver.>", "angarium.events.>", ">"):
             assert await node.may_not_hear(subject), subject
+
+
+async def test_an_operator_has_an_event_erased_and_a_node_erases_it(
+    server: Server, sink: Sink, tmp_path: Path
+) -> None:
+    operator = Terminal(tmp_path, server.url("operator"))
+    put = ("receiver", "put", "acme.erased", "--url", sink.url("acme.erased"), "--paused")
+    await asyncio.to_thread(operator.done, *put)
+    async with server.user("acme") as acme:
+        for subject in ("angarium.deliver.acme.erased", "angarium.events.acme.order"):
+            await acme.client.publish(subject, b"{}", headers={"Angarium-Id": "erased-1"})
+        await acme.client.flush()
+    erase = ("erase", "--event", "erased-1", "--tenant", "acme")
+    done = await asyncio.to_thread(operator.json, *erase)
+    assert (done["done"], done["events"]) == (True, 1)
+    assert done["discarded"] >= 1  # Others of the tenant may have it waiting, too.
+    async with server.user("acme") as acme, server.user("inspector") as inspector:
+        for user in (acme, inspector):
+            assert await user.is_refused("$KV.angarium_actors._erased.acme/erased-2")
+            assert await user.is_refused("angarium.ctl.erase.acme.erased")
 
 
 async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp_path: Path) -> None:
@@ -255,7 +275,9 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
             kept = f"{tenant}/receivers/put-by-api"
             for method, path, status in (
                 ("PUT", kept, 201), ("PATCH", kept, 200), ("GET", kept, 200),
-                ("GET", f"{tenant}/receivers", 200),
+                ("GET", f"{tenant}/receivers", 200), ("GET", f"{tenant}/receivers?health=true", 200),
+                ("DELETE", f"{tenant}/events/order-17", 202),
+                ("GET", f"{tenant}/events/order-17/erasure", 200),
                 ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
                 ("POST", f"{tenant}/receivers/nobody/events", 404),
                 ("GET", f"{tenant}/dead-letters", 200), ("GET", f"{tenant}/dead-letters/999999", 404),
@@ -286,6 +308,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
         for subject in (
             "$KV.angarium_nodes.forged", "$KV.angarium_actors.0.acme.forged", "angarium.journal.0",
             *STEERING, "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS",
+            "$JS.API.STREAM.MSG.DELETE.ANGARIUM_EVENTS",
         ):  # fmt: skip
             assert await user.is_refused(subject), subject
 

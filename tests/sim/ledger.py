@@ -86,6 +86,8 @@ class Numbering:
                     self._size = window
             case f.Removed() | f.Forgot():
                 self._discard(fact, found)
+            case f.Missing(reason=f.ERASED):
+                pass  # It has its number, and leaves the stream only after this.
             case f.Missing(first=first, last=last, next_sequence=following, source=source):
                 if there := self._deliveries.between(self.receiver, first - 1, last):
                     self._fail(f"{self.receiver}: {there} are recorded as missing, and nobody took them")

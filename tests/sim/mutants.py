@@ -52,6 +52,7 @@ from streams.routing.freshness import Freshness
 from streams.routing.lanes import Lanes
 from streams.routing.router import Router
 from tests.sim.backlog_mutants import BACKLOG_MUTANTS
+from tests.sim.erase_mutants import ERASE_MUTANTS
 from tests.sim.leader_mutants import LEADER_MUTANTS
 from tests.sim.mutant import Mutant
 from tests.sim.scenarios import numbering as numbers
@@ -470,5 +471,5 @@ ALL = [
     Mutant("router-remembers", "a new ownership forgets what was seen",
            ((Shard, "_new_router", _new_router_with_old_memory),)),
 ]  # fmt: skip
-ALL += [*BACKLOG_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS]
+ALL += [*BACKLOG_MUTANTS, *ERASE_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -21,8 +21,9 @@ from actors.policy import Policy
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import Passed
-from angarium.node import maintenance, shard
+from angarium.node import shard
 from angarium.node.app import member
+from angarium.node.upkeep import maintenance
 from angarium.settings import Settings
 from streams import purge
 from streams.installation import topology

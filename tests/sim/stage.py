@@ -119,24 +119,24 @@ class Stage:
 
         self.do(announce)
 
-    def ask(self, verb: str, receiver: str = R) -> None:
+    def ask(self, verb: str, receiver: str = R, body: bytes = b"") -> None:
         """A control request, until it is granted."""
 
         async def ask(js: JetStream) -> None:
             subject = self.run.names.control(verb, *receiver.split("."))
             while True:
                 with suppress(Unavailable):
-                    if msgspec.json.decode((await js.request(subject, b"", 5.0)).data)["ok"]:
+                    if msgspec.json.decode((await js.request(subject, body, 5.0)).data)["ok"]:
                         return
                 await asyncio.sleep(0.1)
 
         self.do(ask)
 
-    def demand(self, verb: str, receiver: str = R) -> None:
+    def demand(self, verb: str, receiver: str = R, body: bytes = b"") -> None:
         """A control request that nobody may live to grant."""
 
         async def demand(js: JetStream) -> None:
-            await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), b"", "_INBOX.nobody")
+            await js.wire.publish(self.run.names.control(verb, *receiver.split(".")), body, "_INBOX.nobody")
             await asyncio.sleep(0.01)  # The server drops what it has not taken when a connection ends.
 
         self.do(demand)

@@ -33,7 +33,7 @@ from actors.ports import Attempt
 from actors.runtime import actor, live_state
 from actors.runtime.discard import forget
 from actors.runtime.pending import Pending
-from actors.runtime.ping import ping
+from actors.runtime.requests.ping import ping
 from tests.unit.shard_world import RECEIVER, ShardWorld, VirtualLoop
 from tests.unit.values import NO_ANSWER, answer, policy
 

@@ -252,6 +252,10 @@ class Stream:
     async def count(self, receiver: str, after: int) -> int:
         return len(await self._found(receiver, after))
 
+    async def erase(self, position: int) -> None:
+        await asyncio.sleep(self.delay_s)
+        self.lost.add(position)
+
     async def end(self) -> int:
         return max((each.position for _, each in self.messages), default=0)
 

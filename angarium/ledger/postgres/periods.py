@@ -22,7 +22,7 @@ async def make(session: Session, period: int) -> None:
     if not await session.execute("INSERT INTO periods (period) VALUES (?) ON CONFLICT DO NOTHING", period):
         return
     for table in PARTITIONED:
-        name, (first, end) = _name(table, period), bounds(table, period)
+        name, (first, end) = partition(table, period), bounds(table, period)
         await session.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
         await session.execute(
             f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({first}) TO ({end})"
@@ -32,7 +32,7 @@ async def make(session: Session, period: int) -> None:
 async def drop(session: Session, period: int) -> None:
     """Drop the partitions of a period; may be begun again."""
     for table in PARTITIONED:
-        name = _name(table, period)
+        name = partition(table, period)
         found: list[Any] = await session.rows(_DETACHING, table, name)
         if found:
             how = "FINALIZE" if found[0][1] else "CONCURRENTLY"
@@ -53,7 +53,8 @@ async def next_block(session: Session, period: int) -> int:
     return bounds("attempts", period)[0] + int(rows[0][0])
 
 
-def _name(table: str, period: int) -> str:
+def partition(table: str, period: int) -> str:
+    """The name of the partition of a table for a period."""
     return f"{table}_p{period}"
 
 

@@ -17,6 +17,7 @@ from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
 from angarium.ledger.locating import Database
 from angarium.ledger.postgres import periods, statements
+from angarium.ledger.postgres.erasing import erase_answers, overwrite
 from angarium.ledger.postgres.leases import Leases, application
 from angarium.ledger.postgres.session import BOUNDED, Session, opened
 from angarium.ledger.postgres.tables import (
@@ -188,6 +189,21 @@ class PostgresStore:
                 statements.CONFIGURATION,
                 [(known[name].id, at, revision, document) for name, at, revision, document in rows],
             )
+
+    async def reached(self, stream: str) -> int:
+        rows = await self._session.rows(statements.REACHED, stream)
+        return int(rows[0][0])
+
+    async def erase(
+        self, stream: str, before: Place, after: Place, erased: Sequence[tuple[str, str]]
+    ) -> None:
+        changed = set[int]()
+        async with self._session.transaction():
+            for tenant, event in erased:
+                changed |= await erase_answers(self._session, tenant, event)
+        await overwrite(self._aside, changed)
+        # Last, so that it is all done once more after a crash.
+        await self.configured(stream, before, after, ())
 
     async def _move(
         self, stream: str, holds: Mapping[int, HeldShare], after: Mapping[int, Place], seen_at: int = 0

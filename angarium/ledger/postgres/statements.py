@@ -87,6 +87,7 @@ ON CONFLICT (receiver, at, revision) DO UPDATE SET document = excluded.document
 """
 
 PLACE = "SELECT created, position, stored_at FROM positions WHERE stream = ? AND share = 0"
+REACHED = "SELECT coalesce(min(position), 0) FROM positions WHERE stream = ?"
 NEW_PLACE = "INSERT INTO positions VALUES (?, '', 0, 0, 0, 0) ON CONFLICT DO NOTHING"
 PLACE_MOVED = """
 UPDATE positions SET created = ?2, position = ?3, stored_at = ?4

@@ -14,6 +14,7 @@ from typing import Any
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow, EndedRow, HeldShare, ReceiverRow, RowBatch
 from angarium.ledger.sqlite.driver import aiosqlite
+from angarium.ledger.sqlite.erasing import erase_answers, overwrite
 from angarium.ledger.sqlite.tables import TABLES, UPGRADES, VERSION
 from angarium.ledger.store import Block, LedgerError
 from streams.following.journal_reader import Place
@@ -230,6 +231,20 @@ class SqliteStore:
                 [(known[name].id, at, revision, document) for name, at, revision, document in rows],
             )
             await self._move(stream, before, after)
+
+    async def reached(self, stream: str) -> int:
+        return (await self.place(stream)).position
+
+    async def erase(
+        self, stream: str, before: Place, after: Place, erased: Sequence[tuple[str, str]]
+    ) -> None:
+        async with self._transaction():
+            for tenant, event in erased:
+                await erase_answers(self._db, tenant, event)
+        with told(self._path):
+            await overwrite(self._db)
+        # Last, so that it is all done once more after a crash.
+        await self.configured(stream, before, after, ())
 
     async def _move(self, stream: str, before: Place, after: Place, seen_at: int = 0) -> None:
         stored = await self._db.execute(

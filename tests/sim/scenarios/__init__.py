@@ -7,6 +7,7 @@ out (`tests.sim.mutants` says which).
 from tests.sim.scenarios import (
     backlogs,
     discarding,
+    erasing,
     leaders,
     numbering,
     ownership,
@@ -47,6 +48,7 @@ ALL = (
     discarding.put_again_and_copied_again, discarding.missing_and_copied_again,
     discarding.missing_after_it_was_posted, discarding.refused_and_copied_again,
     discarding.put_again_beside_a_blind_owner, discarding.burst_from_a_backlog_before_a_crash,
+    erasing.erased_after_it_was_posted, erasing.erased_before_it_is_on_record, erasing.erased_far_back,
     storage.full_of_what_nobody_takes,
     unknown_receivers.refusal_is_lost,
     unknown_receivers.burial_is_lost, unknown_receivers.put_before_the_refusal_is_on_record,

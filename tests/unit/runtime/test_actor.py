@@ -15,8 +15,8 @@ from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.discard import forget
-from actors.runtime.ping import ping
-from actors.runtime.skip import skip
+from actors.runtime.requests.ping import ping
+from actors.runtime.requests.skip import skip
 from tests.unit.shard_world import RECEIVER, in_virtual_time, strict
 from tests.unit.values import answer, policy
 

@@ -8,7 +8,7 @@ from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.policy import Policy, Retry
 from actors.ports import Attempt
-from actors.runtime.skip import skip
+from actors.runtime.requests.skip import skip
 from streams.journal.envelope import encode_fact
 from tests.unit.shard_world import ShardWorld, in_virtual_time, relaxed, strict
 from tests.unit.values import policy

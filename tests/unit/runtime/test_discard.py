@@ -11,7 +11,7 @@ from actors.machine import facts as f
 from actors.machine.numbering import Frontier, is_repeat, number, with_number
 from actors.runtime.discard import READ_EVENTS_MAX, forget
 from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
-from actors.runtime.skip import skip
+from actors.runtime.requests.skip import skip
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 from tests.unit.values import policy
 

@@ -10,7 +10,7 @@ from actors.machine import facts as f
 from actors.policy import Policy, Retry
 from actors.ports import Invalid
 from actors.runtime.discard import forget
-from actors.runtime.skip import skip
+from actors.runtime.requests.skip import skip
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, relaxed, strict
 from tests.unit.values import NOW, answer, policy
 

@@ -17,7 +17,7 @@ from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import PASSIVATE_AFTER_S, WOKEN_IN_TURN_MAX
 from actors.runtime.live_state import UNCONFIRMED_MAX
-from actors.runtime.ping import ping
+from actors.runtime.requests.ping import ping
 from tests.unit.shard_world import RECEIVER, ShardWorld, in_virtual_time, strict
 from tests.unit.values import answer, policy
 

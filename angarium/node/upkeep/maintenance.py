@@ -76,7 +76,7 @@ class Maintenance:
                     await self._leave_what_was_remade()
                 deliveries = await self._look_after_shards()
                 self._short = is_short(deliveries)
-                if self._keeps_the_house():
+                if self.keeps_the_house():
                     await self._purge(deliveries)
                 await self._find_leftovers()
             except AngariumError as error:
@@ -94,7 +94,8 @@ class Maintenance:
     def _working(self) -> list[Shard]:
         return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
 
-    def _keeps_the_house(self) -> bool:
+    def keeps_the_house(self) -> bool:
+        """Return whether this node works for all: it owns shard 0."""
         return any(each.shard == 0 for each in self._working())
 
     async def _look_after_shards(self) -> StreamInfo:

@@ -1,0 +1,1 @@
+"""Requests of operators about one receiver, each on record before it is answered: `ping`, `skip`, `erase`."""

@@ -1,0 +1,70 @@
+"""Erases what an event held, from streams, dead letters, answers and ledgers; numbers and ids stay.
+
+The request is recorded, with who made it, and a node carries it out. So it goes on if the caller is gone.
+"""
+
+import time
+
+from msgspec import Struct
+
+from actors.errors import BadInput
+from angarium.connecting import Access
+from angarium.logs import instant
+from angarium.operations.failures import OperationError, operation
+from streams.erasing.erasures import Erasure, Erasures
+from streams.stores.receivers import Receivers
+
+
+class ErasureStatus(Struct, frozen=True, kw_only=True):
+    """The progress of an erasure.
+
+    `waits_for` says what keeps it from being `done`. The counts are of messages that were erased; `discarded`
+    of the deliveries had not been settled.
+    """
+
+    tenant: str
+    event: str
+    requested_by: str
+    requested_at: str
+    done: bool
+    done_at: str | None
+    waits_for: str | None
+    events: int
+    deliveries: int
+    discarded: int
+    dead_letters: int
+    journal_messages: int
+
+
+@operation
+async def request_erasure(to: Access, tenant: str, event: str, by: str) -> ErasureStatus:
+    """Ask for it, in the name of `by`, or join the request that is under way."""
+    return _status(await Erasures(to.js, to.names).request(tenant, event, by, time.time()))
+
+
+@operation
+async def get_erasure(to: Access, tenant: str, event: str) -> ErasureStatus:
+    """Tell what became of the last request. Fails as not_found."""
+    found = await Erasures(to.js, to.names).get(tenant, event)
+    if found is None:
+        raise OperationError("not_found", f"there is no request to erase the event {event} of {tenant}")
+    return _status(found)
+
+
+@operation
+async def only_tenant(to: Access) -> str:
+    """The one tenant that there is. Fails as invalid where there are several."""
+    found = {each.partition(".")[0] for each in await Receivers(to.js, to.names).all()}
+    if len(found) != 1:
+        raise BadInput("there is not exactly one tenant; name it with --tenant")
+    return found.pop()
+
+
+def _status(erasure: Erasure) -> ErasureStatus:
+    return ErasureStatus(
+        tenant=erasure.tenant, event=erasure.event, requested_by=erasure.by,
+        requested_at=instant(erasure.at), done=erasure.done_at is not None,
+        done_at=None if erasure.done_at is None else instant(erasure.done_at),
+        waits_for=erasure.waits_for or None, events=erasure.events, deliveries=erasure.deliveries,
+        discarded=erasure.waiting, dead_letters=erasure.dead_letters, journal_messages=erasure.flushes,
+    )  # fmt: skip
