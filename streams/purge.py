@@ -33,7 +33,7 @@ is."""
 PURGED_PART = 100
 """A purge removes at least this fraction (1/n) of the stream."""
 
-_ANYWHERE = 1 << 62
+ANY_POSITION = 1 << 62
 """A position beyond the end of every stream."""
 
 
@@ -111,7 +111,7 @@ async def events_held(js: JetStream, names: Names, partitions: int, settled_end:
     """Find the last event that no router needs any more; `shard` is the partition that needs the next."""
 
     async def needs(partition: int) -> Held:
-        same_end = await _same_end(js, names, partition, names.events)
+        same_end = await same_end_of(js, names, partition, names.events)
         consumer = names.route_consumer(partition)
         found = await until_answered(lambda: js.consumer_info(names.events, consumer))
         if found is None or not same_end:
@@ -128,7 +128,7 @@ async def deliveries_held(
     """Find the last delivery that no shard needs any more, by the checkpoints."""
 
     async def needs(shard: int) -> Held:
-        same_end = await _same_end(js, names, shard, deliveries.name)
+        same_end = await same_end_of(js, names, shard, deliveries.name)
         checkpoint = await read_checkpoint(js, names, shard) or Checkpoint()
         if not same_end or checkpoint.created.get(deliveries.name) != deliveries.created:
             return Held(0, shard)
@@ -139,7 +139,7 @@ async def deliveries_held(
     return await lowest(shards, needs)
 
 
-async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int:
+async def same_end_of(js: JetStream, names: Names, shard: int, stream: str) -> int:
     """The position below which `stream` is the one that the shard's records refer to; 0 if it is another.
 
     If a stream lost its tail, a checkpoint or an ack floor refers to positions that new events have now. Call
@@ -152,7 +152,7 @@ async def _same_end(js: JetStream, names: Names, shard: int, stream: str) -> int
     mark = marks.events if stream == names.events else marks.deliveries
     if await find_loss(js, stream, mark) is not None:
         return 0
-    return mark.position + 1 if mark.position else _ANYWHERE
+    return mark.position + 1 if mark.position else ANY_POSITION
 
 
 async def _marks(js: JetStream, names: Names, shard: int) -> Marks:

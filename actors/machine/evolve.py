@@ -19,9 +19,9 @@ def evolve(state: State, fact: f.Fact) -> State:
     """The state after `fact`."""
     match fact:
         case f.Delivered():
-            return _after_delivery(state, fact)
+            return after_delivery(state, fact)
         case f.AttemptFailed() | f.Throttled():
-            return _after_outcome(state, fact)
+            return after_outcome(state, fact)
         case f.DeadLettered():
             return _after_dead_letter(state, fact)
         case f.EventAccepted(events=events):
@@ -90,7 +90,7 @@ def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
     return replace(state, frontier=frontier, open=opened)
 
 
-def _after_delivery(state: State, fact: f.Delivered) -> State:
+def after_delivery(state: State, fact: f.Delivered) -> State:
     frontier, opened, counters = state.frontier, state.open, state.counters
     for each in fact.events:
         frontier = number(frontier, each)
@@ -102,7 +102,7 @@ def _after_delivery(state: State, fact: f.Delivered) -> State:
     )  # fmt: skip
 
 
-def _after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
+def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     frontier, opened = state.frontier, state.open
     for each in fact.events:
         frontier = number(frontier, each)

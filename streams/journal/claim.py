@@ -99,7 +99,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     replicated: bool = False
 
 
-class _Past(Struct, frozen=True, kw_only=True):
+class JournalPast(Struct, frozen=True, kw_only=True):
     """The record before a claim: the journal's last flush, or the checkpoint if the journal is empty."""
 
     predecessor: Predecessor | None = None
@@ -113,7 +113,7 @@ class _Past(Struct, frozen=True, kw_only=True):
         return self.predecessor.epoch if self.predecessor else 0
 
 
-class _Attempt(Struct, frozen=True, kw_only=True):
+class ClaimAttempt(Struct, frozen=True, kw_only=True):
     """A claim after its first step. `holder` and `revision` are those of `_owner` before it."""
 
     shard: int
@@ -125,7 +125,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     began_at: float
     accepts_loss: bool
 
-    def follows_cleanly(self, past: _Past) -> bool:
+    def follows_cleanly(self, past: JournalPast) -> bool:
         """True if everything that the last owner posted is recorded."""
         if past.predecessor is None:
             return past.blank and not self.revision
@@ -165,13 +165,13 @@ async def claim(
     put = await append(js, names.actors, names.owner(shard), mine, expected=revision)
     if isinstance(put, Overtaken):
         return NotOwned("another node was faster")
-    attempt = _Attempt(
+    attempt = ClaimAttempt(
         shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes,
         began_at=began_at,
         accepts_loss=accepts_loss,
     )  # fmt: skip
     while True:
-        drafted = await _draft(js, names, attempt, time)
+        drafted = await draft_claim(js, names, attempt, time)
         if isinstance(drafted, NotOwned):
             return drafted
         appended = await _append_claimed(js, names, node, drafted)
@@ -179,7 +179,9 @@ async def claim(
             return replace(drafted, sequence=appended.sequence)
 
 
-async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeeper) -> Claim | NotOwned:
+async def draft_claim(
+    js: JetStream, names: Names, attempt: ClaimAttempt, time: Timekeeper
+) -> Claim | NotOwned:
     """Steps 2 and 3: the claim as it will be once it is recorded."""
     past = await _read_past(js, names, attempt.shard)
     marks = past.marks
@@ -187,7 +189,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
         refusal = RecordedLoss(node=attempt.node, at=time.wall(), stream="")
         await compare(js, names, attempt.shard, attempt.epoch, marks, refusal)
     clean = attempt.follows_cleanly(past)
-    deliveries = await _deliveries(js, names, attempt, clean)
+    deliveries = await deliveries_at_claim(js, names, attempt, clean)
     if not attempt.accepts_loss:
         # This must come before the end of a recreated stream is recorded as a known one.
         check_created(await read_checkpoint(js, names, attempt.shard) or Checkpoint(), [deliveries])
@@ -196,7 +198,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     if (await read_owner(js, names, attempt.shard))[1] != attempt.epoch:
         return NotOwned("another node claimed it meanwhile")
     if past.epoch > attempt.epoch:
-        if not await _holds(js, names, attempt.shard, attempt.epoch):
+        if not await holds_epoch(js, names, attempt.shard, attempt.epoch):
             return NotOwned("another node claimed it meanwhile")
         # The node that wrote this put `_owner` after us, yet ours is the last put: it was another bucket.
         raise StreamRemade(
@@ -224,7 +226,7 @@ async def _draft(js: JetStream, names: Names, attempt: _Attempt, time: Timekeepe
     )
 
 
-async def _deliveries(js: JetStream, names: Names, attempt: _Attempt, clean: bool) -> StreamInfo:
+async def deliveries_at_claim(js: JetStream, names: Names, attempt: ClaimAttempt, clean: bool) -> StreamInfo:
     """The deliveries, including everything that an earlier owner may have posted without a record.
 
     That owner had lost its lease before this claim began. A clean claim needs no proof: everything is
@@ -268,10 +270,10 @@ async def release_unowned(
 
 async def holds(js: JetStream, names: Names, claim: Claim) -> bool:
     """True if `_owner` certainly still has the value that this claim put."""
-    return await _holds(js, names, claim.shard, claim.epoch)
+    return await holds_epoch(js, names, claim.shard, claim.epoch)
 
 
-async def _holds(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
+async def holds_epoch(js: JetStream, names: Names, shard: int, epoch: int) -> bool:
     """Check the epoch of `_owner` by a write: a deposed leader would not know about a later claim."""
     if (await read_owner(js, names, shard))[1] != epoch:
         return False
@@ -291,17 +293,19 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
     return owner, message.sequence
 
 
-async def _read_past(js: JetStream, names: Names, shard: int) -> _Past:
+async def _read_past(js: JetStream, names: Names, shard: int) -> JournalPast:
     subject = names.journal_of(shard)
     last = await until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
         flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
         predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
-        return _Past(predecessor=predecessor, floor=flush.floor, unclean=flush.unclean, marks=flush.marks)
+        return JournalPast(
+            predecessor=predecessor, floor=flush.floor, unclean=flush.unclean, marks=flush.marks
+        )
     checkpoint = await read_checkpoint(js, names, shard)
     if checkpoint is None:
-        return _Past(blank=True)
-    return _Past(floor=checkpoint.floor, unclean=checkpoint.unclean, marks=checkpoint.known)
+        return JournalPast(blank=True)
+    return JournalPast(floor=checkpoint.floor, unclean=checkpoint.unclean, marks=checkpoint.known)
 
 
 async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim) -> Appended | Overtaken:

@@ -54,7 +54,7 @@ class Recovery(Struct, frozen=True):
     created: dict[str, str]
 
 
-class _Recorded(Struct, frozen=True):
+class RecordedFlush(Struct, frozen=True):
     """One message of the tail."""
 
     sequence: int
@@ -86,7 +86,7 @@ async def recover(
         check_created(checkpoint, infos.values())
     if checkpoint.sequence >= claim.sequence:
         return await _beyond(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
-    tail = await _read_tail(js, names, claim, node, checkpoint.sequence)
+    tail = await read_tail(js, names, claim, node, checkpoint.sequence)
     if isinstance(tail, NotOwned):
         return tail
     if found is None and not accepts_loss:
@@ -134,11 +134,11 @@ async def _beyond(js: JetStream, names: Names, claim: Claim, what: str) -> NotOw
 # ---- the journal's tail
 
 
-async def _read_tail(
+async def read_tail(
     js: JetStream, names: Names, claim: Claim, node: str, after: int
-) -> list[_Recorded] | NotOwned:
+) -> list[RecordedFlush] | NotOwned:
     """The flushes after the sequence `after`, the last of which is our claim."""
-    tail: list[_Recorded] = []
+    tail: list[RecordedFlush] = []
     at = after
     while at < claim.sequence:
         messages = await _read_on(js, names, claim.shard, at)
@@ -153,7 +153,7 @@ async def _read_tail(
                 return await _broken(js, names, claim, at, message)
             at = message.sequence
             flush = decode_flush(message.data, f"message {at} of {names.journal}")
-            tail.append(_Recorded(at, message.stored_at, flush))
+            tail.append(RecordedFlush(at, message.stored_at, flush))
     last = tail[-1].flush
     if (last.node, last.epoch) != (node, claim.epoch):
         return NotOwned(f"the message of the journal at {claim.sequence} is not our claim")
@@ -181,7 +181,7 @@ async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[Sto
     return [] if following is None else [following]
 
 
-def _facts(tail: list[_Recorded]) -> Iterator[tuple[int, Fact]]:
+def _facts(tail: list[RecordedFlush]) -> Iterator[tuple[int, Fact]]:
     """The facts of the tail about actors, each with its journal sequence."""
     for recorded in tail:
         for fact in recorded.flush.facts:
@@ -223,7 +223,7 @@ async def _read_parked(
     return listed
 
 
-def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str, State]:
+def _fold(loaded: dict[str, Snapshot | None], tail: list[RecordedFlush]) -> dict[str, State]:
     """The actors after the tail. A snapshot may be newer than the checkpoint and cover a part of the tail."""
     states = {
         receiver: State(receiver=receiver) if snapshot is None else snapshot.state
@@ -239,7 +239,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[_Recorded]) -> dict[str
 # ---- streams that are not what they were
 
 
-def _check_age(bucket: StreamInfo, oldest: _Recorded) -> None:
+def _check_age(bucket: StreamInfo, oldest: RecordedFlush) -> None:
     """Without a checkpoint, check that the journal has all facts, unless the checkpoint's bucket is gone."""
     if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRemade(

@@ -109,7 +109,7 @@ class RecordedLoss(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class _Look(Struct, frozen=True):
+class LookResult(Struct, frozen=True):
     """The result of one look at a stream: whether the message is `gone`, and whether that is `certain`."""
 
     gone: bool
@@ -126,9 +126,9 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     Asks until that is certain, however long NATS is away. Raises `ApiError` if there is no such stream.
     """
     loop = asyncio.get_running_loop()
-    before, since, began_at = _Look(False, True), 0.0, loop.time()
+    before, since, began_at = LookResult(False, True), 0.0, loop.time()
     while mark.position:
-        look = await until_answered(lambda: _look(js, stream, mark, began_at))
+        look = await until_answered(lambda: look_for(js, stream, mark, began_at))
         if look.gone != before.gone or before.certain:
             since = loop.time()
         if look.certain or (not look.gone and loop.time() - since >= MISSING_FOR_S):
@@ -138,7 +138,7 @@ async def find_loss(js: JetStream, stream: str, mark: Mark) -> Loss | None:
     return None
 
 
-async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
+async def look_for(js: JetStream, stream: str, mark: Mark, since: float) -> LookResult:
     """Compare once. The end is asked for first: a message that is stored later has another time in any case.
 
     A deposed leader may report an end that is too low, so a majority must have followed the leader since the
@@ -149,16 +149,16 @@ async def _look(js: JetStream, stream: str, mark: Mark, since: float) -> _Look:
     position = mark.position
     if position > info.last:
         why = f"it ends at {info.last}, but the message at {position} was read from it"
-        return _Look(True, asked_at - info.heard_s >= since, _remade(stream, why))
+        return LookResult(True, asked_at - info.heard_s >= since, _remade(stream, why))
     message = None if position < info.first else await js.message(stream, position)
     if message is None:
         # It was purged, or deleted by hand; in both cases no other message can ever take its place.
-        return _Look(False, position < info.first)
+        return LookResult(False, position < info.first)
     if mark.stored_at in (0.0, message.stored_at):
-        return _Look(False, True)
+        return LookResult(False, True)
     old, new = _instant(mark.stored_at), _instant(message.stored_at)
     why = f"the message read at {position} was stored at {old}, the one there now at {new}"
-    return _Look(True, True, _remade(stream, why))
+    return LookResult(True, True, _remade(stream, why))
 
 
 def _remade(stream: str, why: str) -> str:

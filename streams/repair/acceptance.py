@@ -112,17 +112,17 @@ class Repair:
         if names.deliveries in gaps or names.receivers in damage.remade:
             states |= await self._load_others(states)
         if (gap := gaps.get(names.deliveries)) is not None:
-            facts += self._bring_back(states, gap.kept.position, _left_out(gap, history.latest))
+            facts += self.bring_back(states, gap.kept.position, _left_out(gap, history.latest))
             marks = replace(after.marks, deliveries=gap.kept)
             after = replace(after, floor=min(after.floor, gap.kept.position), marks=marks)
         brought_back = len(facts)
         if names.receivers in damage.remade:
             facts += await self._set_removals(states, recovery.created[names.receivers])
         if (gap := gaps.get(names.events)) is not None:
-            await self._route_from(gap.kept.position + 1)
+            await self.route_from(gap.kept.position + 1)
             marks = replace(after.marks, events=gap.kept, restarts=restarts_behind(after.marks, gap))
             after = replace(after, marks=marks)
-        await self._record(facts, after)
+        await self.record(facts, after)
         await self._write(recovery, states, after)
         self._hold(await lift(js, names, claimed.shard, claimed.epoch))
         await release(js, names, claimed, self._node)
@@ -159,7 +159,7 @@ class Repair:
             others |= {state.receiver: state for state in loaded if state is not None}
         return others
 
-    def _bring_back(self, states: dict[str, State], position: int, left_out: int) -> list[Fact]:
+    def bring_back(self, states: dict[str, State], position: int, left_out: int) -> list[Fact]:
         """The facts by which actors go back; `states` is updated with them."""
         claimed = self._claim
         return _decide(states, lambda state: repair(
@@ -176,7 +176,7 @@ class Repair:
             state, restored=restored.get(state.receiver, 0), at=self._claim.at
         ))  # fmt: skip
 
-    async def _route_from(self, position: int) -> None:
+    async def route_from(self, position: int) -> None:
         """Set the consumer of the events back: it remembers the old stream. It has no readers any more."""
         try:
             await until_answered(lambda: self._reset(position))
@@ -191,7 +191,7 @@ class Repair:
         consumer = self._names.route_consumer(self._claim.shard)
         await self._js.consumer_reset(self._names.events, consumer, position)
 
-    async def _record(self, facts: Sequence[Fact], after: FlushMembers) -> None:
+    async def record(self, facts: Sequence[Fact], after: FlushMembers) -> None:
         """Append all facts; everything else changes only with the last of them.
 
         A claim of the shard after only some of them must find the loss again.

@@ -14,7 +14,7 @@ from tests.sim.scenarios import leaders
 
 
 async def _deliveries_as_told(
-    js: JetStream, names: Names, attempt: claim._Attempt, clean: bool
+    js: JetStream, names: Names, attempt: claim.ClaimAttempt, clean: bool
 ) -> StreamInfo:
     return await stream_info(js, names.deliveries)
 
@@ -37,7 +37,7 @@ async def _gone_as_told(js: JetStream, stream: str, position: int) -> StoredMess
 
 LEADER_MUTANTS = [
     Mutant("position-as-told", "the end at an unclean claim is told by a leader that a majority follows",
-           ((claim, "_deliveries", _deliveries_as_told),),
+           ((claim, "deliveries_at_claim", _deliveries_as_told),),
            leaders.position_of_a_deposed_leader),
     Mutant("snapshot-as-told", "a snapshot is the newest if something could be stored under that condition",
            ((snapshots, "is_last", _newest_as_told),),

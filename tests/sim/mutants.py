@@ -106,7 +106,7 @@ async def _append_after_anything(
 
 
 _drafting: ContextVar[int] = ContextVar("_drafting", default=0)
-_draft, _read_owner = claim._draft, claim.read_owner
+_draft, _read_owner = claim.draft_claim, claim.read_owner
 
 
 async def _draft_unread(*args: Any) -> Claim | NotOwned:
@@ -126,7 +126,7 @@ async def _hold_anyway(*_: Any) -> bool:
     return True
 
 
-def _clean_by_owner_alone(attempt: claim._Attempt, past: claim._Past) -> bool:
+def _clean_by_owner_alone(attempt: claim.ClaimAttempt, past: claim.JournalPast) -> bool:
     if past.predecessor is None:
         return past.blank and not attempt.revision
     return attempt.holder is None or attempt.holder.released is not None
@@ -134,8 +134,8 @@ def _clean_by_owner_alone(attempt: claim._Attempt, past: claim._Past) -> bool:
 
 async def _tail_as_it_comes(
     js: JetStream, names: Names, claimed: Claim, node: str, after: int
-) -> list[recovery._Recorded] | NotOwned:
-    tail: list[recovery._Recorded] = []
+) -> list[recovery.RecordedFlush] | NotOwned:
+    tail: list[recovery.RecordedFlush] = []
     at, subject = after, names.journal_of(claimed.shard)
     while at < claimed.sequence:
         page = await until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
@@ -144,8 +144,8 @@ async def _tail_as_it_comes(
         for message in page.messages:
             at = message.sequence
             flush = decode_flush(message.data, str(at))
-            tail.append(recovery._Recorded(at, message.stored_at, flush))
-    return tail or [recovery._Recorded(claimed.sequence, 1e12, _no_flush(claimed, node))]
+            tail.append(recovery.RecordedFlush(at, message.stored_at, flush))
+    return tail or [recovery.RecordedFlush(claimed.sequence, 1e12, _no_flush(claimed, node))]
 
 
 def _no_flush(claimed: Claim, node: str) -> Flush:
@@ -242,8 +242,8 @@ def _width_of_config(state: State, policy: Policy) -> int:
     return 1 if policy.order == "strict" else policy.concurrency
 
 
-_after_outcome = evolve._after_outcome
-_after_delivery = evolve._after_delivery
+_after_outcome = evolve.after_outcome
+_after_delivery = evolve.after_delivery
 
 
 def _attempts_shared(state: State, fact: facts.AttemptFailed | facts.Throttled) -> State:
@@ -370,14 +370,14 @@ ALL = [
            ((journal, "append", _append_after_anything),),
            ownership.flush_of_a_sleeper),
     Mutant("owner-not-reread", "the claim reads _owner again",
-           ((claim, "_draft", _draft_unread), (claim, "read_owner", _read_owner_once),
-            (claim, "_holds", _hold_anyway)),
+           ((claim, "draft_claim", _draft_unread), (claim, "read_owner", _read_owner_once),
+            (claim, "holds_epoch", _hold_anyway)),
            ownership.claimant_sleeps_between_two_steps),
     Mutant("clean-by-owner", "clean means: the epoch released is that of the journal's last claim",
-           ((claim._Attempt, "follows_cleanly", _clean_by_owner_alone),),
+           ((claim.ClaimAttempt, "follows_cleanly", _clean_by_owner_alone),),
            rates.owner_key_is_deleted),
     Mutant("tail-as-it-comes", "a tail is complete only with one's own claim",
-           ((recovery, "_read_tail", _tail_as_it_comes),),
+           ((recovery, "read_tail", _tail_as_it_comes),),
            ownership.tail_of_a_lagging_replica),
     Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
     Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
@@ -408,19 +408,19 @@ ALL = [
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
     Mutant("number-again", "a number is given once", ((decide, "numbered", _numbered_as_the_last),)),
     Mutant("delivered-and-open", "what is settled is not open",
-           ((evolve, "_after_delivery", _delivered_and_open),)),
+           ((evolve, "after_delivery", _delivered_and_open),)),
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
            ((Journal, "add", _add_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
-           ((owed, "_width", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+           ((owed, "concurrency_of", lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
-           ((owed, "_width", _width_of_config),), width.receiver_is_down),
+           ((owed, "concurrency_of", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
            ((owed, "OPEN_MAX", 1 << 20),), width.all_events_fail_for_long),
     Mutant("oldest-alone", "in relaxed order an event that waits holds nobody back",
-           ((owed, "_candidates", _oldest_or_next),), width.one_event_fails_for_long),
+           ((owed, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("attempts-shared", "each event has its own attempts",
-           ((evolve, "_after_outcome", _attempts_shared),)),
+           ((evolve, "after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",
            ((actor, "next_step", _unpark_when_read),)),
     Mutant("replica-believed", "a read is complete when it reached `seen`, or by the leader's word",

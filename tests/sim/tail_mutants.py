@@ -26,8 +26,8 @@ from tests.sim.mutant import Mutant
 from tests.sim.scenarios import repairs
 from tests.sim.scenarios import tails as losses
 
-_lost, _look = tails.find_loss, tails._look
-_bring_back, _record, _draft = Repair._bring_back, Repair._record, claim._draft
+_lost, _look = tails.find_loss, tails.look_for
+_bring_back, _record, _draft = Repair.bring_back, Repair.record, claim.draft_claim
 
 
 async def _believe(*_: Any) -> None:
@@ -41,13 +41,13 @@ def _unseen_in(ending: str) -> Callable[[JetStream, str, Mark], Awaitable[Loss |
     return lost
 
 
-async def _look_at_the_end(js: JetStream, stream: str, mark: Mark, since: float) -> tails._Look:
+async def _look_at_the_end(js: JetStream, stream: str, mark: Mark, since: float) -> tails.LookResult:
     return await _look(js, stream, replace(mark, stored_at=0.0), since)
 
 
 async def _as_recorded(*_: Any) -> int:
     """Whatever the records say was of this stream."""
-    return purge._ANYWHERE
+    return purge.ANY_POSITION
 
 
 def _doubt_alone(reading: reader.Reader) -> None:
@@ -108,7 +108,7 @@ TAIL_MUTANTS = (
            ((reader, "find_loss", _unseen_in("_EVENTS")),),
            losses.events_lose_their_tail_under_a_node),
     Mutant("tail-known-by-position", "a message is known by its time, not by its position alone",
-           ((tails, "_look", _look_at_the_end),),
+           ((tails, "look_for", _look_at_the_end),),
            losses.deliveries_lose_their_tail_between_nodes),
     Mutant("marks-with-facts-alone", "a risen mark of the events alone is worth a flush",
            ((Journal, "marks_rose", lambda journal: None),),
@@ -117,7 +117,7 @@ TAIL_MUTANTS = (
            ((Marks, "source", _source_as_position),),
            repairs.lost_events_are_accepted),
     Mutant("routed-from-the-old-floor", "after an accepted loss the router goes on behind what is left",
-           ((Repair, "_route_from", _read_from_the_ack_floor),),
+           ((Repair, "route_from", _read_from_the_ack_floor),),
            repairs.lost_events_are_accepted),
     Mutant("actors-not-brought-back", "actors go back to what is left of the stream",
            ((acceptance, "repair", lambda state, **_: None),),
@@ -126,16 +126,16 @@ TAIL_MUTANTS = (
            ((acceptance, "UNRECORDED_MAX", 0),),
            repairs.lost_with_what_was_posted),
     Mutant("gap-after-unclean-claims-alone", "a clean claim may hide an unclean one",
-           ((Repair, "_bring_back", _without_a_gap_where_clean),),
+           ((Repair, "bring_back", _without_a_gap_where_clean),),
            repairs.lost_after_somebody_else_had_it),
     Mutant("refusal-unlifted", "a refusal ends where the message is there again",
            ((tails, "lift", _believe),),
            losses.the_right_stream_is_brought_back),
     Mutant("deliveries-purged-by-an-old-checkpoint", "nothing is purged by records of a tail that is lost",
-           ((purge, "_same_end", _as_recorded),),
+           ((purge, "same_end_of", _as_recorded),),
            losses.deliveries_are_purged_without_their_tail),
     Mutant("events-purged-by-an-old-ack-floor", "nothing is purged by records of a tail that is lost",
-           ((purge, "_same_end", _as_recorded),),
+           ((purge, "same_end_of", _as_recorded),),
            losses.events_are_purged_without_their_tail),
     Mutant("refusal-lifted-by-a-purge", "a refusal does not end because the place was purged",
            ((tails, "is_there", _is_gone_for_good),),
@@ -150,10 +150,10 @@ TAIL_MUTANTS = (
            ((Shard, "_find_loss", _believe),),
            losses.what_memory_alone_knows_is_lost),
     Mutant("marks-before-the-last-flush", "only the last flush of a repair says what holds from then on",
-           ((Repair, "_record", _with_the_first_flush),),
+           ((Repair, "record", _with_the_first_flush),),
            repairs.repair_is_cut_off_between_two_flushes),
     Mutant("unclean-trimmed-at-the-claim", "a repair forgets nothing before its last flush",
-           ((claim, "_draft", _trimmed),),
+           ((claim, "draft_claim", _trimmed),),
            repairs.repair_is_cut_off_between_two_flushes),
     Mutant("repair-unheld", "while a shard is repaired, it is refused on record",
            ((acceptance, "refuse", _unheld),),

@@ -45,7 +45,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen - cursor.read_to > policy.backlog_max:
         return s.Count(cursor.read_to)
-    if len(view.in_flight) >= _width(state, policy):
+    if len(view.in_flight) >= concurrency_of(state, policy):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
@@ -56,18 +56,18 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
-        step = _first(_step_for(state, policy, view, now, each) for each in _candidates(state, policy, view))
+        step = _first(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
     return _UNCONFIRMED if view.unconfirmed and not isinstance(step, _NEEDS_NO_CONFIRMATION) else step
 
 
-def _width(state: State, policy: Policy) -> int:
+def concurrency_of(state: State, policy: Policy) -> int:
     """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
     if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
         return 1
     return policy.concurrency
 
 
-def _candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+def candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
     """Yield the events that may be next in relaxed order; None stands for the next one without a number.
 
     Of the open events two are enough: the one that is due first, and the oldest, which expires first.
