@@ -54,7 +54,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "angarium.node": (
         "announcer child descriptors load totals",
         "shard",
-        "upkeep",
+        "housekeeping",
         "node",
         "control metrics",
         "monitor",

@@ -15,9 +15,9 @@ from typing import Any, TypeVar, TypeVarTuple
 from actors.errors import Unavailable, Unusable
 from actors.policy import Policy
 from actors.runtime.host import Host
+from angarium.node.housekeeping.eraser import Eraser
+from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
-from angarium.node.upkeep.eraser import Eraser
-from angarium.node.upkeep.maintenance import Maintenance
 from streams.installation.partitions import shard_of
 from streams.journal.claim import Claim, NotOwned, claim, release_unowned
 from streams.journal.tails import Loss, RecordedLoss, refuse

@@ -23,7 +23,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import Passed
 from angarium.node import shard
 from angarium.node.app import member
-from angarium.node.upkeep import maintenance
+from angarium.node.housekeeping import maintenance
 from angarium.settings import Settings
 from streams import purge
 from streams.installation import topology

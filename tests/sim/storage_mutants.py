@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.machine.state import State
 from actors.retention import Needed, Retention
 from actors.runtime.host import Host
-from angarium.node.upkeep import maintenance
+from angarium.node.housekeeping import maintenance
 from streams import purge
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint

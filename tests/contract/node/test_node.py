@@ -72,7 +72,7 @@ async def test_a_bucket_that_is_made_anew_under_a_node_stops_its_shards(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is put into it is heard of, though its revisions begin again."""
-    monkeypatch.setattr("angarium.node.upkeep.maintenance.ROUND_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     for _ in range(3):
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
@@ -342,8 +342,8 @@ async def test_what_nobody_needs_any_more_is_forgotten_beside_what_cannot_be_rea
     wire: Wire, js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The snapshot of a receiver that was removed long ago goes, before and after one of another receiver."""
-    monkeypatch.setattr("angarium.node.upkeep.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.upkeep.maintenance.LEFTOVERS_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.LEFTOVERS_EVERY_S", 0.01)
     monkeypatch.setattr("angarium.node.shard.SNAPSHOT_EVERY_S", 0.02)
     names = await install(js, prefix)
     gone = [names.actor(SHARD, "acme.a"), names.actor(SHARD, "acme.z")]
@@ -383,8 +383,8 @@ async def test_a_defect_in_the_maintenance_ends_one_round_and_not_all(
             raise RuntimeError("nobody foresaw that")
         return False
 
-    monkeypatch.setattr("angarium.node.upkeep.maintenance.ROUND_EVERY_S", 0.01)
-    monkeypatch.setattr("angarium.node.upkeep.maintenance.is_short", is_short_or_broken)
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.ROUND_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.node.housekeeping.maintenance.is_short", is_short_or_broken)
     async with member(wire, node_settings(await install(js, prefix)), SystemTime(), NobodySends()):
         await until(lambda: len(rounds) > 1)
     assert "maintenance.broken" in caplog.text
