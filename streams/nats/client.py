@@ -21,6 +21,9 @@ from streams.nats.wire import Message
 
 log = logging.getLogger(__name__)
 
+CLOSE_MAX_S = 2.0
+"""Time for a server to read what is buffered when a connection is closed."""
+
 Handler = Callable[[Message], None]
 
 
@@ -129,7 +132,10 @@ class NatsClient(Client):
         """Give up and report it where nats-py would end silently: it does not expect an unusable key.
 
         A key file may just be being written. A client that gives up is replaced (`streams.nats.connection`).
+        The old connection is not closed in order: if its server does not read, the kernel gives up after a
+        quarter of an hour.
         """
+        self.abandon()
         try:
             await super()._attempt_reconnect()
         except Exception as error:
@@ -148,7 +154,8 @@ class NatsClient(Client):
             log.debug("NATS: %s", error)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        """Close even if buffered data cannot be sent; nats-py would end silently then."""
+        """Close even if buffered data cannot be sent; nats-py would end silently then, or not at all."""
+        late = asyncio.get_running_loop().call_later(CLOSE_MAX_S, self.abandon)
         try:
             await super()._close(status, do_cbs)
         except (OSError, RuntimeError) as error:
@@ -157,6 +164,8 @@ class NatsClient(Client):
             self._pending_data_size = 0
             self._status = Client.DISCONNECTED
             await super()._close(status, do_cbs)
+        finally:
+            late.cancel()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Require TLS before nats-py sends anything; by itself it upgrades only if the server requires it."""

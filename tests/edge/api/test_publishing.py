@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from actors.errors import Unavailable
 from angarium.api.problems import HIDDEN
 from streams.nats.answers import Answer, Forbidden, Refused, Unanswered
 from streams.nats.headers import (
@@ -71,6 +72,23 @@ async def test_a_fan_out_that_matches_nobody_says_so(api: Api) -> None:
     async with await api.client() as client:
         answer = await client.post(EVENTS, json={})
     assert (answer.status_code, answer.json()["matched"]) == (202, 0)
+
+
+async def test_the_leader_is_asked_before_something_is_said_not_to_be_there(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was put a moment ago may not be heard of yet."""
+    known = api.state._receivers
+
+    async def unheard(*_: object) -> None:
+        raise Unavailable("the leader is away")
+
+    async with await api.client() as client:
+        monkeypatch.setattr(known, "catch_up", unheard)
+        answer = await client.post(EVENTS, json={})
+        assert (answer.status_code, "matched" in answer.json()) == (202, False)
+        monkeypatch.setattr(known, "confirm", unheard)
+        assert "does not say" in problem(await client.post(BILLING, json={}), 503, "unavailable")
 
 
 async def test_a_repeat_is_known_by_its_key(api: Api) -> None:
