@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import re
-import signal
 import socket
 import ssl
 from asyncio.subprocess import Process
@@ -19,8 +18,7 @@ import pytest
 import trustme
 
 from streams.installation.topology import PRIORITY_GROUP, Names, shard_consumer
-from streams.nats import client, connection
-from streams.nats.answers import Put, Stored, Unanswered
+from streams.nats.answers import Stored, Unanswered
 from streams.nats.client import NatsClient
 from streams.nats.connection import ConnectOptions, NatsWire, connect
 from streams.nats.errors import ConnectError
@@ -168,32 +166,6 @@ async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
     await follower.stop()
 
 
-async def test_a_server_that_stands_still_with_much_unsent_is_left_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nats-py would wait until the rest is sent, which takes the kernel a quarter of an hour to give up."""
-    monkeypatch.setattr(connection, "PING_INTERVAL_S", 0.2)
-    async with EmbeddedServer(tmp_path / "a", port=0) as a, EmbeddedServer(tmp_path / "b", port=0) as b:
-        wire = await connect(ConnectOptions(servers=(a.url, b.url)))
-        told = changes(wire)
-        url = wire._client.connected_url
-        assert url is not None
-        pid = int((a if url.port == a.port else b).pid_file.read_text())
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            while wire.unsent < 1 << 20:
-                wire.send([Put("x", bytes(1 << 19))], ["y"])
-                await asyncio.sleep(0.01)
-            await until(lambda: told == [False, True])
-            assert wire._client.connected_url != url
-            await wire.subscribe("x", seen := Seen())
-            await wire.publish("x", b"1")
-            await until(lambda: seen.messages[-1].data == b"1" if seen.messages else False)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        await wire.close()
-
-
 async def test_a_client_that_gave_up_is_replaced(wire: NatsWire, js: JetStream) -> None:
     seen, told = Seen(), changes(wire)
     await wire.subscribe("x", seen)
@@ -330,23 +302,6 @@ async def test_closing_while_there_is_no_server(server: EmbeddedServer) -> None:
     await server.stop()
     await until(lambda: not wire.connected)
     await wire.close()
-
-
-async def test_closing_while_the_server_stands_still(
-    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "CLOSE_MAX_S", 0.2)
-    wire = await connect(ConnectOptions(servers=(server.url,)))
-    pid = int(server.pid_file.read_text())
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        while wire.unsent < 1 << 20:
-            wire.send([Put("x", bytes(1 << 19))], ["y"])
-            await asyncio.sleep(0.01)
-        async with asyncio.timeout(PATIENCE_S):
-            await wire.close()
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 async def heedless() -> None:

@@ -185,7 +185,9 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(api: Api, hea
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
+        ("".join(f"x-{number}: y\r\n" for number in range(200)), 431),
         ("".join(f"x-{number}: y\r\n" for number in range(10_000)), 431),
+        ("".join(f"x-{number}: {'y' * 1000}\r\n" for number in range(100)), 431),
         (f"x: {'y' * 1_000_000}\r\n", 431),
         ("content-length: 1\r\ncontent-length: 2\r\n", 400),
         ("content-length: -1\r\n", 400),
@@ -197,6 +199,11 @@ async def test_what_is_no_decent_head_is_refused(api: Api, head: str, lines: str
     answer = await said(api, f"{head}{lines}\r\n".encode())
     assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:200]
     assert b"application/problem+json" in answer
+
+
+async def test_a_header_without_an_end_is_not_kept(api: Api) -> None:
+    answer = await said(api, b"GET / HTTP/1.1\r\nx: " + b"y" * 1_000_000)
+    assert answer.startswith(b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize("path", [b"/\xff\xfe", b"/v1/tenants/\xc3\xa4/events/x", b"*", b"http://"])
